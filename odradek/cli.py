@@ -35,6 +35,10 @@ _LATE = {
         "Complete commands and options at Tab, in bash, zsh and fish.",
     ),
     "fault": ("odradek.commands.fault", "Inject faults: lose, delay, hold or refuse requests, cut links."),
+    "lint": (
+        "odradek.commands.lint",
+        "Name what is dangerous in how a job uses Kafka, by the trace of its requests.",
+    ),
     "node": (
         "odradek.commands.node",
         "List the nodes and their partitions; kill, stop and start nodes, move leaders.",
@@ -56,6 +60,7 @@ _TOOLS = {
     "explain": "Explain where readers of a partition stop, why a group lags, what a transaction waits for.",
     "group": "List, describe and delete consumer groups; show their lag, reset their offsets.",
     "produce": "Write records, in a transaction too.",
+    "seed": "Write records in transactions that commit and abort, from lines of JSON.",
     "topic": "List, create, describe and delete topics; show and set their settings.",
     "txn": "List and describe transactions, show the timeline of one, abort one, leave one open.",
 }

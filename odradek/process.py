@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from odradek._server import command, ends_with_stdin
+from odradek._server import Program, command, ends_with_stdin
 from odradek.child import Child
 from odradek.deadlines import stretched
 from odradek.errors import BrokerFailed
@@ -42,7 +42,8 @@ TRACEBACK: Final = "Traceback (most recent call last)"
 class BrokerProcess:
     """One broker: its data directory, its port, and at most one process at a time.
 
-    The broker's process ends with this one, however this one ends; ``is_temporary``: so does ``directory``.
+    The broker's process ends with this one, however this one ends; ``is_temporary``: so does ``directory``. With
+    ``program="proxy"`` it is a proxy, which has no data directory.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class BrokerProcess:
         port: int | None = None,
         control: bool = False,
         is_temporary: bool = False,
+        program: Program = "serve",
     ) -> None:
         self.directory = directory
+        self._program: Program = program
         self._server_options = [ends_with_stdin(str(directory) if is_temporary else "")]
         self.data_dir = data_dir or directory / "data"
         self.log_file = directory / "broker.log"
@@ -201,7 +204,9 @@ class BrokerProcess:
     # ---- how
 
     def _spawn(self, port: int) -> None:
-        arguments = ["--host", self.host, "--port", str(port), "--data-dir", str(self.data_dir)]
+        arguments = ["--host", self.host, "--port", str(port)]
+        if self._program == "serve":
+            arguments += ["--data-dir", str(self.data_dir)]
         arguments += ["--log-format", "json", *self.arguments]
         if self.has_control_port:
             # Chosen once, so that who was told of it finds it again after a restart.
@@ -214,7 +219,7 @@ class BrokerProcess:
         self._log_begin = self.log_file.stat().st_size if self.log_file.exists() else 0
         # A Ctrl-C at the terminal is for the user's program: it ends its brokers in its own time.
         self._child = Child(
-            command("serve", *arguments, options=self._server_options),
+            command(self._program, *arguments, options=self._server_options),
             self.log_file,
             environment={**inherited, **self.environment},
             holds_input=True,

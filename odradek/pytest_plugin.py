@@ -13,12 +13,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from odradek.broker import Broker
+    from odradek.certify.certifier import Certificate
     from odradek.control_client import ControlClient
     from odradek.remote import Clock, Faults, Rule
 
@@ -140,6 +143,21 @@ def odradek_clock(odradek_cluster: Callable[..., Broker]) -> Clock:
         broker = odradek_cluster()
 
     return ClockOfABroker(ClockOfABroker.broker.clock.client)
+
+
+@pytest.fixture
+def odradek_certify(tmp_path: Path) -> Callable[..., Certificate]:
+    """Certify a job: ``odradek_certify(job, records={"in": ["a", "b"]}, output="out", budget="30s")``.
+
+    `odradek.certify.testing.certify` says what it takes. The reports are in the test's ``tmp_path``.
+    """
+    try:
+        from odradek.certify.testing import certify
+    except ModuleNotFoundError as error:
+        from odradek.extras import install_command
+
+        pytest.fail(f"odradek_certify needs {error.name}: {install_command('certify')}", pytrace=False)
+    return partial(certify, directory=tmp_path)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,13 +5,23 @@ An exchange is one object of ``GET /v1/trace`` (docs/trace.md).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 Entry = Mapping[str, Any]
 
+_CONSUMER_SESSION_MS: Final = 45_000
+"""The default of group.consumer.session.timeout.ms."""
 _GROUP_FIELDS: Final = ("group_id", "group")
+_FIELDS: Final = frozenset(
+    {
+        *("api", "version", "client_id", "peer", "from_node", "arrived_us"),
+        *("transactions", "request", "answer", "outcome"),
+    }
+)
+"""Those of an entry without which it says too little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,31 @@ class Exchange:
     @property
     def succeeded(self) -> bool:
         return self.is_answered and not self.errors
+
+
+def read(lines: Iterable[str]) -> list[Entry]:
+    """The entries of a trace as ``odradek trace --json`` prints it: a JSON object in each line.
+
+    A line may also be a whole answer of ``GET /v1/trace``. ``ValueError`` names the first line that is neither.
+    """
+    return [entry for number, line in enumerate(lines, 1) if line.strip() for entry in _entries(number, line)]
+
+
+def _entries(number: int, line: str) -> list[Entry]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"line {number}: no JSON: {error}") from None
+    if isinstance(found, dict) and "missed" in found:
+        return []  # `--follow` says how many exchanges came faster than they could be shown
+    entries = found.get("exchanges", [found]) if isinstance(found, dict) else [found]
+    for each in entries:
+        missing = _FIELDS - each.keys() if isinstance(each, dict) else _FIELDS
+        if missing:
+            raise ValueError(
+                f"line {number}: no exchange of a trace with its request and answer: there is no {sorted(missing)[0]}"
+            )
+    return list(entries)
 
 
 def exchanges(entries: Iterable[Entry]) -> list[Exchange]:
@@ -103,6 +138,22 @@ def _errors(answer: object) -> Iterator[str]:
     elif isinstance(answer, Sequence) and not isinstance(answer, (str, bytes)):
         for each in answer:
             yield from _errors(each)
+
+
+def time_outs_s(found: Iterable[Exchange]) -> float:
+    """How long at most a job waits for what an instance that died without a word left: its session, its transaction.
+
+    A member by the consumer protocol (KIP-848) names no session time-out: Kafka's default counts.
+    """
+    session_ms = transaction_ms = 0
+    for each in found:
+        if each.api == "JoinGroup":
+            session_ms = max(session_ms, each.request.get("session_timeout_ms", 0))
+        elif each.api == "ConsumerGroupHeartbeat":
+            session_ms = max(session_ms, _CONSUMER_SESSION_MS)
+        elif each.api == "InitProducerId" and each.transactional_id:
+            transaction_ms = max(transaction_ms, each.request.get("transaction_timeout_ms", 0))
+    return (session_ms + transaction_ms) / 1000
 
 
 def batches(exchange: Exchange) -> Iterator[tuple[str, int, Mapping[str, Any]]]:

@@ -26,6 +26,7 @@ class Act(Enum):
     SECOND_COPY = "the same instance is started a second time"
     START_NODE = "the node that was killed starts again"
     MOVE = "another node leads the partition, or coordinates the id or the group"
+    CUT = "the links of the node to all others are cut, and come back"
     TIME_OUT_TRANSACTION = "the clock of transactions passes the transaction's time-out"
     TIME_OUT_SESSION = "the clock of groups passes the members' session time-out"
     ABORT_INPUT = "a transaction writes to the input, and aborts"
@@ -106,9 +107,10 @@ WRITES: Final = frozenset(
 )
 """What changes something."""
 _LATE: Final = frozenset({"Produce", "EndTxn", "TxnOffsetCommit", "OffsetCommit", "AddPartitionsToTxn"})
-_IN_TRANSACTION: Final = frozenset(
+IN_TRANSACTION: Final = frozenset(
     {"Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"}
 )
+"""What carries a transaction on."""
 _OF_GROUP: Final = frozenset({"TxnOffsetCommit", "OffsetCommit", "EndTxn", "Heartbeat", "Produce"})
 
 FAULTS: Final = (
@@ -201,6 +203,14 @@ FAULTS: Final = (
         Reach.BROKER,
         min_nodes=2,
     ),
+    Fault(
+        "cut-links",
+        "the node reaches no other one while it handles the request, and for a second",
+        "hold",
+        Act.CUT,
+        Reach.BROKER,
+        min_nodes=2,
+    ),
     Fault("expire-ids", "transactional ids expire before the request", "hold", Act.EXPIRE_IDS, Reach.BROKER),
     Fault(
         "silent-answer",
@@ -229,7 +239,7 @@ def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
     if fault.name in ("duplicate", "late"):
         return moment.on in (WRITES if fault.name == "duplicate" else _LATE)
     if fault.act is Act.TIME_OUT_TRANSACTION:
-        return moment.on in _IN_TRANSACTION and ("transactional_id" in dict(moment.matchers))
+        return moment.on in IN_TRANSACTION and ("transactional_id" in dict(moment.matchers))
     if fault.act is Act.TIME_OUT_SESSION:
         return moment.on in _OF_GROUP
     if fault.act is Act.ABORT_INPUT:
@@ -243,6 +253,7 @@ def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
         Act.REMOVE_INSTANCE,
         Act.KILL_ALL,
         Act.MOVE,
+        Act.CUT,
     ):
         return moment.on in WRITES
     return moment.on not in READS or fault.name in ("lose-answer", "kill-before")
@@ -250,12 +261,34 @@ def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
 
 def rule(fault: Fault, moment: Moment) -> str:
     """The text of the fault rule that stages it."""
+    return _rule(moment, moment.ordinal, _action(fault, moment))
+
+
+_SENT_BY_NODES_TOO: Final = frozenset({"AddPartitionsToTxn"})
+"""Of the APIs of moments: a node verifies by it that a transaction is open (KIP-890), which is no moment of the job."""
+
+
+def holding_rule(moment: Moment) -> str:
+    """The text of the rule that stops the run at the moment, before any fault."""
+    return _rule(moment, moment.ordinal, "hold")
+
+
+def striking_rule(fault: Fault, moment: Moment) -> str:
+    """The text of the rule for the one request or step that `holding_rule` holds."""
+    return _rule(moment, 1, _action(fault, moment))
+
+
+def _action(fault: Fault, moment: Moment) -> str:
     code = CODES.get(fault.name, {}).get(moment.on, "")
+    return "kill" if moment.is_step else fault.action.format(code=code)
+
+
+def _rule(moment: Moment, ordinal: int, action: str) -> str:
     where = " ".join(
         f'"{name}={value}"' if " " in value else f"{name}={value}" for name, value in moment.matchers
     )
-    action = "kill" if moment.is_step else fault.action.format(code=code)
-    return " ".join(filter(None, [moment.on, where, f"nth={moment.ordinal}", "->", action]))
+    sender = "sender=client" if moment.on in _SENT_BY_NODES_TOO else ""
+    return " ".join(filter(None, [moment.on, where, sender, f"nth={ordinal}", "->", action]))
 
 
 def applicable(moment: Moment, nodes: int, reaches: Iterable[Reach] = tuple(Reach)) -> list[Fault]:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -94,6 +94,16 @@ class Instance:
             self.process.wait(ENDS_S)
         self.kill()
 
+    def processes(self) -> list[tuple[int, str]]:
+        """Process id and name of each of its processes, the one that was started first; empty if it has ended."""
+        found: list[tuple[int, str]] = []
+        with contextlib.suppress(psutil.Error):
+            root = psutil.Process(self.process.pid)
+            for process in [root, *root.children(recursive=True)]:
+                with contextlib.suppress(psutil.Error):
+                    found.append((process.pid, process.name()))
+        return found
+
     def has_connection(self, port: int) -> bool:
         """Whether one of its processes has a connection from this local port."""
         with contextlib.suppress(psutil.Error):
@@ -120,9 +130,12 @@ class Job:
         self._lock = threading.RLock()
         self._instances: list[Instance] = []
         self._left: dict[int, int] = {}
+        self._replaced = 0
         self.exits: list[Exit] = []
         self.kills = 0
         """Instances that the certifier killed, or froze, without a word to their group."""
+        self.given_up = 0
+        """Instances that died, and are not started again."""
         self.completed: set[int] = set()
         """Instances that ended with code 0."""
 
@@ -169,6 +182,8 @@ class Job:
         if left:
             self._left[number] = left - 1 if left > 0 else left
             self.start(number)
+        else:
+            self.given_up += 1
 
     def killed(self, instance: Instance) -> None:
         """Kill an instance as ``kill -9`` does, and start it again."""
@@ -186,9 +201,20 @@ class Job:
 
     @property
     def has_ended(self) -> bool:
-        """No instance is left, nor will `supervise` start one again."""
+        """No instance is left, nor will one be started: not by `supervise`, nor in place of one that is `replaced`."""
         with self._lock:
-            return not self._instances
+            return not self._instances and not self._replaced
+
+    @contextlib.contextmanager
+    def replaced(self) -> Iterator[None]:
+        """Within it an instance ends, and another one starts."""
+        with self._lock:
+            self._replaced += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._replaced -= 1
 
     def owner(self, peer: str) -> Instance | None:
         """The instance that has this connection, by its address (host:port)."""

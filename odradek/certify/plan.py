@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from odradek.certify.faults import BY_NAME, Fault
+from odradek.certify.faults import BY_NAME, Fault, holding_rule, striking_rule
 from odradek.certify.faults import rule as rule_text
 from odradek.certify.moments import Moment, MomentClass
 
@@ -30,6 +30,14 @@ class Injection:
     @property
     def rule(self) -> str:
         return rule_text(self.fault, self.moment)
+
+    @property
+    def holding_rule(self) -> str:
+        return holding_rule(self.moment)
+
+    @property
+    def striking_rule(self) -> str:
+        return striking_rule(self.fault, self.moment)
 
     def __str__(self) -> str:
         return f"{self.fault.name} at {self.moment}"

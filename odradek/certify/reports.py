@@ -1,4 +1,4 @@
-"""The reports of a certificate in a directory: JSON, HTML, JUnit XML."""
+"""The reports of a certificate in a directory: JSON, HTML, JUnit XML, SARIF, a badge."""
 
 from __future__ import annotations
 
@@ -8,21 +8,31 @@ from pathlib import Path
 from typing import Any, Final
 
 from odradek.certify.certifier import Certificate
+from odradek.certify.report.badge import badge
 from odradek.certify.report.certificate import as_dict
 from odradek.certify.report.junit import junit
+from odradek.certify.report.notices import of_certificate
 from odradek.certify.report.page import page
+from odradek.certify.report.sarif import sarif
 
 JSON: Final = "certificate.json"
 
 
-def write(certificate: Certificate, directory: Path, options: Mapping[str, Any] | None = None) -> None:
-    """``options`` are those of the command, for `options`."""
+def write(
+    certificate: Certificate,
+    directory: Path,
+    options: Mapping[str, Any] | None = None,
+    file: str | None = None,
+) -> None:
+    """``options`` are those of the command, for `options`; ``file`` is the certify.toml, if there is one."""
     directory.mkdir(parents=True, exist_ok=True)
     shown = as_dict(certificate) | {"options": dict(options or {})}
     files = {
         JSON: json.dumps(shown, indent=2, ensure_ascii=False) + "\n",
         "certificate.html": page(certificate),
+        "badge.svg": badge(certificate),
         "junit.xml": junit(certificate),
+        "certificate.sarif": sarif(of_certificate(certificate), file),
     }
     for name, text in files.items():
         (directory / name).write_text(text, encoding="utf-8")

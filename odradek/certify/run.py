@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from odradek.broker import Broker
+from odradek.certify.cluster import Cluster, Ours
 from odradek.certify.exchanges import Exchange, exchanges
-from odradek.certify.faults import WRITES
-from odradek.certify.job import Job
+from odradek.certify.foreign import Foreign
+from odradek.certify.holding import HeldMoment, OnHold
+from odradek.certify.idleness import Idleness
+from odradek.certify.job import Job, wait_until
 from odradek.certify.plan import Plan
-from odradek.certify.seeding import SEEDER, with_aborted, write
-from odradek.certify.staging import Staging
+from odradek.certify.seeding import SEEDER
+from odradek.certify.staging import Staging, newest_write
 from odradek.certify.verdict import Outputs
 from odradek.certify.workload import Workload
-from odradek.errors import OdradekError
+from odradek.deadlines import stretched
+from odradek.errors import NotFound, OdradekError
 from odradek.topics import Record
 
 LOOK_PAUSE_S: Final = 0.02
 ASK_PAUSE_S: Final = 0.25
-NEWEST: Final = 100
-"""Requests among which the newest change is looked for."""
 LATE_S: Final = 0.2
 """What the broker and the job get for a request that arrives after the end."""
+SETTLES_S: Final = stretched(0.5)
+"""What a job that is done gets to write what is missing."""
 ENTRIES_MAX: Final = 10_000
 
 
@@ -45,6 +50,8 @@ class Run:
     """What was done to the job and the broker, in order."""
     log: str
     """The end of what the job printed."""
+    clock_was_moved: bool = False
+    """So the times of its trace are none of the job's."""
     trace: list[Exchange] = field(default_factory=list)
     """With its evidence only (`Stage.add_evidence`), as are the timelines of its transactional ids."""
     timelines: dict[str, str] = field(default_factory=dict)
@@ -58,27 +65,44 @@ class Run:
 class Patience:
     """Whether a run has to be waited for any longer."""
 
-    def __init__(self, began: float, deadline_s: float, patience_s: float | None) -> None:
-        self._deadline, self._deadline_s, self._patience_s = began + deadline_s, deadline_s, patience_s
-        self._newest_ms, self._since = -1, began
-        self._asked = began
+    def __init__(
+        self, deadline_s: float, patience_s: float | None, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._deadline, self._deadline_s, self._patience_s = now_s() + deadline_s, deadline_s, patience_s
+        self._idleness = Idleness(now_s)
+        self._now_s, self._asked = now_s, now_s()
+        self.held_s = 0.0
+        """How long the run stood still, which counts for nothing."""
 
     def asks_now(self) -> bool:
         """Not at each look: the answer costs a request."""
-        now = time.monotonic()
+        now = self._now_s()
         if now - self._asked < ASK_PAUSE_S:
             return False
         self._asked = now
         return True
 
-    def over(self, newest_ms: int) -> str:
-        """Why it is over, by when the job has asked for a change last; nothing while it is not."""
-        now = time.monotonic()
-        if newest_ms != self._newest_ms:
-            self._newest_ms, self._since = newest_ms, now
-        if now > self._deadline:
+    def stood_still(self, held_s: float) -> None:
+        """So long the run was held: all that it waits for has so much longer."""
+        self.held_s += held_s
+        self._deadline += held_s
+        self._idleness.leave_out(held_s)
+        self._asked += held_s
+
+    @property
+    def has_no_time(self) -> bool:
+        return self._now_s() > self._deadline
+
+    def begins_again(self) -> None:
+        """Something has changed that the job may have waited for."""
+        self._idleness.begin_again()
+
+    def over(self, newest: int) -> str:
+        """Why it is over, by the number of the job's newest request for a change; nothing while it is not."""
+        idle_s = self._idleness.lasts_s(newest)
+        if self.has_no_time:
             return f"{self._deadline_s:.0f} s have passed"
-        if self._patience_s is not None and now - self._since > self._patience_s:
+        if self._patience_s is not None and idle_s > self._patience_s:
             return f"the job has asked for no change in {self._patience_s:.0f} s"
         return ""
 
@@ -93,57 +117,72 @@ class Stage:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self._directory = Path(tempfile.mkdtemp(prefix="odradek-certify-"))
-        self.broker = Broker(
-            nodes=workload.nodes,
-            topics=workload.topics,
-            settings=dict(workload.settings),
-        )
+        self.cluster: Cluster = Foreign(workload) if workload.upstream else Ours(workload)
         self._runs = 0
+        self._idleness = Idleness()
 
     def __enter__(self) -> Stage:
-        self.broker.start()
         try:
-            write(self.broker.bootstrap_servers, with_aborted(self.workload.seeds))
+            self.cluster.start()
             self._last = self._last_offsets()
-            self._snapshot = self.broker.snapshot()
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.broker.close()
+        self.cluster.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _last_offsets(self) -> dict[tuple[str, int], int]:
         """The last offset that a read_committed reader gets, by input partition."""
-        found: dict[tuple[str, int], int] = {}
-        for topic in sorted(self.workload.inputs):
-            for record in self.broker.records(topic):
-                found[topic, record.partition] = record.offset
-        return found
+        found = self.cluster.records(sorted(self.workload.inputs))
+        return {(each.topic, each.partition): each.offset for each in found}
 
-    def run(self, plan: Plan, deadline_s: float, patience_s: float | None = None) -> Run:
-        """``patience_s``: how long the job may ask for no change; without it only the deadline counts."""
-        self._snapshot.restore()
+    def run(
+        self,
+        plan: Plan,
+        deadline_s: float,
+        patience_s: float | None = None,
+        is_right: Callable[[Outputs], bool] | None = lambda outputs: True,
+        on_hold: OnHold | None = None,
+    ) -> Run:
+        """``patience_s``: how long the job may ask for no change; without it only the deadline counts.
+
+        A job whose outputs are not right yet when it is done gets a moment more: it may write behind its commit; the whole
+        moment where ``is_right`` is None. With ``on_hold`` the run stands still at each fault of the plan, for as long as
+        that call takes.
+        """
+        self.cluster.restore()
         self._runs += 1
         data = self._directory / str(self._runs)
         data.mkdir()
-        self.broker.trace.start()
+        self.cluster.handle.trace.start()
         values = {
-            "bootstrap": self.broker.bootstrap_servers,
+            "bootstrap": self.cluster.bootstrap_servers,
             "data": str(data),
             "run": plan.id if plan else "reference",
         }
         job = Job(self.workload.command, values, data / "job.log", self.workload.restarts)
-        staging = Staging(self.broker, job, plan, lambda: self._is_done(job), self.workload.seeds)
+        staging = Staging(
+            self.cluster,
+            job,
+            plan,
+            lambda: self._state(job) == (True, False),
+            self.workload.seeds,
+            holds=on_hold is not None,
+        )
+        self._idleness = Idleness()
         began = time.monotonic()
+        patience = Patience(deadline_s, patience_s)
         try:
             staging.begin()
             for number in range(1, self.workload.instances + 1):
                 job.start(number)
-            why_not = self._wait(job, staging, Patience(began, deadline_s, patience_s))
-            took_s = time.monotonic() - began
+            why_not = self._wait(job, staging, patience, on_hold)
+            took_s = time.monotonic() - began - patience.held_s
+            if not why_not:
+                self._settle(is_right)
             if staging.release():
                 time.sleep(LATE_S)
             hits = staging.hits()
@@ -154,41 +193,71 @@ class Stage:
         exits = [(each.instance, each.code) for each in job.exits]
         log = _tail(data / "job.log")
         shutil.rmtree(data, ignore_errors=True)
-        return Run(plan, outputs, hits, took_s, exits, staging.notes, log)
+        return Run(plan, outputs, hits, took_s, exits, staging.notes, log, staging.clock_was_moved)
 
-    def _wait(self, job: Job, staging: Staging, patience: Patience) -> str:
+    def _wait(self, job: Job, staging: Staging, patience: Patience, on_hold: OnHold | None) -> str:
         """Until the run is done; else why it is not."""
+        until = self.workload.until
         while True:
+            if on_hold is not None and (held := staging.next_held()) is not None:
+                patience.stood_still(self._stand_still(held, on_hold))
+            # Before the look at the instances: an act that is over has started what it starts.
+            is_over = staging.is_over
             job.supervise()
             has_ended = job.has_ended
-            is_done = self._is_done(job)
-            if (is_done or has_ended) and staging.is_over:
-                return "" if is_done else f"all instances have ended before {self.workload.until}"
+            is_done, is_open = self._state(job)
+            if is_over:
+                if is_done and is_open and staging.ends_open_transactions(are_left=has_ended):
+                    patience.begins_again()
+                elif is_done and (not is_open or until.what in ("exit", "idle")):
+                    return ""
+                elif has_ended:
+                    return f"all instances have ended before {until}"
             staging.keep_clock()
-            if patience.asks_now() and (said := patience.over(self._newest_write_ms())):
-                return f"{self.workload.until} has not come: {said}"
+            if patience.asks_now() and (said := patience.over(newest_write(self.cluster.handle))):
+                if patience.has_no_time or not staging.ends_rest():
+                    return f"{until} has not come: {said}"
+                patience.begins_again()
             time.sleep(LOOK_PAUSE_S)
+
+    def _settle(self, is_right: Callable[[Outputs], bool] | None) -> None:
+        if is_right is None:
+            time.sleep(SETTLES_S)
+        else:
+            wait_until(lambda: is_right(self._outputs("")), SETTLES_S)
+
+    def _stand_still(self, held: HeldMoment, on_hold: OnHold) -> float:
+        """How long it took, in seconds."""
+        began = time.monotonic()
+        on_hold(held)
+        self._idleness.begin_again()
+        held.go_on()
+        return time.monotonic() - began
 
     # -- when it is done -----------------------------------------------------------------------------------------
 
-    def _is_done(self, job: Job) -> bool:
-        until = self.workload.until
+    def _state(self, job: Job) -> tuple[bool, bool]:
+        """Whether the job has done its work, and if so, whether an open transaction holds up readers of the outputs."""
         try:
-            if until.what == "exit":
-                return not job.alive and bool(job.completed)
-            if until.what == "records":
-                return len(self._records()) >= until.number and not self._open()
-            if until.what == "idle":
-                return self._idle_s() >= until.number
-            return self._lag_is_zero() and not self._open()
+            is_done = self._has_done_its_work(job)
+            return is_done, is_done and bool(self._open())
         except OdradekError:
-            return False  # a node is on its way
+            return False, False  # a node is on its way
+
+    def _has_done_its_work(self, job: Job) -> bool:
+        until = self.workload.until
+        if until.what == "exit":
+            return not job.alive and bool(job.completed)
+        if until.what == "records":
+            return len(self._records()) >= until.number
+        if until.what == "idle":
+            return self._idle_s() >= until.number
+        return self._lag_is_zero()
 
     def _lag_is_zero(self) -> bool:
-        groups = self.broker._control.client.get("/v1/views/groups")["groups"]
         committed = [
             {(each["topic"], each["partition"]): each["committed"] for each in group["offsets"]}
-            for group in groups
+            for group in self.cluster.groups()
         ]
         reading = [each for each in committed if any(key in each for key in self._last)]
         return bool(reading) and all(
@@ -196,39 +265,23 @@ class Stage:
         )
 
     def _records(self) -> list[Record]:
-        return [record for topic in self.workload.outputs for record in self.broker.records(topic)]
+        return self.cluster.records(self.workload.outputs)
 
     def _open(self) -> list[str]:
         """Transactions that hold up readers of the outputs."""
-        found = []
-        for topic in self.broker._control.client.get("/v1/topics")["topics"]:
-            if topic["name"] in self.workload.outputs:
-                found += [
-                    f"{topic['name']}-{each['partition']}: readers stop at offset {each['last_stable_offset']}: {_said(one)}"
-                    for each in topic["partitions"]
-                    for one in each["open_transactions"]
-                ]
-        return found
+        return self.cluster.open_transactions(self.workload.outputs)
 
     def _idle_s(self) -> float:
-        """How long ago the job has asked for a change last; 0 before the first one."""
-        newest_ms = self._newest_write_ms()
-        return (self.broker.clock.now_ms - newest_ms) / 1000 if newest_ms else 0.0
-
-    def _newest_write_ms(self) -> int:
-        """When the job has asked for a change last, on the broker's clock; 0: never."""
-        newest = self.broker.trace.entries(limit=NEWEST, bodies=False)
-        return max((int(each["arrived_ms"]) for each in newest if each["api"] in WRITES), default=0)
+        """How long ago the job has asked for a change last, or was let go; 0 before the first one."""
+        newest = newest_write(self.cluster.handle)
+        return self._idleness.lasts_s(newest) if newest else 0.0
 
     # -- what came of it -----------------------------------------------------------------------------------------
 
     def _outputs(self, why_not: str) -> Outputs:
-        broker, topics = self.broker, self.workload.outputs
-        for node in broker.nodes.values():
-            if node.state in ("killed", "stopped"):
-                node.start()
+        self.cluster.revive()
         open_now = self._open()
-        written = [record for topic in topics for record in broker.records(topic, "read_uncommitted")]
+        written = self.cluster.records(self.workload.outputs, "read_uncommitted")
         committed = (
             [each for each in written if each.outcome in (None, "committed")]
             if not open_now
@@ -238,14 +291,17 @@ class Stage:
 
     def add_evidence(self, run: Run) -> Run:
         """The trace and the timelines of the newest run. They cost more than the run itself, and most runs need none."""
-        run.trace = exchanges(self.broker.trace.entries(limit=ENTRIES_MAX))
+        handle = self.cluster.handle
+        run.trace = [
+            each
+            for each in exchanges(handle.trace.entries(limit=ENTRIES_MAX))
+            if each.transactional_id != SEEDER  # who writes to the input in the midst of a run is not the job
+        ]
         ids = dict.fromkeys(each.transactional_id for each in run.trace if each.transactional_id)
-        run.timelines = {each: self.broker.timeline(each).text for each in ids if each != SEEDER}
+        for each in ids:
+            with contextlib.suppress(NotFound):  # its InitProducerId was refused
+                run.timelines[each] = handle.timeline(each).text
         return run
-
-
-def _said(transaction: Any) -> str:
-    return ", ".join(f"{name} {value}" for name, value in transaction.items() if value is not None)
 
 
 def _tail(path: Path, bytes_max: int = 4000) -> str:

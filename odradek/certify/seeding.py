@@ -5,9 +5,10 @@ A reader with read_uncommitted takes both for input; one with read_committed get
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from dataclasses import asdict
 from typing import Final
 
 from odradek._server import command
@@ -20,8 +21,6 @@ SEEDER: Final = "odradek-certify-seed"
 RECORDS_PER_TRANSACTION: Final = 10
 """An aborted record follows so many committed ones."""
 _TIMEOUT_S: Final = stretched(60.0)
-_SEPARATOR: Final = "\x1f"
-Batch = tuple[tuple[str, int | None, bool, bool], list[Seed]]
 
 
 def with_aborted(seeds: Sequence[Seed], every: int = RECORDS_PER_TRANSACTION) -> Iterator[Seed]:
@@ -41,26 +40,13 @@ def with_aborted(seeds: Sequence[Seed], every: int = RECORDS_PER_TRANSACTION) ->
 
 
 def write(bootstrap: str, seeds: Iterable[Seed]) -> None:
-    """Write them in their order: those with the same topic, partition and fate in one transaction."""
-    for (topic, partition, aborted, has_key), batch in _batches(seeds):
-        words = [topic, "-b", bootstrap, "-x", SEEDER]
-        words += ["-p", str(partition)] if partition is not None else []
-        words += ["--abort"] if aborted else []
-        words += ["-K", _SEPARATOR] if has_key else []
-        lines = "".join(f"{f'{each.key}{_SEPARATOR}' if has_key else ''}{each.value}\n" for each in batch)
-        done = subprocess.run(
-            command("tool", "produce", *words),
-            input=lines,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-        )
-        if done.returncode:
-            raise OdradekError(f"the input of {topic} cannot be written: {done.stderr.strip()}")
-
-
-def _batches(seeds: Iterable[Seed]) -> Iterator[Batch]:
-    for fate, batch in groupby(
-        seeds, lambda each: (each.topic, each.partition, each.aborted, each.key is not None)
-    ):
-        yield fate, list(batch)
+    """Write them in their order: neighbours that commit in one transaction, those that abort too."""
+    done = subprocess.run(
+        command("tool", "seed", "-x", SEEDER, "-b", bootstrap),
+        input="".join(f"{json.dumps(asdict(each))}\n" for each in seeds),
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+    )
+    if done.returncode:
+        raise OdradekError(f"the input cannot be written: {done.stderr.strip()}")

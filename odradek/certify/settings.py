@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from odradek.certify.comparison import Compare
 from odradek.certify.job import ALWAYS, Command
-from odradek.certify.workload import PATIENCE_S, Seed, Until, Workload, read_seeds
+from odradek.certify.workload import Seed, Until, Workload, read_expected, read_seeds
 from odradek.durations import seconds
 
 FILE: Final = "certify.toml"
 NAMES: Final = (
-    *("topic", "seed-records", "job", "jobs", "output", "until", "compare", "ignore", "check", "restart"),
-    *("nodes", "set", "patience", "budget", "seed", "stages", "failures", "report"),
+    *("topic", "seed-records", "job", "jobs", "output", "until", "compare", "ignore", "expect"),
+    *("check", "restart"),
+    *("nodes", "upstream", "set", "patience", "budget", "seed", "stages", "failures", "report"),
 )
 _RESTARTS: Final = {"always": ALWAYS, "never": 0}
 
@@ -46,6 +47,9 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         if not path:
             raise ValueError(f"{said!r}: expected TOPIC=FILE")
         seeds += read_seeds(topic, directory / path)
+    expect = options.get("expect")
+    if expect and options.get("check"):
+        raise ValueError("--expect and --check: one of them says what is right")
     return Workload(
         command=Command.parse(options["job"], directory=directory),
         outputs=tuple(outputs),
@@ -57,9 +61,11 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         compare=Compare(str(options.get("compare") or "rows")),
         ignored=frozenset(_several(options.get("ignore"))),
         nodes=int(options.get("nodes") or 1),
+        upstream=str(options.get("upstream") or ""),
         settings=dict(each.split("=", 1) for each in _several(options.get("set"))),
+        expected=read_expected(directory / expect, outputs) if expect else None,
         check=options.get("check"),
-        patience_s=seconds(str(options["patience"])) if options.get("patience") else PATIENCE_S,
+        patience_s=seconds(str(options["patience"])) if options.get("patience") else None,
     )
 
 

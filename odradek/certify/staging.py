@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from odradek.broker import Broker
+from odradek.certify.cluster import Cluster
 from odradek.certify.exchanges import exchanges
-from odradek.certify.faults import Act
+from odradek.certify.faults import IN_TRANSACTION, WRITES, Act
+from odradek.certify.holding import HeldMoment
+from odradek.certify.idleness import Idleness
 from odradek.certify.job import Instance, Job, wait_until
 from odradek.certify.plan import Injection, Plan
 from odradek.certify.seeding import write
 from odradek.certify.workload import Seed
 from odradek.deadlines import stretched
 from odradek.errors import FaultNotHit, OdradekError
+from odradek.handle import Handle
 from odradek.remote import Rule
+from odradek.transactions import Transaction
 
 HANDLED_S: Final = stretched(2.0)
 """How long the broker may take to handle a request whose answer is kept back."""
@@ -26,36 +32,70 @@ TAKE_OVER_S: Final = stretched(10.0)
 WAKE_S: Final = 1.0
 """What a frozen instance gets to do its worst after it was woken."""
 NODE_IS_AWAY_S: Final = 0.2
+CUT_S: Final = 1.0
 HIT_PAUSE_S: Final = 0.2
 """How long the broker is asked at once whether a rule was hit."""
+_NEWEST: Final = 100
+"""Requests among which the newest change is looked for."""
+_HIT: Final = {"hold": "held", "lose-answer": "answer_lost", "lose-request": "unanswered"}
+"""The outcome in the trace of a request that a rule with this action has hit."""
 _EXPIRES: Final = "8d"
 _CHECKS_MS: Final = 11_000
 """A coordinator looks for transactions that have timed out every ten seconds."""
+LEFT_S: Final = 0.5
+"""A transaction that no request carries on for so long was left, if there is reason to think so."""
 
 
 class Staging:
-    """The faults of one plan, while the job runs."""
+    """The faults of one plan, while the job runs.
+
+    With ``holds`` each moment is held first, and comes out of `next_held`; the fault strikes when that goes on.
+    """
 
     def __init__(
-        self, broker: Broker, job: Job, plan: Plan, is_done: Callable[[], bool], seeds: Sequence[Seed] = ()
+        self,
+        cluster: Cluster,
+        job: Job,
+        plan: Plan,
+        is_done: Callable[[], bool],
+        seeds: Sequence[Seed] = (),
+        *,
+        holds: bool = False,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._broker, self._job, self._is_done, self._seeds = broker, job, is_done, seeds
+        self._holds = holds
+        self._held: queue.SimpleQueue[HeldMoment] = queue.SimpleQueue()
+        self._cluster, self._broker = cluster, cluster.handle
+        self._job, self._is_done, self._seeds = job, is_done, seeds
         self._plan = plan
         self._rules: list[Rule] = []
         self._acting: list[tuple[Rule, threading.Thread]] = []
+        self._missed: set[int] = set()
+        """Injections whose request or step was held, and gone before the fault could strike."""
         self._ended = threading.Event()
-        self._timed_out = 0
+        self._sessions_over = self._transactions_over = 0
+        """How many instances were gone when the clocks were moved for them."""
+        self._joins_seen: set[int] = set()
+        self._idleness = Idleness(now_s)
+        self._ended_once: set[tuple[str, int]] = set()
+        self.clock_was_moved = False
         self.notes: list[str] = []
         """What was done, in order."""
 
     def begin(self) -> None:
-        for injection in self._plan.injections:
-            rule = self._broker.faults.add(injection.rule)
+        for at, injection in enumerate(self._plan.injections):
+            rule = self._broker.faults.add(injection.holding_rule if self._holds else injection.rule)
             self._rules.append(rule)
-            if injection.fault.act is not Act.NOTHING:
-                thread = threading.Thread(target=self._act, args=(injection, rule), daemon=True)
+            if self._holds or injection.fault.act is not Act.NOTHING:
+                thread = threading.Thread(target=self._act, args=(injection, at), daemon=True)
                 thread.start()
                 self._acting.append((rule, thread))
+
+    def next_held(self) -> HeldMoment | None:
+        """A moment at which the run has come to stand still, if there is one."""
+        with contextlib.suppress(queue.Empty):
+            return self._held.get_nowait()
+        return None
 
     @property
     def is_over(self) -> bool:
@@ -63,7 +103,7 @@ class Staging:
         return not any(thread.is_alive() and rule.hits for rule, thread in self._acting)
 
     def hits(self) -> list[int]:
-        return [rule.hits for rule in self._rules]
+        return [0 if at in self._missed else rule.hits for at, rule in enumerate(self._rules)]
 
     def release(self) -> bool:
         """Let go what rules still hold: a late request arrives now. True if there was any."""
@@ -81,10 +121,41 @@ class Staging:
 
     # -- what is done ------------------------------------------------------------------------------------------
 
-    def _act(self, injection: Injection, rule: Rule) -> None:
+    def _act(self, injection: Injection, at: int) -> None:
+        act = injection.fault.act
         with contextlib.suppress(OdradekError):
-            if self._await_hit(rule):
-                self._acts[injection.fault.act](self, injection, rule)
+            is_hit = self._await_hit(self._rules[at])
+            if is_hit and self._holds:
+                is_hit = self._stand_still(injection, at)
+            if is_hit and act is not Act.NOTHING:
+                self._acts[act](self, injection, self._rules[at])
+
+    def _stand_still(self, injection: Injection, at: int) -> bool:
+        """True if the fault has struck what was held: not if the run, or its connection, has ended meanwhile."""
+        holding = self._rules[at]
+        held = self._seen(injection)
+        self._held.put(held)
+        while not held.went_on.wait(HIT_PAUSE_S):
+            if self._ended.is_set():
+                return False
+        striking = self._broker.faults.add(injection.striking_rule)
+        holding.release(to=striking)
+        if not striking.hits:
+            striking.remove()  # it would strike a later request
+            self._missed.add(at)
+            return False
+        self._rules[at] = striking
+        return True
+
+    def _seen(self, injection: Injection) -> HeldMoment:
+        owner = None if injection.moment.is_step else self._instance(injection)
+        return HeldMoment(
+            injection,
+            self._cluster.bootstrap_servers,
+            self._cluster.control_url,
+            [(each.number, each.processes()) for each in self._job.alive],
+            owner.number if owner else None,
+        )
 
     def _await_hit(self, rule: Rule) -> bool:
         """False if the run has ended before."""
@@ -98,13 +169,21 @@ class Staging:
         self.notes.append(text)
 
     def _exchange(self, injection: Injection) -> Mapping[str, Any] | None:
-        """The request that the rule has hit: the newest one that was stopped or whose answer was kept back."""
+        """The request that the rule has hit: the newest one to which that has happened what the rule does."""
         matchers = dict(injection.moment.matchers)
         names = ("transactional_id", "client_id")
         filters = {name: matchers[name] for name in names if name in matchers and "*" not in matchers[name]}
         entries = self._broker.trace.entries(api=injection.moment.on, limit=50, bodies=False, **filters)
-        stopped = [each for each in entries if each["outcome"] in ("held", "answer_lost", "in_progress")]
-        return stopped[-1] if stopped else None
+        hit = _HIT.get(injection.fault.action.partition(" ")[0])
+        return next(
+            (
+                each
+                for outcome in (hit, "in_progress")
+                for each in reversed(entries)
+                if each["outcome"] == outcome
+            ),
+            None,
+        )
 
     def _instance(self, injection: Injection) -> Instance | None:
         """Whose request it was."""
@@ -136,18 +215,63 @@ class Staging:
         wait_until(handled, HANDLED_S)
 
     def keep_clock(self) -> None:
-        """A member that died, or was told that it is none, is one until its session times out; who joins waits for it.
+        """What a dead instance leaves behind lasts until a time-out; the clock goes there once another one waits for it.
 
-        The clock of groups goes there. To be called all the time.
+        A member that died, or was told that it is none, is one until its session times out: who joins waits for it, and the
+        other members wait for its partitions where none will come in its place. Offsets of its open transaction are pending
+        until that times out, unless a producer with the same id comes first: a client whose producer starts with the first
+        record only has to wait for them (KIP-447). To be called all the time.
         """
-        gone = len(self._job.exits) + self._job.kills + self._expelled()
-        if gone > self._timed_out and self._is_join_waiting():
-            self._timed_out = gone
+        if not self._cluster.moves_time:
+            return
+        dead = self._dead
+        if self._gone > self._sessions_over and (self._joins_waiting() or self._are_partitions_waited_for()):
+            self._sessions_over = self._gone
             self._advance_groups()
+        if dead > self._transactions_over and self._are_offsets_waited_for():
+            self._transactions_over = dead
+            self._advance_transactions()
+
+    def ends_rest(self) -> bool:
+        """The job asks for nothing more: the clocks go on to what a cluster would do of itself. False if there is nothing.
+
+        The group takes the partitions of a dead member from it, also where no other one comes, and where a client of a
+        living process died or was closed without a word (Kafka Streams' threads do so); the coordinator ends transactions.
+        """
+        if not self._cluster.moves_time:
+            return False
+        gone, joins = self._gone, self._joins_waiting()
+        if gone > self._sessions_over or joins - self._joins_seen:
+            self._sessions_over = gone
+            self._joins_seen |= joins
+            self._advance_groups()
+            return True
+        return self.ends_open_transactions(are_left=True)  # what asks for nothing carries none on
+
+    def ends_open_transactions(self, *, are_left: bool = False) -> bool:
+        """The job has done its work. What it left open the coordinator ends: the clock goes there.
+
+        False if nothing is open, if it outlived its time-out, or if a request may carry it on (not where ``are_left``).
+        """
+        if not self._cluster.moves_time:
+            return False
+        left = {(each.transactional_id, each.producer_epoch) for each in self._open_transactions()}
+        if left <= self._ended_once or not (are_left or self._is_nothing_carried_on()):
+            return False
+        self._ended_once |= left
+        self._advance_transactions()
+        return True
+
+    @property
+    def _dead(self) -> int:
+        return len(self._job.exits) + self._job.kills
+
+    @property
+    def _gone(self) -> int:
+        return self._dead + self._expelled()
 
     def _expelled(self) -> int:
-        rules = zip(self._plan.injections, self._rules, strict=False)
-        return sum(rule.hits for injection, rule in rules if "UNKNOWN_MEMBER_ID" in injection.rule)
+        return sum(rule.hits for rule in self._rules if "UNKNOWN_MEMBER_ID" in rule.text)
 
     def _freeze(self, injection: Injection, rule: Rule) -> None:
         instance = self._instance(injection)
@@ -184,10 +308,13 @@ class Staging:
         instance = self._instance(injection)
         if instance is not None:
             self._note(f"instance {instance.number} is asked to end")
-            threading.Timer(0.1, rule.release).start()
-            instance.end()
-            self._job.kills += 1  # it may have left its group, or not
-            self._job.start(instance.number)
+            release = threading.Timer(0.1, rule.release)
+            release.start()
+            with self._job.replaced():
+                instance.end()
+                release.join()  # behind the run there is no such rule any more
+                self._job.kills += 1  # it may have left its group, or not
+                self._job.start(instance.number)
 
     def _start_node(self, injection: Injection, rule: Rule) -> None:
         self._ended.wait(NODE_IS_AWAY_S)
@@ -207,6 +334,20 @@ class Staging:
                     self._note(moved)
                     break
         rule.release()
+
+    def _cut_links(self, injection: Injection, rule: Rule) -> None:
+        exchange = self._exchange(injection)
+        if exchange is None:
+            rule.release()
+            return
+        node = exchange["node"]
+        cuts = [self._broker.faults.add(f"cut {node} {each}") for each in self._broker.nodes if each != node]
+        self._note(f"node {node} reaches no other node")
+        rule.release()
+        self._ended.wait(CUT_S)
+        for each in cuts:
+            each.remove()
+        self._note(f"node {node} reaches all others again")
 
     def _topics(self, matchers: Mapping[str, str]) -> Collection[str]:
         """The topics of a Produce: those of its matcher, else those that the newest such request named."""
@@ -247,6 +388,7 @@ class Staging:
 
     def _expire_ids(self, _: Injection, rule: Rule) -> None:
         self._broker.clock.advance(_EXPIRES, only=["ids"])
+        self.clock_was_moved = True
         self._note(f"the clock of transactional ids is {_EXPIRES} ahead")
         rule.release()
 
@@ -255,7 +397,7 @@ class Staging:
         copies = {
             each.topic: replace(each, aborted=True) for each in reversed(self._seeds) if not each.aborted
         }
-        write(self._broker.bootstrap_servers, copies.values())
+        write(self._cluster.bootstrap_servers, copies.values())
         self._note(f"a transaction has written to {', '.join(copies)}, and aborted")
         rule.release()
 
@@ -269,6 +411,7 @@ class Staging:
         Act.REMOVE_INSTANCE: _remove_instance,
         Act.START_NODE: _start_node,
         Act.MOVE: _move,
+        Act.CUT: _cut_links,
         Act.TIME_OUT_TRANSACTION: _time_out_transaction,
         Act.TIME_OUT_SESSION: _time_out_session,
         Act.EXPIRE_IDS: _expire_ids,
@@ -277,22 +420,42 @@ class Staging:
     # -- clocks ------------------------------------------------------------------------------------------------
 
     def _advance_transactions(self) -> None:
-        open_ones = [each for each in self._broker.transactions.list() if each.state == "Ongoing"]
-        by_ms = max((each.timeout_ms for each in open_ones), default=60_000) + _CHECKS_MS
-        self._broker.clock.advance(by_ms, only=["transactions"])
-        self._note(f"the clock of transactions is moved by {by_ms} ms")
+        by_ms = max((each.timeout_ms for each in self._open_transactions()), default=60_000) + _CHECKS_MS
+        self._advance("transactions", by_ms)
+
+    def _open_transactions(self) -> list[Transaction]:
+        return [each for each in self._broker.transactions.list() if each.state == "Ongoing"]
 
     def _advance_groups(self) -> None:
         by_ms = 1000 + max((each.get("session_timeout_ms", 0) for each in self._joined()), default=45_000)
-        self._broker.clock.advance(by_ms, only=["groups"])
-        self._note(f"the clock of groups is moved by {by_ms} ms")
+        self._advance("groups", by_ms)
+
+    def _advance(self, domain: str, by_ms: int) -> None:
+        self._broker.clock.advance(by_ms, only=[domain])
+        self.clock_was_moved = True
+        self._note(f"the clock of {domain} is moved by {by_ms} ms")
 
     def _joined(self) -> list[Mapping[str, Any]]:
         return [each["request"] or {} for each in self._broker.trace.entries(api="JoinGroup", limit=100)]
 
-    def _is_join_waiting(self) -> bool:
+    def _joins_waiting(self) -> set[int]:
+        """The numbers of their exchanges."""
         entries = self._broker.trace.entries(api="JoinGroup", limit=100, bodies=False)
-        return any(each["outcome"] == "in_progress" for each in entries)
+        return {int(each["number"]) for each in entries if each["outcome"] == "in_progress"}
+
+    def _are_partitions_waited_for(self) -> bool:
+        """Nothing starts in place of one that died, and the others have nothing to do."""
+        return self._job.given_up > 0 and self._is_nothing_carried_on()
+
+    def _are_offsets_waited_for(self) -> bool:
+        """A consumer asks again and again for offsets of a transaction that no request carries on."""
+        newest = self._broker.trace.entries(api="OffsetFetch", limit=1, bodies=False)
+        return (
+            bool(newest) and "UNSTABLE_OFFSET_COMMIT" in newest[0]["line"] and self._is_nothing_carried_on()
+        )
+
+    def _is_nothing_carried_on(self) -> bool:
+        return self._idleness.lasts_s(newest_write(self._broker, IN_TRANSACTION)) > LEFT_S
 
     def _asked(self) -> int:
         """How many producers and members have asked to come in."""
@@ -302,3 +465,9 @@ class Staging:
 
     def _await(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         return wait_until(lambda: self._ended.is_set() or holds(), timeout_s)
+
+
+def newest_write(broker: Handle, apis: Collection[str] = WRITES) -> int:
+    """The number of the newest exchange with which the job has asked for a change; 0: none."""
+    newest = broker.trace.entries(limit=_NEWEST, bodies=False)
+    return max((int(each["number"]) for each in newest if each["api"] in apis), default=0)

@@ -39,6 +39,14 @@ class Finding:
         return {"kind": self.kind.value, "sentence": self.sentence, "evidence": list(self.evidence)}
 
 
+def failures(number: int) -> str:
+    """
+    >>> failures(1), failures(2)
+    ('1 failure', '2 failures')
+    """
+    return "1 failure" if number == 1 else f"{number} failures"
+
+
 def kinds_of(findings: Iterable[Finding]) -> tuple[str, ...]:
     """What is wrong, each kind once, in the order of the findings."""
     return tuple(dict.fromkeys(each.kind.value for each in findings))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +11,7 @@ from typing import Any, Final
 from odradek.certify.comparison import Compare
 from odradek.certify.job import ALWAYS, Command
 from odradek.durations import seconds
+from odradek.topics import Record
 
 DEADLINE_FACTOR: Final = 5.0
 PATIENCE_S: Final = 10.0
@@ -70,11 +71,16 @@ class Workload:
     compare: Compare = Compare.ROWS
     ignored: frozenset[str] = frozenset()
     nodes: int = 1
+    upstream: str = ""
+    """Addresses of a cluster before which a proxy is put; without them a broker of Odradek's is started."""
     settings: Mapping[str, object] = field(default_factory=dict)
+    expected: tuple[Record, ...] | None = None
+    """What the outputs are to hold; without it what they hold without faults."""
     check: str | None = None
     """A command that gets the outputs as NDJSON, and says by its exit code whether they are right."""
-    patience_s: float = PATIENCE_S
-    """A run in which the job asks for no change that long, beyond the time of a reference run, is stuck."""
+    patience_s: float | None = None
+    """A run in which the job asks for no change that long, beyond the time of a reference run, is stuck. None: `PATIENCE_S`,
+    and where the cluster's time cannot be moved the time-outs of the job's clients too."""
 
     @property
     def inputs(self) -> frozenset[str]:
@@ -88,27 +94,36 @@ class Workload:
 def read_seeds(topic: str, path: Path) -> list[Seed]:
     """NDJSON: each line a record. An object with a ``value`` may have ``key``, ``partition`` and ``aborted``; any other line
     is the value itself. ``ValueError`` names the line that is wrong."""
-    return list(_seeds(topic, path.read_text(encoding="utf-8").splitlines(), str(path)))
+    return [
+        Seed(topic, value, key, said.get("partition"), bool(said.get("aborted", False)))
+        for _, value, key, said in _lines(path)
+    ]
 
 
-def _seeds(topic: str, lines: Sequence[str], name: str) -> Iterable[Seed]:
-    for number, line in enumerate(lines, 1):
+def read_expected(path: Path, outputs: Sequence[str]) -> tuple[Record, ...]:
+    """As ``read_seeds``, with the name of the output as ``topic`` where there are several."""
+    found = []
+    for place, value, key, said in _lines(path):
+        topic = said.get("topic", outputs[0] if len(outputs) == 1 else None)
+        if topic not in outputs:
+            raise ValueError(f"{place}: the topic is one of {', '.join(outputs)}, not {topic}")
+        found.append(Record(topic, -1, -1, -1, key, value, (), -1, -1, False, None))
+    return tuple(found)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str | None, str | None, Mapping[str, Any]]]:
+    """Place, value and key of each line, and all that it says."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip():
             continue
         try:
             found = json.loads(line)
         except ValueError as error:
-            raise ValueError(f"{name}:{number}: no JSON: {error}") from None
+            raise ValueError(f"{path}:{number}: no JSON: {error}") from None
         if isinstance(found, Mapping) and "value" in found:
-            yield Seed(
-                topic,
-                _text(found["value"]),
-                _text(found.get("key")),
-                found.get("partition"),
-                bool(found.get("aborted", False)),
-            )
+            yield f"{path}:{number}", _text(found["value"]), _text(found.get("key")), found
         else:
-            yield Seed(topic, found if isinstance(found, str) else line)
+            yield f"{path}:{number}", found if isinstance(found, str) else line, None, {}
 
 
 def _text(value: Any) -> str | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -11,12 +14,13 @@ from typing import Any, Final, TypeVar
 import click
 
 from odradek.commands.common import HELP_NAMES, end_at_sigterm, needing, say, say_json
-from odradek.durations import seconds
 from odradek.errors import OdradekError
+from odradek.printable import printable_lines
 
 FAILED: Final = 1
 UNJUDGED: Final = 2
 """Exit code: the job could not be judged; so does a wrong command line."""
+BUDGET: Final = "10m"
 REPORT: Final = "certificate"
 """Where the reports are written."""
 _EVERY_S: Final = 5.0
@@ -41,9 +45,14 @@ _T = TypeVar("_T")
 @click.option("--compare", type=click.Choice(["rows", "keyed", "ordered-by-key"]), help="[default: rows]")
 @click.option("--ignore", multiple=True, metavar="FIELD", help="A field of JSON values that may differ.")
 @click.option(
+    "--expect",
+    metavar="FILE",
+    help="What the outputs are to hold, NDJSON; without it what they hold without faults.",
+)
+@click.option(
     "--check",
     metavar="COMMAND",
-    help="Reads the outputs as NDJSON; its exit code says whether they are right.",
+    help="Reads the outputs as NDJSON, or the file {parquet}; its exit code says whether they are right.",
 )
 @click.option(
     "--restart",
@@ -51,13 +60,22 @@ _T = TypeVar("_T")
     help="What a supervisor does with an instance that died.  [default: always]",
 )
 @click.option("--nodes", type=click.IntRange(1, 9), help="Nodes of the broker.  [default: 1]")
+@click.option(
+    "--upstream",
+    metavar="HOST:PORT,...",
+    help="Instead of a broker, a proxy before this cluster: faults strike requests and answers only.",
+)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the broker.")
 @click.option(
     "--patience",
     metavar="TIME",
     help="A run in which the job asks for no change that long, beyond a reference run, is stuck.  [default: 10s]",
 )
-@click.option("--budget", metavar="TIME", help="Begin no run after this time.  [default: 10m]")
+@click.option(
+    "--budget",
+    metavar="TIME",
+    help="Behind the runs without faults, begin none after this time.  [default: 10m]",
+)
 @click.option("--seed", type=int, help="Of the plans that are drawn.  [default: 1]")
 @click.option("--stages", type=click.IntRange(1, 64), help="Runs side by side.  [default: 1]")
 @click.option("--failures", type=click.IntRange(min=1), help="End after so many failures.")
@@ -68,9 +86,27 @@ _T = TypeVar("_T")
     help="Options in a file.  [default: certify.toml, if there is one]",
 )
 @click.option("--report", metavar="DIRECTORY", help=f"Where the reports are written.  [default: {REPORT}]")
+@click.option(
+    "--github/--no-github",
+    help="Print annotations for GitHub Actions.  [default: if GITHUB_ACTIONS=true]",
+    default=lambda: os.environ.get("GITHUB_ACTIONS") == "true",
+)
+@click.option(
+    "--live-port",
+    type=click.IntRange(0, 65535),
+    help="Show the certificate while it grows, at this port of 127.0.0.1; 0 picks a free one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the certificate as JSON.")
 @click.pass_context
-def certify(ctx: click.Context, /, path: Path | None, as_json: bool, **said: Any) -> None:
+def certify(
+    ctx: click.Context,
+    /,
+    path: Path | None,
+    github: bool,
+    live_port: int | None,
+    as_json: bool,
+    **said: Any,
+) -> None:
     """Certify a job: run it through every failure, and say which one it does not survive.
 
     The exit code is 0 if no failure was found, 1 if one was, and 2 if the job could not be judged.
@@ -82,46 +118,85 @@ def certify(ctx: click.Context, /, path: Path | None, as_json: bool, **said: Any
     with needing("certify", "certifier"):
         from odradek.certify import reports, settings
         from odradek.certify.certifier import Certifier
-        from odradek.certify.report.certificate import as_dict
-        from odradek.certify.report.text import summary
     end_at_sigterm()
     try:
         options = _options(path, said)
         if ctx.invoked_subcommand is not None and "job" not in options:
             options = reports.options(_report(options)) | options
-        workload = settings.workload(options, (path or Path(settings.FILE)).resolve().parent)
-        budget_s = seconds(str(options.get("budget") or "10m"))
+        folder = (path or Path(settings.FILE)).resolve().parent
+        certifier = Certifier.of(options, folder, BUDGET, _progress())
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
-    ctx.obj = _Asked(options, workload)
+    ctx.obj = _Asked(options, certifier.certificate.workload)
     if ctx.invoked_subcommand is not None:
         return
-    certificate = _judged(
-        lambda: Certifier(
-            workload,
-            budget_s,
-            seed=int(options.get("seed") or 1),
-            stages=int(options.get("stages") or 1),
-            failures_max=options.get("failures"),
-            progress=_progress(),
-        ).run()
-    )
-    directory = _report(options)
-    reports.write(certificate, directory, options)
+    with _live(certifier.certificate, live_port):
+        certificate = _judged(certifier.run)
+    directory, file = _report(options), _file(path)
+    reports.write(certificate, directory, options, file)
+    _say(certificate, directory, as_json)
+    if github:
+        _annotate(certificate, file)
+    raise SystemExit({"clean": 0, "failed": FAILED, "none": UNJUDGED}[certificate.verdict])
+
+
+@contextlib.contextmanager
+def _live(certificate: Any, port: int | None) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    from odradek.certify.live import Live
+
+    try:
+        live = Live(certificate, port)
+    except OSError as error:
+        raise click.ClickException(f"--live-port {port}: {error}") from None
+    with live:
+        click.echo(f"the certificate grows at {live.url}", err=True)
+        yield
+
+
+def _say(certificate: Any, directory: Path, as_json: bool) -> None:
+    from odradek.certify.report.certificate import as_dict
+    from odradek.certify.report.text import summary
+
     if as_json:
         say_json(as_dict(certificate))
     else:
         say(summary(certificate))
         say(f"{directory}/certificate.html has the matrix and the timelines")
-    raise SystemExit(0 if certificate.is_clean else FAILED)
+
+
+def _annotate(certificate: Any, file: str | None) -> None:
+    """On standard error, which the runner reads too: standard output may be JSON."""
+    from odradek.certify.report.github import workflow_commands
+    from odradek.certify.report.notices import of_certificate
+
+    click.echo(printable_lines(workflow_commands(of_certificate(certificate), file)), err=True, nl=False)
+
+
+def _file(path: Path | None) -> str | None:
+    """The certify.toml from the root of the user's project: where GitHub checked it out, else the working directory."""
+    from odradek.certify import settings
+
+    file = path or Path(settings.FILE)
+    if not file.exists():
+        return None
+    root = Path(os.environ.get("GITHUB_WORKSPACE") or os.curdir)
+    return Path(os.path.relpath(file, root)).as_posix()
 
 
 @certify.command()
 @click.argument("plan", metavar="PLAN")
 @click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, help="Try it so often.")
+@click.option(
+    "--hold-at-fault",
+    is_flag=True,
+    help="Stand still before each fault until Enter, so that a debugger can be attached to the job.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each time.")
 @click.pass_obj
-def again(asked: _Asked, plan: str, times: int, as_json: bool) -> None:
+def again(asked: _Asked, plan: str, times: int, hold_at_fault: bool, as_json: bool) -> None:
     """Try a PLAN of a certificate again, by its id, or by its JSON.
 
     The options are those of the certificate, unless others are given before "again".
@@ -137,7 +212,8 @@ def again(asked: _Asked, plan: str, times: int, as_json: bool) -> None:
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
     failed = 0
-    for run, findings in _judged(lambda: Certifier(asked.workload, 0.0).again(chosen, times)):
+    on_hold = _hold if hold_at_fault else None
+    for run, findings in _judged(lambda: Certifier(asked.workload, 0.0).again(chosen, times, on_hold)):
         if as_json:
             say_json(
                 {
@@ -150,6 +226,17 @@ def again(asked: _Asked, plan: str, times: int, as_json: bool) -> None:
             say(attempt(run, findings))
         failed += bool(findings)
     raise SystemExit(FAILED if failed else 0)
+
+
+def _hold(held: object) -> None:
+    """Until Enter; without a terminal until standard input ends, where a program waits at its other end."""
+    click.echo(printable_lines(str(held)), err=True)
+    if sys.stdin.isatty():
+        click.echo("Enter lets the fault strike", err=True)
+        sys.stdin.readline()
+    else:
+        click.echo("the end of standard input lets the fault strike", err=True)
+        sys.stdin.read()
 
 
 @dataclass(frozen=True)

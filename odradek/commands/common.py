@@ -62,19 +62,25 @@ def _failure(error: OdradekError) -> click.ClickException:
     return (_Refused if isinstance(error, ControlRefused) else _Unreachable)(str(error))
 
 
-def speaking(function: _F) -> _F:
-    """A command for a running broker: it takes --control and --token; its first argument is a ``Remote``."""
-
-    @click.option(
-        "--control",
-        metavar="URL",
-        help=f"The broker's control port.  [default: the variable {CONTROL_VARIABLE}]",
-    )
-    @click.option(
+def control_options(function: _F) -> _F:
+    """--control and --token, as ``control`` and ``token``."""
+    token = click.option(
         "--token",
         metavar="TOKEN",
         help=f"The token of the control port.  [default: the variable {TOKEN_VARIABLE}]",
     )
+    control = click.option(
+        "--control",
+        metavar="URL",
+        help=f"The broker's control port.  [default: the variable {CONTROL_VARIABLE}]",
+    )
+    return control(token(function))
+
+
+def speaking(function: _F) -> _F:
+    """A command for a running broker: it takes --control and --token; its first argument is a ``Remote``."""
+
+    @control_options
     @wraps(function)
     def call(control: str | None, token: str | None, **options: Any) -> Any:
         try:
@@ -156,6 +162,7 @@ __all__ = [
     "UNREACHABLE",
     "Remote",
     "as_json",
+    "control_options",
     "duration_text",
     "leave_quietly",
     "places",

@@ -86,6 +86,7 @@ def test_the_example_passes(
     assert "7 passed" in done.stdout, done.stdout
 
 
+@pytest.mark.more
 def test_commands_do_as_they_stand_there(broker: odradek.Broker, tmp_path: Path) -> None:
     environ = {**os.environ, "ODRADEK_CONTROL": broker.control_url, "PYTHONPATH": str(ROOT)}
     start = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"

@@ -30,25 +30,21 @@ async def main():
     )
     await producer.start()
     await consumer.start()
-    partitions = [
-        TopicPartition("in", index) for index in consumer.partitions_for_topic("in") or await known(consumer)
-    ]
+    partitions = [TopicPartition("in", index) for index in sorted(await producer.partitions_for("in"))]
     consumer.assign(partitions)
     await position(consumer, partitions)
     while True:
         batches = await consumer.getmany(timeout_ms=100, max_records=20)
         if batches:
             async with producer.transaction():
-                for records in batches.values():
-                    for record in records:
-                        await producer.send("out", key=record.key, value=record.value.upper())
+                sent = [
+                    await producer.send("out", key=record.key, value=record.value.upper())
+                    for records in batches.values()
+                    for record in records
+                ]
+                await asyncio.gather(*sent)
                 ends = {partition: records[-1].offset + 1 for partition, records in batches.items()}
                 await producer.send_offsets_to_transaction(ends, "aio-copier")
-
-
-async def known(consumer):
-    await consumer.topics()
-    return consumer.partitions_for_topic("in")
 
 
 try:

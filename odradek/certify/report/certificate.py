@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from odradek.certify.certifier import Certificate, Failure
 from odradek.certify.exploration import Coverage
+from odradek.certify.workload import Workload
 
 NOT_PROMISED: Final = (
     "Faults strike at requests that the job made in the reference run, not at instants inside the job's own code.",
@@ -17,10 +18,21 @@ NOT_PROMISED: Final = (
 )
 
 
+def not_promised(workload: Workload) -> list[str]:
+    """Sentences on what a clean certificate does not say."""
+    if not workload.upstream:
+        return list(NOT_PROMISED)
+    elsewhere = (
+        f"The job ran before {workload.upstream}, behind a proxy: faults struck requests and answers only. No instance was "
+        "killed or frozen, no node died, nothing was moved, no time-out was brought about."
+    )
+    return [*NOT_PROMISED, elsewhere]
+
+
 def as_dict(certificate: Certificate) -> dict[str, Any]:
     workload = certificate.workload
     return {
-        "verdict": "clean" if certificate.is_clean else "failed",
+        "verdict": certificate.verdict,
         "odradek": version("odradek"),
         "clients": certificate.clients,
         "job": {
@@ -39,7 +51,7 @@ def as_dict(certificate: Certificate) -> dict[str, Any]:
         "cells": _cells(certificate),
         "lints": [each.as_dict() for each in certificate.lints],
         "failures": [failure_as_dict(each) for each in certificate.failures],
-        "not_promised": list(NOT_PROMISED),
+        "not_promised": not_promised(workload),
     }
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from odradek.certify.certifier import Certificate
 from odradek.certify.exploration import Coverage
 from odradek.certify.faults import FAULTS
 from odradek.certify.plan import Cell
-from odradek.certify.report.certificate import NOT_PROMISED, failure_as_dict
+from odradek.certify.report.certificate import failure_as_dict, not_promised
+from odradek.certify.report.rendering import rendered
 
 _CLASSES: Final = {
     Coverage.CLEAN: "clean",
@@ -21,16 +20,9 @@ _CLASSES: Final = {
 }
 
 
-def page(certificate: Certificate) -> str:
-    """Complete in itself: no script, font or picture from elsewhere."""
-    environment = Environment(
-        loader=PackageLoader("odradek.certify.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("certificate.html.j2").render(_shown(certificate))
+def page(certificate: Certificate, refresh_s: int = 0) -> str:
+    """Complete in itself: no script, font or picture from elsewhere. With ``refresh_s`` the browser loads it again."""
+    return rendered("certificate.html.j2", _shown(certificate) | {"refresh_s": refresh_s})
 
 
 def _shown(certificate: Certificate) -> dict[str, Any]:
@@ -53,7 +45,7 @@ def _shown(certificate: Certificate) -> dict[str, Any]:
         "faults": faults,
         "rows": rows,
         "failures": [failure_as_dict(each) | {"title": str(each.plan)} for each in certificate.failures],
-        "not_promised": NOT_PROMISED,
+        "not_promised": not_promised(certificate.workload),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from odradek.certify.certifier import Certificate, Failure
 from odradek.certify.exploration import Coverage
 from odradek.certify.run import Run
-from odradek.certify.verdict import Finding, kinds_of
+from odradek.certify.verdict import Finding, failures, kinds_of
 
 _EVIDENCE_MAX: Final = 3
 
@@ -20,7 +20,7 @@ def progress_line(certificate: Certificate, text: str) -> str:
     passed_s = time.monotonic() - certificate.began
     return (
         f"{passed_s:5.0f} s  {certificate.runs} runs, {tried} of {covered.total()} cells, "
-        f"{len(certificate.failures)} failures: {text}"
+        f"{failures(len(certificate.failures))}: {text}"
     )
 
 
@@ -39,10 +39,12 @@ def _lines(certificate: Certificate) -> Iterator[str]:
     covered = certificate.covered()
     counts = ", ".join(f"{covered[each]} {each.value}" for each in Coverage)
     yield f"{certificate.runs} runs in {certificate.took_s:.0f} s; of {covered.total()} cells {counts}"
-    if certificate.is_clean:
+    if certificate.verdict == "none":
+        yield "NO VERDICT: no fault has struck within the budget"
+    elif certificate.verdict == "clean":
         yield "CLEAN: under each fault that was tried the outputs are those of a run without faults"
     else:
-        yield f"NOT EXACTLY ONCE: {len(certificate.failures)} failures"
+        yield f"NOT EXACTLY ONCE: {failures(len(certificate.failures))}"
 
 
 def _failure(failure: Failure) -> Iterator[str]:

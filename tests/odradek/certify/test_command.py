@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from odradek.commands.certify import certify
-from tests.odradek.certify.test_zoo import ZOO
+from tests.odradek.certify.zoo import ZOO
 from tests.support.deadlines import LONG_TEST_S
 
 

@@ -69,6 +69,16 @@ def test_an_instance_that_ends_well_is_not_started_again(jobs: list[Job], log: P
     assert job.alive == []
 
 
+def test_a_job_lasts_while_its_instance_is_replaced(jobs: list[Job], log: Path) -> None:
+    job = job_of(jobs, SLEEPS, log)
+    instance = job.start(1)
+    with job.replaced():
+        instance.end()
+        assert supervised(job, lambda: not job.alive)
+        assert not job.has_ended
+    assert job.has_ended
+
+
 def test_a_killed_instance_dies_with_its_children_and_comes_back(jobs: list[Job], log: Path) -> None:
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]); {SLEEPS}"
     job = job_of(jobs, code, log)
@@ -82,6 +92,18 @@ def test_a_killed_instance_dies_with_its_children_and_comes_back(jobs: list[Job]
     assert second.process.pid != first.process.pid
     assert job.kills == 1
     assert job.exits == []
+
+
+def test_the_processes_of_an_instance_are_named_with_its_children(jobs: list[Job], log: Path) -> None:
+    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]); {SLEEPS}"
+    instance = job_of(jobs, code, log).start(1)
+    assert wait_until(lambda: len(instance.processes()) == 2, WAIT_S)
+    (first, name), (child, _) = instance.processes()
+    assert first == instance.process.pid
+    assert name == psutil.Process(first).name()
+    assert psutil.Process(child).ppid() == first
+    instance.kill()
+    assert instance.processes() == []
 
 
 def test_a_frozen_instance_stands_still_until_it_is_thawed(jobs: list[Job], log: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
 from odradek.certify.exploration import Coverage, Exploration
 from odradek.certify.faults import BY_NAME, FAULTS, Act, applicable, applies, rule
+from odradek.certify.lints import DOCS
 from odradek.certify.moments import Moment, moments
 from odradek.certify.plan import Injection, Plan, from_json, single
 from tests.odradek.certify.traces import fetch, init, trace, transaction
@@ -28,8 +30,20 @@ def test_a_fault_at_a_moment_is_a_rule(fault: str, text: str) -> None:
     assert rule(BY_NAME[fault], COMMIT) == text
 
 
+def test_what_nodes_ask_each_other_is_no_moment_of_the_job() -> None:
+    added = Moment("AddPartitionsToTxn", (("transactional_id", "a"),), 2, "adds")
+    text = rule(BY_NAME["lose-answer"], added)
+    assert text == "AddPartitionsToTxn transactional_id=a sender=client nth=2 -> lose-answer"
+
+
 def test_a_name_with_a_blank_is_quoted() -> None:
     assert '"group=my group"' in rule(BY_NAME["reset"], Moment("SyncGroup", (("group", "my group"),), 1, ""))
+
+
+def test_each_fault_is_explained() -> None:
+    page = (Path(__file__).parents[3] / DOCS).read_text(encoding="utf-8")
+    for each in FAULTS:
+        assert f"| `{each.name}` | {each.sentence}" in page
 
 
 def test_each_fault_can_strike_somewhere() -> None:

@@ -9,7 +9,7 @@ import pytest
 from odradek.certify.job import ALWAYS
 from odradek.certify.seeding import with_aborted
 from odradek.certify.settings import read, restarts, workload
-from odradek.certify.workload import Seed, Until, read_seeds
+from odradek.certify.workload import Seed, Until, read_expected, read_seeds
 from odradek.durations import seconds
 
 JOB = {"job": "python job.py {bootstrap}", "output": "out"}
@@ -48,6 +48,7 @@ def test_a_name_that_is_no_option_is_named(tmp_path: Path) -> None:
         (JOB | {"restart": "often"}, "expected always"),
         (JOB | {"compare": "loosely"}, "loosely"),
         (JOB | {"job": "'"}, "quotation"),
+        (JOB | {"check": "true", "expect": "told"}, "one of them says what is right"),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -69,6 +70,19 @@ def test_durations(text: str, expected: float) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="expected a duration"):
         seconds(text)
+
+
+def test_what_is_expected_names_its_output_where_there_are_several(tmp_path: Path) -> None:
+    told = tmp_path / "told.ndjson"
+    told.write_text('{"value": "a", "key": "k"}\n"b"\n')
+    expected = read_expected(told, ["out"])
+    assert [(each.topic, each.key, each.value) for each in expected] == [
+        ("out", "k", "a"),
+        ("out", None, "b"),
+    ]
+    told.write_text('{"value": "a", "topic": "journal"}\n"b"\n')
+    with pytest.raises(ValueError, match=r"told\.ndjson:2: the topic is one of out, journal, not None"):
+        read_expected(told, ["out", "journal"])
 
 
 def test_seeds_are_lines_of_json(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+// Command journal copies topic "in" to "out" in transactions, and writes a line into "journal" for each record.
+package main
+
+import (
+	"bytes"
+	"context"
+	"log"
+	"os"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func main() {
+	bootstrap, instance := os.Args[1], os.Args[2]
+	session, err := kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(bootstrap),
+		kgo.TransactionalID("copier-"+instance),
+		kgo.DefaultProduceTopic("out"),
+		kgo.ConsumerGroup("copier"),
+		kgo.ConsumeTopics("in"),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxWait(500*time.Millisecond),
+		kgo.MetadataMinAge(50*time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+	journal, err := kgo.NewClient(
+		kgo.SeedBrokers(bootstrap),
+		kgo.DefaultProduceTopic("journal"),
+		kgo.RequiredAcks(kgo.LeaderAck()),
+		kgo.DisableIdempotentWrite(),
+		kgo.MetadataMinAge(50*time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer journal.Close()
+	for {
+		if err := copyBatch(context.Background(), session, journal); err != nil {
+			log.Fatalf("ends: %v", err)
+		}
+	}
+}
+
+// copyBatch is one transaction. The session aborts it, and goes back to the committed positions, if the group has changed.
+func copyBatch(ctx context.Context, session *kgo.GroupTransactSession, journal *kgo.Client) error {
+	fetches := session.PollRecords(ctx, 20)
+	fetches.EachError(func(topic string, partition int32, err error) {
+		log.Printf("reading %s-%d: %v", topic, partition, err)
+	})
+	if fetches.NumRecords() == 0 {
+		return nil
+	}
+	if err := session.Begin(); err != nil {
+		return err
+	}
+	sending := kgo.AbortingFirstErrPromise(session.Client())
+	var lines []*kgo.Record
+	fetches.EachRecord(func(record *kgo.Record) {
+		session.Produce(ctx, &kgo.Record{Key: record.Key, Value: bytes.ToUpper(record.Value)}, sending.Promise())
+		lines = append(lines, &kgo.Record{Key: record.Key, Value: append([]byte("copied "), record.Value...)})
+	})
+	if err := journal.ProduceSync(ctx, lines...).FirstErr(); err != nil {
+		return err
+	}
+	committed, err := session.End(ctx, sending.Err() == nil)
+	if err == nil && !committed {
+		log.Print("aborted, and read again")
+	}
+	return err
+}

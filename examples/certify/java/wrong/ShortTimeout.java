@@ -1,0 +1,104 @@
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/** Copies records in transactions, with their positions; a value now and then takes longer. */
+public final class ShortTimeout {
+    private final Properties settings;
+    private KafkaProducer<String, String> producer;
+    private int count;
+    private final KafkaConsumer<String, String> consumer;
+
+    private ShortTimeout(String bootstrap, String instance) {
+        settings = producing(bootstrap, instance);
+        producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
+        consumer = new KafkaConsumer<>(consuming(bootstrap), new StringDeserializer(), new StringDeserializer());
+    }
+
+    private static Properties quick(String bootstrap) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("reconnect.backoff.ms", "20");
+        settings.put("reconnect.backoff.max.ms", "200");
+        settings.put("retry.backoff.ms", "20");
+        settings.put("retry.backoff.max.ms", "200");
+        settings.put("request.timeout.ms", "10000");
+        return settings;
+    }
+
+    private static Properties producing(String bootstrap, String instance) {
+        Properties settings = quick(bootstrap);
+        settings.put("transactional.id", "copier-" + instance);
+        settings.put("delivery.timeout.ms", "20000");
+        settings.put("transaction.timeout.ms", "1000");
+        return settings;
+    }
+
+    private static Properties consuming(String bootstrap) {
+        Properties settings = quick(bootstrap);
+        settings.put("group.id", "copier");
+        settings.put("enable.auto.commit", "false");
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("isolation.level", "read_committed");
+        settings.put("max.poll.records", "20");
+        return settings;
+    }
+
+    public static void main(String[] args) throws InterruptedException {
+        new ShortTimeout(args[0], args[1]).run();
+    }
+
+    private void run() throws InterruptedException {
+        producer.initTransactions();
+        consumer.subscribe(List.of("in"));
+        while (true) {
+            ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(100));
+            if (records.isEmpty()) {
+                continue;
+            }
+            try {
+                transact(records);
+            } catch (KafkaException failed) {
+                System.err.println("goes on with a new producer: " + failed);
+                renew();
+            }
+        }
+    }
+
+    private void transact(ConsumerRecords<String, String> records) throws InterruptedException {
+        producer.beginTransaction();
+        Map<TopicPartition, OffsetAndMetadata> positions = new HashMap<>();
+        for (ConsumerRecord<String, String> record : records) {
+            producer.send(new ProducerRecord<>("out", record.key(), transformed(record.value())));
+            positions.put(
+                    new TopicPartition(record.topic(), record.partition()), new OffsetAndMetadata(record.offset() + 1));
+        }
+        producer.sendOffsetsToTransaction(positions, consumer.groupMetadata());
+        producer.commitTransaction();
+    }
+
+    private String transformed(String value) throws InterruptedException {
+        if (++count % 60 == 30) {
+            Thread.sleep(600);
+        }
+        return value.toUpperCase();
+    }
+
+    private void renew() {
+        producer.close(Duration.ZERO);
+        producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
+        producer.initTransactions();
+    }
+}

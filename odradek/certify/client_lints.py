@@ -1,0 +1,42 @@
+"""Faults of client libraries, which keep a job from its end though nothing is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.certify.exchanges import Exchange
+from odradek.certify.lints import Lint
+
+_LIBRDKAFKA: Final = re.compile(r"(?:rdkafka-|^)(\d+)\.(\d+)")
+_BROKEN: Final = frozenset({"answer_lost", "connection_gone", "held"})
+_REBOOTSTRAPS: Final = (2, 10)
+"""The first version with metadata.recovery.strategy=rebootstrap by default (KIP-899)."""
+
+
+def only_broker_dropped(exchanges: Sequence[Exchange]) -> Lint | None:
+    """Of a run that is stuck: librdkafka, on a single broker whose connection broke, drops the broker and may wait for what
+    it had sent there (its issues 5511 and 5456; docs/faults.md)."""
+    versions = [found for each in exchanges if (found := _librdkafka(each)) is not None]
+    brokers = {len((each.answer or {}).get("brokers") or ()) for each in exchanges if each.api == "Metadata"}
+    broken = [each for each in exchanges if each.outcome in _BROKEN]
+    if not versions or max(versions) < _REBOOTSTRAPS or brokers != {1} or not broken:
+        return None
+    version = ".".join(map(str, max(versions)))
+    return Lint(
+        "only-broker-dropped",
+        f"librdkafka {version} drops the only broker of a cluster when its connection breaks, and may wait for it forever; "
+        "with several brokers it does not. Set metadata.recovery.strategy=none, or certify with --nodes 3",
+        broken[0].line,
+    )
+
+
+def _librdkafka(exchange: Exchange) -> tuple[int, int] | None:
+    """The version that an ApiVersions request names: 2.16.0, or 2.16.1-rdkafka-2.16.0 in bindings."""
+    name = str(exchange.request.get("client_software_name", ""))
+    said = str(exchange.request.get("client_software_version", ""))
+    if exchange.api != "ApiVersions" or not (name == "librdkafka" or "rdkafka-" in said):
+        return None
+    found = _LIBRDKAFKA.search(said)
+    return (int(found[1]), int(found[2])) if found else None

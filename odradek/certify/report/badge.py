@@ -1,0 +1,66 @@
+"""The certificate as a badge for a README: one line of SVG text, as wide as it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.certify.certifier import Certificate
+from odradek.certify.exploration import Coverage
+from odradek.certify.report.rendering import rendered
+from odradek.certify.verdict import failures
+
+LABEL: Final = "exactly once"
+# White text on each of them has a contrast of 4.5 or more, as WCAG's level AA asks.
+GREEN: Final = "#1a7f37"
+RED: Final = "#cf222e"
+GREY: Final = "#57606a"
+
+_FONT_PX: Final = 11
+_PADDING_PX: Final = 6
+_EM: Final = 2048
+_WIDTHS: Final = {
+    **dict.fromkeys("il", 562),
+    **dict.fromkeys("j", 705),
+    **dict.fromkeys(" f", 720),
+    **dict.fromkeys("t", 807),
+    **dict.fromkeys("r", 874),
+    **dict.fromkeys(":", 930),
+    **dict.fromkeys("csz", 1070),
+    **dict.fromkeys("kvxy", 1212),
+    **dict.fromkeys("aeo", 1230),
+    **dict.fromkeys("bdgpqhnu", 1285),
+    **dict.fromkeys("0123456789", 1302),
+    **dict.fromkeys("w", 1676),
+    **dict.fromkeys("m", 1992),
+}
+"""Of Verdana, in units of an em / 2048. ``textLength`` makes a text of another font as wide."""
+_OTHERS: Final = 1302
+
+
+def badge(certificate: Certificate) -> str:
+    """``exactly once | 214 failures survived``, complete in itself."""
+    message, colour = says(certificate)
+    label_px, message_px = width_px(LABEL), width_px(message)
+    shown = {
+        "label": LABEL,
+        "message": message,
+        "colour": colour,
+        "label_px": label_px,
+        "message_px": message_px,
+        "padding_px": _PADDING_PX,
+        "font_px": _FONT_PX,
+    }
+    return rendered("badge.svg.j2", shown)
+
+
+def says(certificate: Certificate) -> tuple[str, str]:
+    """The message and its colour. Survived is each fault at each class of moments that was reached and did no harm."""
+    survived = certificate.covered()[Coverage.CLEAN]
+    if not certificate.is_clean:
+        return f"not: {failures(len(certificate.failures))}", RED
+    return (f"{failures(survived)} survived", GREEN) if survived else ("nothing covered", GREY)
+
+
+def width_px(text: str) -> int:
+    """Of the text alone, rounded up."""
+    return -(-sum(_WIDTHS.get(each, _OTHERS) for each in text) * _FONT_PX // _EM)

@@ -1,0 +1,37 @@
+"""The lints of a trace: a paragraph for each, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from odradek.certify.linting import Sight
+from odradek.certify.lints import Run
+
+
+def text(run: Run, found: Sequence[Sight]) -> str:
+    """What was looked at, and for each lint its name and client, the sentence, the evidence and the link."""
+    seen = f"{len(run.exchanges)} exchanges, inputs {_names(run.inputs)}, outputs {_names(run.outputs)}"
+    verdict = f"{len(found)} found" if found else "nothing found"
+    return "\n\n".join([*map(_paragraph, found), f"{verdict} in {seen}"])
+
+
+def _names(topics: Collection[str]) -> str:
+    return ", ".join(sorted(topics)) or "none"
+
+
+def _paragraph(sight: Sight) -> str:
+    lint = sight.lint
+    lines = [lint.sentence, lint.example, lint.link]
+    title = f"{lint.name}: {sight.client}" if sight.client else lint.name
+    return "\n  ".join([title, *filter(None, lines)])
+
+
+def as_dict(run: Run, found: Sequence[Sight]) -> dict[str, Any]:
+    """``exchanges`` (how many), ``inputs``, ``outputs``, ``lints``: name, sentence, example, link, client."""
+    return {
+        "exchanges": len(run.exchanges),
+        "inputs": sorted(run.inputs),
+        "outputs": sorted(run.outputs),
+        "lints": [each.as_dict() for each in found],
+    }

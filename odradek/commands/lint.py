@@ -1,0 +1,107 @@
+"""`odradek lint`: what a trace says against a job, without a run of the certifier."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+from odradek.certify.exchanges import Entry, exchanges, read
+from odradek.certify.linting import Sight, observed, sights
+from odradek.certify.lints import Run
+from odradek.certify.report.github import workflow_commands
+from odradek.certify.report.lints import as_dict, text
+from odradek.certify.report.notices import of_sights
+from odradek.certify.report.sarif import sarif
+from odradek.commands.common import HELP_NAMES, control_options, say, say_json
+from odradek.errors import OdradekError
+from odradek.printable import printable_lines
+from odradek.remote import connect
+
+FOUND: Final = 1
+UNREADABLE: Final = 2
+"""Exit code: there is no trace to look at; so does a wrong command line."""
+ENTRIES_MAX: Final = 10_000
+"""The control port returns so many at once, the newest."""
+
+
+@click.command(context_settings=HELP_NAMES)
+@click.argument("file", required=False)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="TOPIC",
+    help="A topic that the job reads.  [default: those whose positions a group commits]",
+)
+@click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="TOPIC",
+    help="A topic that the job writes.  [default: those that are written and no inputs]",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "github", "sarif"]),
+    default="text",
+    show_default=True,
+    help="github: annotations of GitHub Actions; sarif: for code hosts and editors.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@control_options
+def lint(
+    file: str | None,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    form: str,
+    as_json: bool,
+    control: str | None,
+    token: str | None,
+) -> None:
+    """Name what is dangerous in how a job uses Kafka, by the trace of its requests.
+
+    The trace is that of a running broker, or a FILE with what "odradek trace --json" printed; - is the standard input.
+    The exit code is 0 if nothing was found, 1 if something was, and 2 if there is no trace to look at.
+
+    \b
+    odradek lint --control http://127.0.0.1:18092
+    odradek lint trace.ndjson
+    """
+    entries = _entries(file, control, token)
+    if not entries:
+        _unreadable("the trace is empty: odradek trace --start switches it on, then the job has to run")
+    run = observed(exchanges(entries), inputs, outputs)
+    found = sights(run)
+    _say(run, found, "json" if as_json else form)
+    raise SystemExit(FOUND if found else 0)
+
+
+def _say(run: Run, found: Sequence[Sight], form: str) -> None:
+    if form == "json":
+        say_json(as_dict(run, found))
+    elif form == "sarif":
+        click.echo(sarif(of_sights(found)), nl=False)
+    elif form == "github":
+        click.echo(printable_lines(workflow_commands(of_sights(found))), nl=False)
+    else:
+        say(text(run, found))
+
+
+def _entries(file: str | None, control: str | None, token: str | None) -> list[Entry]:
+    try:
+        if file is None:
+            return list(connect(control, token).trace.entries(limit=ENTRIES_MAX))
+        lines = sys.stdin if file == "-" else Path(file).read_text(encoding="utf-8").splitlines()
+        return read(lines)
+    except (OdradekError, OSError, ValueError) as error:
+        _unreadable(f"{file}: {error}" if isinstance(error, ValueError) else str(error))
+
+
+def _unreadable(message: str) -> NoReturn:
+    click.echo(f"Error: {message}", err=True)
+    raise SystemExit(UNREADABLE)

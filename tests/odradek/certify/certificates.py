@@ -1,0 +1,40 @@
+"""Certificates without a run: what reports are made of."""
+
+from __future__ import annotations
+
+from odradek.certify.certifier import Certificate, Failure
+from odradek.certify.exploration import Coverage, Exploration
+from odradek.certify.faults import BY_NAME
+from odradek.certify.job import Command
+from odradek.certify.lints import Lint
+from odradek.certify.moments import Moment, moments
+from odradek.certify.plan import Injection, Plan
+from odradek.certify.run import Run
+from odradek.certify.verdict import Finding, Kind, Outputs
+from odradek.certify.workload import Workload
+from tests.odradek.certify.traces import fetch, init, trace, transaction
+
+COMMIT = Moment("EndTxn", (("transactional_id", "a"),), 2, "commit")
+OUTSIDE = Lint("offsets-outside", "the consumer commits outside of the transaction", "OffsetCommit v8")
+
+
+def failure(*findings: Finding, fault: str = "lose-answer") -> Failure:
+    plan = Plan((Injection(COMMIT, BY_NAME[fault]),))
+    run = Run(plan, Outputs((), (), finished=True), [1], 1.0, [], ["instance 1 is killed"], "")
+    return Failure(plan, list(findings), run, [OUTSIDE], came_back=4, tried=5)
+
+
+LOST = Finding(Kind.LOST, "2 records missing", ('out: {"id": 1} (never written)', "out: b (never written)"))
+REORDERED = Finding(Kind.OUT_OF_ORDER, "1 keys")
+
+
+def certificate(*failures: Failure, clean: int = 0, lints: tuple[Lint, ...] = ()) -> Certificate:
+    """So many cells of its matrix are clean; those of the failures have failed."""
+    found = Certificate(Workload(Command(("job",)), ("out",)), seed=1, lints=list(lints))
+    found.exploration = Exploration(moments(trace(init("a"), fetch("in"), transaction("a", 5))))
+    for cell in list(found.cells)[:clean]:
+        found.exploration.cells[cell] = Coverage.CLEAN
+    for each in failures:
+        found.exploration.cells[each.plan.injections[0].cell] = Coverage.FAILED
+    found.failures = list(failures)
+    return found

@@ -1,0 +1,24 @@
+"""Long runs of the certifier with the jobs of examples/certify, one seed after the other; what came of each is kept.
+
+python -m tests.odradek.certify.soak --minutes 60                # each job in turn, behind its last seed that is kept
+python -m tests.odradek.certify.soak --minutes 40 --only right-copier
+python -m tests.odradek.certify.soak --only StreamsLoop --seed 7
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.clients import soak
+from tests.odradek.certify.zoo_jobs import JOBS
+
+RESULTS = Path(__file__).with_name("soak.jsonl")
+
+
+def main(arguments: list[str]) -> int:
+    return soak.main(arguments, JOBS, RESULTS, __doc__)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,155 @@
+"""When the certifier moves the broker's clocks by itself: where a real cluster would wait for what a dead instance left."""
+
+from __future__ import annotations
+
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from odradek.certify.cluster import Cluster
+from odradek.certify.faults import BY_NAME
+from odradek.certify.job import Job
+from odradek.certify.moments import Moment
+from odradek.certify.plan import Injection, Plan
+from odradek.certify.staging import Staging
+
+LOOKS = 3
+LOOK_S = 0.4
+
+
+class Quiet:
+    """A broker with these exchanges in its trace and one open transaction; what its clocks were moved by is in ``moved``.
+
+    ``busy``: with each look there is one more Produce.
+    """
+
+    def __init__(self, *exchanges: dict[str, Any], state: str = "Ongoing", busy: bool = False) -> None:
+        self._exchanges, self._busy = list(exchanges), busy
+        self.moved: list[tuple[str, int]] = []
+        self.trace = self
+        self.clock = SimpleNamespace(advance=lambda by_ms, only: self.moved.append((only[0], by_ms)))
+        open_one = SimpleNamespace(transactional_id="a", producer_epoch=0, state=state, timeout_ms=40_000)
+        self.transactions = SimpleNamespace(list=lambda: [open_one])
+
+    def entries(self, api: str | None = None, limit: int = 100, **_: object) -> list[dict[str, Any]]:
+        if self._busy:
+            self._exchanges.append(exchange("Produce"))
+        numbered = [each | {"number": number} for number, each in enumerate(self._exchanges, 1)]
+        return [each for each in numbered if api in (None, each["api"])][-limit:]
+
+
+def exchange(api: str, line: str = "", outcome: str = "answered") -> dict[str, Any]:
+    return {"api": api, "line": line, "outcome": outcome, "request": {}}
+
+
+def staging(broker: Quiet, *, kills: int = 0, given_up: int = 0, moves_time: bool = True) -> Staging:
+    job = cast(Job, SimpleNamespace(exits=[], kills=kills, given_up=given_up))
+    cluster = cast(Cluster, SimpleNamespace(handle=broker, moves_time=moves_time))
+    passes = count()
+    return Staging(cluster, job, Plan(), lambda: False, now_s=lambda: LOOK_S * next(passes))
+
+
+WAITS = exchange("OffsetFetch", "OffsetFetch group=g in-0 -> in-0:UNSTABLE_OFFSET_COMMIT")
+JOINS = exchange("JoinGroup", outcome="in_progress")
+
+
+@pytest.mark.parametrize(
+    ("broker", "kills", "clocks"),
+    [
+        pytest.param(Quiet(exchange("Produce"), WAITS), 1, ["transactions"], id="offsets of the dead"),
+        pytest.param(Quiet(WAITS, busy=True), 1, [], id="another one still works"),
+        pytest.param(Quiet(exchange("Produce"), WAITS), 0, [], id="all are alive"),
+        pytest.param(Quiet(WAITS, exchange("OffsetFetch", "-> ok")), 1, [], id="offsets are there"),
+        pytest.param(Quiet(JOINS), 1, ["groups"], id="member of the dead"),
+        pytest.param(Quiet(JOINS), 0, [], id="members are alive"),
+    ],
+)
+def test_a_clock_is_moved_once_for_each_instance_that_has_died(
+    broker: Quiet, kills: int, clocks: list[str]
+) -> None:
+    staged = staging(broker, kills=kills)
+    for _ in range(LOOKS):
+        staged.keep_clock()
+    assert [only for only, _ in broker.moved] == clocks
+
+
+def test_a_transaction_that_was_left_open_is_timed_out_once() -> None:
+    broker = Quiet(exchange("Produce"))
+    staged = staging(broker)
+    assert True in [staged.ends_open_transactions() for _ in range(LOOKS)]
+    assert broker.moved == [("transactions", 51_000)]
+
+
+def test_a_transaction_that_is_carried_on_is_not_timed_out() -> None:
+    broker = Quiet(busy=True)
+    staged = staging(broker)
+    assert True not in [staged.ends_open_transactions() for _ in range(LOOKS)]
+    assert staged.ends_open_transactions(are_left=True)
+
+
+def test_without_an_open_transaction_nothing_is_timed_out() -> None:
+    broker = Quiet(exchange("Produce"), state="CompleteCommit")
+    staged = staging(broker)
+    assert True not in [staged.ends_open_transactions() for _ in range(LOOKS)]
+    assert broker.moved == []
+
+
+def test_no_clock_is_moved_that_is_not_the_brokers_own() -> None:
+    broker = Quiet(exchange("JoinGroup", outcome="in_progress"))
+    elsewhere = staging(broker, kills=1, moves_time=False)
+    elsewhere.keep_clock()
+    assert not elsewhere.ends_rest()
+    assert not elsewhere.ends_open_transactions(are_left=True)
+    assert broker.moved == []
+
+
+def test_a_group_takes_a_dead_members_partitions_from_it_when_the_job_has_come_to_rest() -> None:
+    broker = Quiet(exchange("Produce"), state="Empty")
+    staged = staging(broker, kills=1)
+    assert [staged.ends_rest() for _ in range(LOOKS)] == [True, False, False]
+    assert [only for only, _ in broker.moved] == ["groups"]
+
+
+def test_what_is_open_when_the_job_has_come_to_rest_was_left() -> None:
+    broker = Quiet(exchange("Produce"))
+    assert staging(broker).ends_rest()
+    assert broker.moved == [("transactions", 51_000)]
+
+
+def test_the_others_need_not_wait_for_the_partitions_of_one_that_will_not_come_back() -> None:
+    broker = Quiet(exchange("Produce"), state="Empty")
+    staged = staging(broker, kills=1, given_up=1)
+    for _ in range(LOOKS):
+        staged.keep_clock()
+    assert [only for only, _ in broker.moved] == ["groups"]
+    assert staged.clock_was_moved
+
+
+def test_a_member_that_joins_waits_for_no_client_that_was_closed_without_a_word() -> None:
+    broker = Quiet(JOINS, state="Empty")
+    staged = staging(broker)
+    assert [staged.ends_rest() for _ in range(LOOKS)] == [True, False, False]
+    assert [only for only, _ in broker.moved] == ["groups"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        ("kill-before", "unanswered"),
+        ("kill-after", "answer_lost"),
+        ("freeze", "held"),
+        ("freeze", "in_progress"),
+    ],
+)
+def test_the_instance_that_is_hit_is_the_one_that_asked(fault: str, outcome: str) -> None:
+    """The other one waits for the same answer meanwhile."""
+    theirs = exchange("JoinGroup", outcome="answered" if outcome == "in_progress" else "in_progress")
+    broker = Quiet(exchange("JoinGroup", outcome=outcome) | {"peer": "h:2"}, theirs | {"peer": "h:1"})
+    one, two = (SimpleNamespace(number=number) for number in (1, 2))
+    job = SimpleNamespace(alive=[one, two], owner=lambda peer: {"h:1": one, "h:2": two}[peer])
+    injection = Injection(Moment("JoinGroup", (("group", "g"),), 1, "joins"), BY_NAME[fault])
+    cluster = cast(Cluster, SimpleNamespace(handle=broker, moves_time=True))
+    staged = Staging(cluster, cast(Job, job), Plan((injection,)), lambda: False)
+    assert staged._instance(injection) is two

@@ -1,0 +1,20 @@
+"""A job in Go in examples/certify/go, with each change; all of them in the soak."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.odradek.certify.zoo import certified
+from tests.odradek.certify.zoo_jobs import go
+from tests.support.deadlines import LONG_TEST_S
+
+pytestmark = [pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
+
+
+def test_a_job_that_is_right_is_certified(tmp_path: Path) -> None:
+    certificate = certified(go("session"), tmp_path, budget_s=10.0).run()
+    assert certificate.failures == []
+    assert certificate.lints == []
+    assert certificate.runs > 2

@@ -1,0 +1,107 @@
+"""The jobs in examples/certify, and what is expected of each: shared by the tests of the languages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from odradek.certify import settings
+from odradek.certify.certifier import Certificate, Certifier
+from odradek.certify.plan import from_json
+from tests.support.deadlines import LONG_TEST_S
+
+ROOT: Final = Path(__file__).parents[3]
+ZOO: Final = ROOT / "examples" / "certify"
+JOBS: Final = sorted(each for each in ZOO.rglob("*.*") if each.suffix in (".py", ".go", ".java"))
+RECORDS: Final = 60
+BUDGET_S: Final = 120.0
+PATIENT_S: Final = LONG_TEST_S / 2
+"""For what ends at its first failure: only a failure that is not found uses it up."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A job, and what must be found."""
+
+    name: str
+    kinds: frozenset[str]
+    """One of these at least."""
+    diagnosis: str
+    """Nothing where the trace does not show the reason."""
+    outputs: tuple[str, ...] = ("out",)
+    instances: int = 1
+    restart: str = "always"
+    until: str = "lag=0"
+    partitions: int = 2
+    is_seldom: bool = False
+    """It hangs on which of two instances is first."""
+
+
+def python(name: str) -> list[str]:
+    """The command of a job in Python: ``right/copier``."""
+    return [sys.executable, str(ZOO / f"{name}.py")]
+
+
+def certified(
+    command: Sequence[str],
+    directory: Path,
+    outputs: tuple[str, ...] = ("out",),
+    check: str | None = None,
+    expect: str | None = None,
+    instances: int = 1,
+    restart: str = "always",
+    until: str = "lag=0",
+    nodes: int = 1,
+    partitions: int = 2,
+    upstream: str | None = None,
+    **more: object,
+) -> Certifier:
+    lines = [f'{{"key": "k{number % 7}", "value": "v{number}"}}\n' for number in range(RECORDS)]
+    (directory / "in.ndjson").write_text("".join(lines))
+    options = {
+        "job": [*command, "{bootstrap}", "{instance}", "{data}"],
+        "jobs": instances,
+        "restart": restart,
+        "until": until,
+        "nodes": nodes,
+        "upstream": upstream,
+        "topic": [f"{each}:{partitions}" for each in ("in", *outputs)],
+        "seed-records": ["in=in.ndjson"],
+        "output": list(outputs),
+        "check": check,
+        "expect": expect,
+    }
+    return Certifier(settings.workload(options, directory), **{"budget_s": BUDGET_S, **more})  # type: ignore[arg-type]
+
+
+def find(
+    job: Wrong, command: Sequence[str], directory: Path, upstream: str | None = None, seed: int = 1
+) -> Certificate:
+    """It is found with the reason, by one fault, and mostly comes back when this is tried again."""
+    certifier = certified(
+        command,
+        directory,
+        job.outputs,
+        instances=job.instances,
+        restart=job.restart,
+        until=job.until,
+        upstream=upstream,
+        partitions=job.partitions,
+        failures_max=1,
+        seed=seed,
+        budget_s=PATIENT_S,
+    )
+    certificate = certifier.run()
+    (failure,) = certificate.failures[:1]
+    assert job.kinds & set(failure.kinds), failure.findings
+    assert failure.came_back > 1 or job.is_seldom
+    assert len(failure.plan) == 1
+    assert not job.diagnosis or job.diagnosis in {
+        each.name for each in (*failure.diagnosis, *certificate.lints)
+    }
+    again = certifier.again(from_json(failure.plan.as_json()), 1)
+    assert again[0][1] or job.is_seldom
+    return certificate

@@ -1,0 +1,189 @@
+"""All jobs of examples/certify: how each is started, and what is expected of it.
+
+Those in Python and Go are short; those on a JVM and on Spark need some seconds of CPU for each start.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyspark
+
+from odradek.certify.report.text import summary
+from odradek.spark import environment
+from tests.clients.soak_jobs import Job
+from tests.odradek.certify.zoo import RECORDS, ROOT, ZOO, Wrong, certified, find, python
+from tests.support import kafka_oracle
+from tests.support.foreign import go_program
+from tests.support.java import SHORT_LIVED, java
+from tests.support.javaprog import compiled
+from tests.support.jvm import framework_jars
+
+BUDGET_S: Final = 120.0
+BUDGET_ON_A_JVM_S: Final = 600.0
+JVM: Final = (*SHORT_LIVED, "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+SPARK: Final = ("spark.ui.enabled=false", "spark.driver.memory=512m", "spark.sql.shuffle.partitions=1")
+Start = Callable[[], list[str]]
+
+# -- how they are started ------------------------------------------------------------------------------------------------
+
+
+def go(name: str) -> list[str]:
+    return go_program(name, ZOO / "go")
+
+
+def plain_java(name: str) -> list[str]:
+    """``right/Copier``"""
+    side, _, main = name.partition("/")
+    return [java(), "-Xmx128m", *JVM, "-cp", compiled(ZOO / "java" / side, framework_jars("streams")), main]
+
+
+def flink(name: str) -> list[str]:
+    return [java(), "-Xmx384m", *JVM, "-cp", compiled(ZOO / "flink", framework_jars("flink")), name]
+
+
+def spark(name: str) -> list[str]:
+    """``right/spark_copier``, by spark-submit on two cores of this machine."""
+    _prepare_spark()
+    submit = Path(pyspark.__path__[0]) / "bin" / "spark-submit"
+    jars = ",".join(map(str, environment.connector_jars()))
+    said = [word for setting in SPARK for word in ("--conf", setting)]
+    return [str(submit), "--master", "local[2]", "--jars", jars, *said, str(ZOO / f"{name}.py")]
+
+
+@cache
+def _prepare_spark() -> None:
+    """A job has the environment of this process."""
+    os.environ["JAVA_HOME"] = str(environment.java().resolve().parents[1])
+    os.environ["JDK_JAVA_OPTIONS"] = " ".join(SHORT_LIVED)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+
+
+# -- what is expected of them --------------------------------------------------------------------------------------------
+
+
+class Right(NamedTuple):
+    """A job, and how it is tried."""
+
+    name: str
+    start: Start
+    budget_s: float = BUDGET_S
+    until: str = "lag=0"
+    partitions: int = 2
+    nodes: int = 1
+
+
+OF_PYTHON: Final = [
+    Wrong("offsets_outside", frozenset({"doubled", "lost"}), "offsets-outside"),
+    Wrong("read_uncommitted", frozenset({"doubled", "unexpected"}), "read-uncommitted"),
+    Wrong("weak_producer", frozenset({"doubled", "lost", "torn"}), "weak-producer", ("out", "journal")),
+    Wrong("unawaited", frozenset({"lost"}), "send-not-awaited"),
+    Wrong("reported_early", frozenset({"lost"}), "reported-early"),
+    Wrong("auto_commit", frozenset({"doubled", "lost"}), "offsets-outside"),
+    Wrong("second_producer", frozenset({"doubled", "torn"}), "second-producer", ("out", "journal")),
+    Wrong("no_rewind", frozenset({"lost"}), "no-rewind"),
+    Wrong("swallowed", frozenset({"stuck"}), "fatal-error-swallowed"),
+    Wrong("changing_id", frozenset({"stuck", "doubled"}), "changing-id"),
+    Wrong("no_group_metadata", frozenset({"stuck", "doubled"}), "no-group-metadata"),
+]
+OF_GO: Final = [
+    Wrong("uncommitted", frozenset({"doubled", "unexpected"}), "read-uncommitted"),
+    Wrong("outside", frozenset({"doubled", "lost"}), "offsets-outside"),
+    Wrong("newid", frozenset({"doubled", "stuck"}), "changing-id"),
+    Wrong("journal", frozenset({"doubled", "torn"}), "weak-producer", ("out", "journal")),
+]
+OF_JAVA: Final = [
+    Wrong("NoRewind", frozenset({"lost"}), "no-rewind"),
+    Wrong("CommitSync", frozenset({"doubled", "lost"}), "offsets-outside"),
+    Wrong("ReportedEarly", frozenset({"lost"}), "reported-early"),
+    Wrong("ShortTimeout", frozenset({"lost"}), "short-time-out"),
+    Wrong("SharedId", frozenset({"stuck"}), "shared-id", instances=2, restart="never", is_seldom=True),
+    Wrong("StreamsLoop", frozenset({"doubled", "lost"}), "streams-at-least-once"),
+]
+OF_SPARK: Final = [Wrong("spark_sink", frozenset({"doubled"}), "spark-sink", until="exit")]
+RIGHT: Final = [
+    Right("copier", partial(python, "right/copier")),
+    Right("aio_copier", partial(python, "right/aio_copier")),
+    Right("session", partial(go, "session")),
+    Right("partitions", partial(go, "partitions")),
+    Right("Copier", partial(plain_java, "right/Copier"), BUDGET_ON_A_JVM_S),
+    Right("StreamsCopier", partial(plain_java, "right/StreamsCopier"), BUDGET_ON_A_JVM_S),
+    Right("spark_copier", partial(spark, "right/spark_copier"), BUDGET_ON_A_JVM_S, "exit"),
+    Right("eos_transactions", partial(python, "public/eos_transactions"), BUDGET_S, "exit", 1, 3),
+]
+OF_OTHERS: Final = [
+    (
+        Wrong("FlinkCopier", frozenset({"stuck", "lost"}), "", until=f"records={RECORDS}", is_seldom=True),
+        partial(flink, "FlinkCopier"),
+    ),
+    # librdkafka drops the only broker of a cluster.
+    (
+        Wrong("eos_transactions", frozenset({"stuck"}), "only-broker-dropped", until="exit", partitions=1),
+        partial(python, "public/eos_transactions"),
+    ),
+    (Wrong("Processor", frozenset({"lost"}), "", until="exit"), partial(plain_java, "public/Processor")),
+]
+
+
+# -- how they are tried --------------------------------------------------------------------------------------------------
+
+
+def is_certified(job: Right, upstream: str | None, seed: int, directory: Path) -> None:
+    certificate = certified(
+        job.start(),
+        directory,
+        until=job.until,
+        partitions=job.partitions,
+        nodes=job.nodes,
+        upstream=upstream,
+        budget_s=job.budget_s,
+        seed=seed,
+    ).run()
+    assert certificate.verdict == "clean", summary(certificate)
+    assert certificate.lints == []
+
+
+def is_found(job: Wrong, start: Start, seed: int, directory: Path) -> None:
+    find(job, start(), directory, seed=seed)
+
+
+def before_kafka(seed: int, directory: Path, run: Callable[[str], None]) -> None:
+    with kafka_oracle.kafka() as kafka:
+        run(f"{kafka.host}:{kafka.port}")
+
+
+def _certified_before_kafka(job: Right, seed: int, directory: Path) -> None:
+    before_kafka(seed, directory, lambda upstream: is_certified(job, upstream, seed, directory))
+
+
+def _found_before_kafka(job: Wrong, seed: int, directory: Path) -> None:
+    command = python(f"wrong/{job.name}")
+    before_kafka(seed, directory, lambda upstream: find(job, command, directory, upstream, seed))
+
+
+def _jobs() -> Iterator[Job]:
+    for right in RIGHT:
+        yield Job(f"right-{right.name}", partial(is_certified, right, None))
+    for wrong in OF_PYTHON:
+        yield Job(wrong.name, partial(is_found, wrong, partial(python, f"wrong/{wrong.name}")))
+    for wrong in OF_GO:
+        yield Job(wrong.name, partial(is_found, wrong, partial(go, wrong.name)))
+    for wrong in OF_JAVA:
+        yield Job(wrong.name, partial(is_found, wrong, partial(plain_java, f"wrong/{wrong.name}")))
+    for wrong in OF_SPARK:
+        yield Job(wrong.name, partial(is_found, wrong, partial(spark, f"wrong/{wrong.name}")))
+    for wrong, start in OF_OTHERS:
+        yield Job(wrong.name, partial(is_found, wrong, start))
+    for right in RIGHT[:2]:
+        yield Job(f"kafka-right-{right.name}", partial(_certified_before_kafka, right))
+    for wrong in OF_PYTHON:
+        yield Job(f"kafka-{wrong.name}", partial(_found_before_kafka, wrong))
+
+
+JOBS: Final = list(_jobs())
