@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from odradek.certify import lints, settings
+from odradek.certify import settings
 from odradek.certify.check import asked
-from odradek.certify.client_lints import only_broker_dropped
 from odradek.certify.comparison import Fields, compare, differing_fields, rows
 from odradek.certify.exchanges import time_outs_s
 from odradek.certify.exploration import Coverage, Exploration
 from odradek.certify.holding import OnHold
-from odradek.certify.lints import Lint
+from odradek.certify.lints import Evidence, Lint, changing_ids, lint
+from odradek.certify.lints.clients import only_broker_dropped
 from odradek.certify.moments import moments, patterns
 from odradek.certify.plan import Cell, Plan
 from odradek.certify.run import Run, Stage
@@ -195,7 +195,7 @@ class Certifier:
         certificate.ignored = ignored
         certificate.reference_s = max(one.took_s, two.took_s)
         ours, theirs = self._seen(one), self._seen(two)
-        certificate.lints = [*lints.lint(ours), *lints.changing_ids(ours, theirs)]
+        certificate.lints = [*lint(ours), *changing_ids(ours, theirs)]
         certificate.clients = _clients(one)
         found = moments(one.trace, patterns(one.trace, two.trace))
         certificate.exploration = Exploration(found, workload.nodes, certificate.seed, stage.cluster.reaches)
@@ -204,9 +204,9 @@ class Certifier:
         self._progress(certificate, "the job is the same twice without faults")
         self._begun = time.monotonic()
 
-    def _seen(self, run: Run) -> lints.Run:
+    def _seen(self, run: Run) -> Evidence:
         outputs = frozenset(self._workload.outputs)
-        return lints.Run(run.trace, self._workload.inputs, outputs, not run.clock_was_moved)
+        return Evidence(run.trace, self._workload.inputs, outputs, not run.clock_was_moved)
 
     # -- plans --------------------------------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ class Certifier:
 
     def _diagnosed(self, run: Run) -> list[Lint]:
         """What the run's own trace shows, and what was seen without faults already: times, ids of two starts."""
-        found = lints.lint(self._seen(run))
+        found = lint(self._seen(run))
         if stuck(run.outputs) and (dropped := only_broker_dropped(run.trace)) is not None:
             found.insert(0, dropped)
         names = {each.name for each in found}

@@ -15,6 +15,8 @@ Entry = Mapping[str, Any]
 _CONSUMER_SESSION_MS: Final = 45_000
 """The default of group.consumer.session.timeout.ms."""
 _GROUP_FIELDS: Final = ("group_id", "group")
+ENDS: Final = frozenset({"EndTxn", "InitProducerId"})
+"""A producer that is initialised aborts what the one before it left open."""
 _FIELDS: Final = frozenset(
     {
         *("api", "version", "client_id", "peer", "from_node", "arrived_us"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.certify.exchanges import Exchange
-from odradek.certify.lints import Lint, Run, lint
+from odradek.certify.lints import Evidence, Lint, lint
 
 _COMMITS: Final = frozenset({"OffsetCommit", "TxnOffsetCommit"})
 _INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -27,7 +27,7 @@ class Sight:
 
 def observed(
     exchanges: Sequence[Exchange], inputs: Collection[str] = (), outputs: Collection[str] = ()
-) -> Run:
+) -> Evidence:
     """What the lints look at. Topics that are not named are those that the trace shows.
 
     Inputs are the topics whose positions a group commits, or without any commit all that a client fetches. Outputs are the
@@ -35,18 +35,18 @@ def observed(
     """
     read = frozenset(inputs) or _topics(exchanges, _COMMITS) or _topics(exchanges, {"Fetch"})
     written = frozenset(outputs) or _topics(exchanges, {"Produce"}) - read
-    return Run(exchanges, read, written)
+    return Evidence(exchanges, read, written)
 
 
 def _topics(exchanges: Sequence[Exchange], apis: Collection[str]) -> frozenset[str]:
     return frozenset(name for each in exchanges if each.api in apis for name in each.topics) - _INTERNAL
 
 
-def sights(run: Run) -> list[Sight]:
+def sights(evidence: Evidence) -> list[Sight]:
     """The first sight of each lint, the likeliest reason for a failure first."""
-    return [Sight(each, _client(run, each)) for each in lint(run)]
+    return [Sight(each, _client(evidence, each)) for each in lint(evidence)]
 
 
-def _client(run: Run, found: Lint) -> str:
-    shown = (each for each in run.exchanges if found.example and each.line == found.example)
+def _client(evidence: Evidence, found: Lint) -> str:
+    shown = (each for each in evidence.exchanges if found.example and each.line == found.example)
     return next((f"{each.client_id} at {each.peer}".removeprefix(" at ") for each in shown), "")

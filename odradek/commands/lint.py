@@ -11,7 +11,7 @@ import click
 
 from odradek.certify.exchanges import Entry, exchanges, read
 from odradek.certify.linting import Sight, observed, sights
-from odradek.certify.lints import Run
+from odradek.certify.lints import Evidence
 from odradek.certify.report.github import workflow_commands
 from odradek.certify.report.lints import as_dict, text
 from odradek.certify.report.notices import of_sights
@@ -75,21 +75,21 @@ def lint(
     entries = _entries(file, control, token)
     if not entries:
         _unreadable("the trace is empty: odradek trace --start switches it on, then the job has to run")
-    run = observed(exchanges(entries), inputs, outputs)
-    found = sights(run)
-    _say(run, found, "json" if as_json else form)
+    evidence = observed(exchanges(entries), inputs, outputs)
+    found = sights(evidence)
+    _say(evidence, found, "json" if as_json else form)
     raise SystemExit(FOUND if found else 0)
 
 
-def _say(run: Run, found: Sequence[Sight], form: str) -> None:
+def _say(evidence: Evidence, found: Sequence[Sight], form: str) -> None:
     if form == "json":
-        say_json(as_dict(run, found))
+        say_json(as_dict(evidence, found))
     elif form == "sarif":
         click.echo(sarif(of_sights(found)), nl=False)
     elif form == "github":
         click.echo(printable_lines(workflow_commands(of_sights(found))), nl=False)
     else:
-        say(text(run, found))
+        say(text(evidence, found))
 
 
 def _entries(file: str | None, control: str | None, token: str | None) -> list[Entry]:

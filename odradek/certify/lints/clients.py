@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.certify.exchanges import Exchange
-from odradek.certify.lints import Lint
+from odradek.certify.lints.evidence import Lint
 
 _LIBRDKAFKA: Final = re.compile(r"(?:rdkafka-|^)(\d+)\.(\d+)")
 _BROKEN: Final = frozenset({"answer_lost", "connection_gone", "held"})

@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from odradek.certify.linting import Sight
-from odradek.certify.lints import Run
+from odradek.certify.lints import Evidence
 
 
-def text(run: Run, found: Sequence[Sight]) -> str:
-    """What was looked at, and for each lint its name and client, the sentence, the evidence and the link."""
-    seen = f"{len(run.exchanges)} exchanges, inputs {_names(run.inputs)}, outputs {_names(run.outputs)}"
+def text(evidence: Evidence, found: Sequence[Sight]) -> str:
+    """What was looked at, and for each lint its name and client, the sentence, the exchange and the link."""
+    seen = f"{len(evidence.exchanges)} exchanges, inputs {_names(evidence.inputs)}, outputs {_names(evidence.outputs)}"
     verdict = f"{len(found)} found" if found else "nothing found"
     return "\n\n".join([*map(_paragraph, found), f"{verdict} in {seen}"])
 
@@ -27,11 +27,11 @@ def _paragraph(sight: Sight) -> str:
     return "\n  ".join([title, *filter(None, lines)])
 
 
-def as_dict(run: Run, found: Sequence[Sight]) -> dict[str, Any]:
+def as_dict(evidence: Evidence, found: Sequence[Sight]) -> dict[str, Any]:
     """``exchanges`` (how many), ``inputs``, ``outputs``, ``lints``: name, sentence, example, link, client."""
     return {
-        "exchanges": len(run.exchanges),
-        "inputs": sorted(run.inputs),
-        "outputs": sorted(run.outputs),
+        "exchanges": len(evidence.exchanges),
+        "inputs": sorted(evidence.inputs),
+        "outputs": sorted(evidence.outputs),
         "lints": [each.as_dict() for each in found],
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.certify.client_lints import only_broker_dropped
+from odradek.certify.lints.clients import only_broker_dropped
 from tests.odradek.certify.traces import entry, produce, trace
 
 LOST = produce("out", tx="a") | {"outcome": "answer_lost"}

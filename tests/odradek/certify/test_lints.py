@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.certify.lints import Run, changing_ids, lint
+from odradek.certify.lints import Evidence, changing_ids, lint
 from tests.odradek.certify.traces import end, entry, fetch, init, offsets, produce, trace, transaction
 
 Entries = list[Any]
@@ -16,8 +16,8 @@ def names(*entries: Any) -> list[str]:
     return [each.name for each in lint(seen(*entries))]
 
 
-def seen(*entries: Any) -> Run:
-    return Run(trace(*entries), frozenset({"in"}), frozenset({"out", "journal"}))
+def seen(*entries: Any) -> Evidence:
+    return Evidence(trace(*entries), frozenset({"in"}), frozenset({"out", "journal"}))
 
 
 RIGHT: Entries = [
@@ -199,7 +199,7 @@ def test_times_behind_a_moved_clock_say_nothing() -> None:
     timed = trace(
         init("a", timeout_ms=1000), entry("AddPartitionsToTxn", tx="a", at_ms=0.0), end("a", at_ms=700.0)
     )
-    assert lint(Run(timed, frozenset({"in"}), frozenset({"out"}), has_times=False)) == []
+    assert lint(Evidence(timed, frozenset({"in"}), frozenset({"out"}), has_times=False)) == []
 
 
 def test_records_that_are_tried_again_need_no_fetch() -> None:
