@@ -56,9 +56,13 @@ def described(runs: Runs) -> str:
 
 
 def shown() -> Runs:
-    """The newest reports, the one with the most rounds last: its figures are shown, and of the others the ratios."""
+    """The newest reports, the one with the most calm rounds last: its figures are shown, and of the others the ratios."""
     newest = whole(list(ROWS), history())[-1 - OTHER_RUNS :]
-    return sorted(newest, key=lambda found: sum(row["rounds"] for row in found["rows"].values()))
+    return sorted(newest, key=_calm_rounds)
+
+
+def _calm_rounds(found: Mapping[str, Any]) -> int:
+    return sum(row["rounds"] - row["disturbed"] for row in found["rows"].values())
 
 
 def write(root: Path = ROOT) -> list[str]:
