@@ -75,7 +75,7 @@ class Staging:
         self._ended = threading.Event()
         self._sessions_over = self._transactions_over = 0
         """How many instances were gone when the clocks were moved for them."""
-        self._joins_seen: set[int] = set()
+        self._waits_seen: set[int] = set()
         self._idleness = Idleness(now_s)
         self._ended_once: set[tuple[str, int]] = set()
         self.clock_was_moved = False
@@ -240,10 +240,12 @@ class Staging:
         """
         if not self._cluster.moves_time:
             return False
-        gone, joins = self._gone, self._joins_waiting()
-        if gone > self._sessions_over or joins - self._joins_seen:
+        gone = self._gone
+        # A leader that died while it joined leads the generation: the others wait for its assignment.
+        waits = self._joins_waiting() | self._waiting("SyncGroup")
+        if gone > self._sessions_over or waits - self._waits_seen:
             self._sessions_over = gone
-            self._joins_seen |= joins
+            self._waits_seen |= waits
             self._advance_groups()
             return True
         return self.ends_open_transactions(are_left=True)  # what asks for nothing carries none on
@@ -439,8 +441,11 @@ class Staging:
         return [each["request"] or {} for each in self._broker.trace.entries(api="JoinGroup", limit=100)]
 
     def _joins_waiting(self) -> set[int]:
-        """The numbers of their exchanges."""
-        entries = self._broker.trace.entries(api="JoinGroup", limit=100, bodies=False)
+        return self._waiting("JoinGroup")
+
+    def _waiting(self, api: str) -> set[int]:
+        """The numbers of the exchanges without an answer so far."""
+        entries = self._broker.trace.entries(api=api, limit=100, bodies=False)
         return {int(each["number"]) for each in entries if each["outcome"] == "in_progress"}
 
     def _are_partitions_waited_for(self) -> bool:

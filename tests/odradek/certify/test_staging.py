@@ -33,6 +33,13 @@ class Quiet:
         open_one = SimpleNamespace(transactional_id="a", producer_epoch=0, state=state, timeout_ms=40_000)
         self.transactions = SimpleNamespace(list=lambda: [open_one])
 
+    def asked(self, more: dict[str, Any]) -> None:
+        self._exchanges.append(more)
+
+    def answered(self) -> None:
+        """Nothing waits any more."""
+        self._exchanges = [each | {"outcome": "answered"} for each in self._exchanges]
+
     def entries(self, api: str | None = None, limit: int = 100, **_: object) -> list[dict[str, Any]]:
         if self._busy:
             self._exchanges.append(exchange("Produce"))
@@ -108,6 +115,19 @@ def test_no_clock_is_moved_that_is_not_the_brokers_own() -> None:
 def test_a_group_takes_a_dead_members_partitions_from_it_when_the_job_has_come_to_rest() -> None:
     broker = Quiet(exchange("Produce"), state="Empty")
     staged = staging(broker, kills=1)
+    assert [staged.ends_rest() for _ in range(LOOKS)] == [True, False, False]
+    assert [only for only, _ in broker.moved] == ["groups"]
+
+
+def test_members_that_wait_for_the_assignment_of_a_dead_leader_do_not_wait_for_ever() -> None:
+    """It had died while its JoinGroup waited, and the broker made it the leader: only its session's end helps."""
+    broker = Quiet(exchange("SyncGroup"), exchange("SyncGroup", outcome="in_progress"), state="Empty")
+    staged = staging(broker, kills=1)
+    staged.ends_rest()
+    del broker.moved[:]
+    broker.answered()
+    assert not staged.ends_rest()
+    broker.asked(exchange("SyncGroup", outcome="in_progress"))
     assert [staged.ends_rest() for _ in range(LOOKS)] == [True, False, False]
     assert [only for only, _ in broker.moved] == ["groups"]
 
