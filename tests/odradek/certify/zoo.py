@@ -11,6 +11,7 @@ from typing import Final
 from odradek.certify import settings
 from odradek.certify.certifier import Certificate, Certifier
 from odradek.certify.plan import from_json
+from odradek.certify.report.text import summary
 from tests.support.deadlines import LONG_TEST_S
 
 ROOT: Final = Path(__file__).parents[3]
@@ -96,9 +97,9 @@ def find(
     )
     certificate = certifier.run()
     (failure,) = certificate.failures[:1]
-    assert job.kinds & set(failure.kinds), failure.findings
-    assert failure.came_back > 1 or job.is_seldom
-    assert len(failure.plan) == 1
+    assert job.kinds & set(failure.kinds), summary(certificate)
+    assert failure.came_back > 1 or job.is_seldom, summary(certificate)
+    assert len(failure.plan) == 1, summary(certificate)
     assert not job.diagnosis or job.diagnosis in {
         each.name for each in (*failure.diagnosis, *certificate.lints)
     }
