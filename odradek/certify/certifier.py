@@ -287,7 +287,7 @@ class Certifier:
     def _diagnosed(self, run: Run) -> list[Lint]:
         """What the run's own trace shows, and what was seen without faults already: times, ids of two starts."""
         found = lint(self._seen(run))
-        if stuck(run.outputs) and (dropped := only_broker_dropped(run.trace)) is not None:
+        if stuck(run.outputs) and (dropped := only_broker_dropped(run.trace, run.exits)) is not None:
             found.insert(0, dropped)
         names = {each.name for each in found}
         return found + [each for each in self.certificate.lints if each.name not in names]

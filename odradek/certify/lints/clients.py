@@ -15,9 +15,11 @@ _REBOOTSTRAPS: Final = (2, 10)
 """The first version with metadata.recovery.strategy=rebootstrap by default (KIP-899)."""
 
 
-def only_broker_dropped(exchanges: Sequence[Exchange]) -> Lint | None:
+def only_broker_dropped(exchanges: Sequence[Exchange], exits: Sequence[tuple[int, int]] = ()) -> Lint | None:
     """Of a run that is stuck: librdkafka, on a single broker whose connection broke, drops the broker and may wait for what
-    it had sent there (its issues 5511 and 5456; docs/faults.md)."""
+    it had sent there (its issues 5511 and 5456; docs/faults.md). A process that has ended waits for nothing."""
+    if exits:
+        return None
     versions = [found for each in exchanges if (found := _librdkafka(each)) is not None]
     brokers = {len((each.answer or {}).get("brokers") or ()) for each in exchanges if each.api == "Metadata"}
     broken = [each for each in exchanges if each.outcome in _BROKEN]

@@ -26,6 +26,7 @@ def client(name: str, version: str) -> dict[str, Any]:
 def test_librdkafka_on_a_single_broker_is_named(name: str, version: str) -> None:
     found = only_broker_dropped(trace(client(name, version), metadata(), LOST))
     assert found is not None
+    assert only_broker_dropped(trace(client(name, version), metadata(), LOST), exits=[(1, 1)]) is None
     assert "librdkafka 2.1" in found.sentence
     assert found.example == "Produce a"
 
