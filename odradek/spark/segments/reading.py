@@ -190,11 +190,12 @@ class Reading:
             else:
                 yield Flaw(position + int(head["position"]), _wrong_crc(head))
         if old:
-            first = table[old[0]]
+            first, last = table[old[0]], table[old[-1]]
+            taken = int(last["position"] + last["size"] - first["position"])
             yield Flaw(
                 position + int(first["position"]),
                 f"{len(old)} messages of format {first['magic']}, from before Kafka 0.11, are not read"
-                f" (the first has offset {first['base_offset']})",
+                f" (the first has offset {first['base_offset']}; {taken} bytes)",
             )
 
     def _strays(self, position: int, table: NDArray[Any]) -> list[Flaw]:

@@ -114,7 +114,9 @@ def test_old_formats_are_one_row_that_says_so(tmp_path: Path, magic: int):
     segment(tmp_path / TOPIC, log_of(old, old, GOOD[2]))
     offsets, [(position, error)] = seen(tmp_path / TOPIC)
     assert (offsets, position) == ([6, 7, 8], 0)
-    assert error.startswith(f"2 messages of format {magic}, from before Kafka 0.11, are not read")
+    assert error == (
+        f"2 messages of format {magic}, from before Kafka 0.11, are not read (the first has offset 0; 68 bytes)"
+    )
 
 
 def test_a_wrong_base_offset_is_found_by_its_neighbours(tmp_path: Path):
@@ -244,6 +246,17 @@ SIZE = re.compile(r"(\d+)(?: bytes|, which are left unread)")
 MANY = log_of(
     *(batch(3 * i, compression=i % 5, producer_id=i, producer_epoch=0, base_sequence=0) for i in range(12))
 )
+
+
+def test_what_a_wrong_length_passes_over_is_told_in_bytes(tmp_path: Path):
+    """It leads into the middle of a batch, and to bytes there that look like a message of an old format."""
+    damaged = bytearray(MANY)
+    damaged[236] ^= 1
+    segment(tmp_path / TOPIC, bytes(damaged))
+    read_ones, errors = seen(tmp_path / TOPIC)
+    assert read_ones == list(range(6))
+    told = sum(int(bytes_) for _, error in errors for bytes_ in SIZE.findall(error))
+    assert told >= len(MANY) - 226
 
 
 @settings(max_examples=400, deadline=None)

@@ -137,7 +137,7 @@ def test_an_idle_connection_that_the_broker_closed_costs_no_doubt(broker):
 def test_a_connection_that_has_fallen_silent_is_given_up_and_its_question_asked_again(broker):
     _, relay = broker
     with connect(
-        relay.bootstrap, **{"kafka.delivery.timeout.ms": "300", "kafka.request.timeout.ms": "100"}
+        relay.bootstrap, **{"kafka.delivery.timeout.ms": "60000", "kafka.request.timeout.ms": "100"}
     ) as cluster:
         cluster.partitions_of("new")
         relay.lose("answer", "find_coordinator", close=False)
