@@ -173,19 +173,19 @@ def test_offsets_of_an_open_transaction_are_waited_for(one_node, topic):
         with pytest.raises(Retriable, match="UNSTABLE_OFFSET_COMMIT"):
             hasty.fetch_offsets(topic, [(topic, 0)])
         cluster.end_transactions([(topic, producer)], commit=True)
-        assert hasty.fetch_offsets(topic, [(topic, 0)]) == {(topic, 0): (3, "")}
+        assert cluster.fetch_offsets(topic, [(topic, 0)]) == {(topic, 0): (3, "")}
 
 
 def test_what_does_not_work_in_time_is_given_up_with_the_last_answer(one_node, topic):
-    with connect(one_node, delivery_timeout_ms="400") as cluster:
+    with connect(one_node) as cluster, connect(one_node, delivery_timeout_ms="400") as hasty:
         [producer] = cluster.init_producer_ids([topic], TIMEOUT_MS).values()
         with (
             one_node.faults.add(f"Produce topic={topic} partition=1 -> error NOT_ENOUGH_REPLICAS"),
             pytest.raises(Retriable, match=rf"writing to {topic}-1 .*\(NOT_ENOUGH_REPLICAS\)"),
         ):
-            write(cluster, topic, producer, topic)
+            write(hasty, topic, producer, topic)
         with one_node.faults.add(f"EndTxn transactional_id={topic} -> drop"):
-            [error] = cluster.end_transactions([(topic, producer)], commit=False).values()
+            [error] = hasty.end_transactions([(topic, producer)], commit=False).values()
         assert isinstance(error, Retriable)
         assert cluster.end_transactions([(topic, producer)], commit=False) == {topic: None}
 

@@ -137,9 +137,9 @@ def test_an_answer_that_cannot_be_read_ends_the_call_at_once_and_says_why(relay,
 
 def test_why_a_connection_was_lost_is_still_said_when_the_time_is_over(relay):
     replaced(relay, "end_txn", lambda frame: b"\x7f" + frame[1:])
-    with connect(relay, **{"kafka.delivery.timeout.ms": "300"}) as cluster:
+    with connect(relay) as cluster, connect(relay, **{"kafka.delivery.timeout.ms": "300"}) as hasty:
         [producer] = cluster.init_producer_ids(["why"], 60_000).values()
-        [error] = cluster.end_transactions([("why", producer)], commit=True).values()
+        [error] = hasty.end_transactions([("why", producer)], commit=True).values()
     assert isinstance(error, Retriable)
     assert "answered something that was not asked" in str(error)
 
