@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -224,7 +225,13 @@ class Stage:
         if is_right is None:
             time.sleep(SETTLES_S)
         else:
-            wait_until(lambda: is_right(self._outputs("")), SETTLES_S)
+            wait_until(partial(self._are_outputs, is_right), SETTLES_S)
+
+    def _are_outputs(self, is_right: Callable[[Outputs], bool]) -> bool:
+        try:
+            return is_right(self._outputs(""))
+        except OdradekError:
+            return False  # a node was killed since, and is on its way
 
     def _stand_still(self, held: HeldMoment, on_hold: OnHold) -> float:
         """How long it took, in seconds."""

@@ -12,7 +12,7 @@ from odradek.certify.run import Patience, Run, Stage
 from odradek.certify.seeding import SEEDER
 from odradek.certify.verdict import Outputs
 from odradek.certify.workload import Until
-from odradek.errors import NotFound
+from odradek.errors import ControlRefused, NotFound
 from tests.odradek.certify.traces import end, init
 
 
@@ -55,6 +55,24 @@ def test_an_act_that_ends_between_two_looks_has_started_what_it_starts() -> None
         def supervise(self) -> None: ...
 
     assert stage._wait(cast(Any, Instances()), cast(Any, Acting()), Patience(60.0, None), None) == ""
+
+
+def test_a_node_that_is_killed_while_outputs_settle_is_waited_for() -> None:
+    """A fault may strike behind the last record: at a heartbeat, or when the job closes its producer."""
+    stage, looks = object.__new__(Stage), iter([ControlRefused(409, "no running node leads out-0"), []])
+
+    def records(topics: object, isolation: str = "") -> list[Any]:
+        found = next(looks)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    cluster = SimpleNamespace(revive=lambda: None, open_transactions=lambda topics: [], records=records)
+    stage.cluster = cast(Cluster, cluster)
+    stage.workload = cast(Any, SimpleNamespace(outputs=["out"]))
+    seen: list[Outputs] = []
+    stage._settle(lambda outputs: seen.append(outputs) is None)
+    assert [each.written for each in seen] == [[]]
 
 
 def test_idle_is_what_has_no_newer_number_for_so_long() -> None:
