@@ -53,7 +53,7 @@ def process(messages):
     state.update({str(each.partition): each.offset for each in offsets})
     state_file.write_text(json.dumps(state))
     retried(producer.commit_transaction, 30)
-    consumer.commit(offsets=offsets)
+    consumer.commit(offsets=offsets, asynchronous=False)
 
 
 retried(producer.init_transactions, 30)

@@ -102,7 +102,7 @@ def find(
     assert len(failure.plan) == 1, summary(certificate)
     assert not job.diagnosis or job.diagnosis in {
         each.name for each in (*failure.diagnosis, *certificate.lints)
-    }
+    }, summary(certificate)
     again = certifier.again(from_json(failure.plan.as_json()), 1)
     assert again[0][1] or job.is_seldom
     return certificate
