@@ -120,7 +120,13 @@ RIGHT: Final = [
 ]
 OF_OTHERS: Final = [
     (
-        Wrong("FlinkCopier", frozenset({"stuck", "lost"}), "", until=f"records={RECORDS}", is_seldom=True),
+        Wrong(
+            "FlinkCopier",
+            frozenset({"stuck", "lost", "doubled"}),
+            "",
+            until=f"records={RECORDS}",
+            is_seldom=True,
+        ),
         partial(flink, "FlinkCopier"),
     ),
     # librdkafka drops the only broker of a cluster.
