@@ -28,6 +28,8 @@ CONTROL_VARIABLE: Final = "ODRADEK_CONTROL"
 PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
 TOKEN_VARIABLE: Final = "ODRADEK_CONTROL_TOKEN"
 
+ENTRIES_MAX: Final = 10_000
+"""The control port returns so many exchanges of a trace at once, the newest."""
 MATCH: Final = frozenset(
     [
         "version",

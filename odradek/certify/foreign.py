@@ -28,14 +28,13 @@ from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 from odradek.handle import Handle
 from odradek.process import BrokerProcess
-from odradek.remote import Remote
+from odradek.remote import ENTRIES_MAX, Remote
 from odradek.topics import Record
 
 TOOL_S: Final = stretched(90.0)
 GONE_S: Final = stretched(30.0)
 """How long a deleted topic may still be named."""
 PAUSE_S: Final = 0.05
-ENTRIES_MAX: Final = 10_000
 _MARKERS: Final = ("COMMIT", "ABORT")
 
 

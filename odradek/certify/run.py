@@ -25,6 +25,7 @@ from odradek.certify.verdict import Outputs
 from odradek.certify.workload import Workload
 from odradek.deadlines import stretched
 from odradek.errors import NotFound, OdradekError
+from odradek.remote import ENTRIES_MAX
 from odradek.topics import Record
 
 LOOK_PAUSE_S: Final = 0.02
@@ -33,7 +34,6 @@ LATE_S: Final = 0.2
 """What the broker and the job get for a request that arrives after the end."""
 SETTLES_S: Final = stretched(0.5)
 """What a job that is done gets to write what is missing."""
-ENTRIES_MAX: Final = 10_000
 
 
 @dataclass(slots=True)

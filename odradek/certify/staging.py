@@ -22,7 +22,7 @@ from odradek.certify.workload import Seed
 from odradek.deadlines import stretched
 from odradek.errors import FaultNotHit, OdradekError
 from odradek.handle import Handle
-from odradek.remote import Rule
+from odradek.remote import ENTRIES_MAX, Rule
 from odradek.transactions import Transaction
 
 HANDLED_S: Final = stretched(2.0)
@@ -466,7 +466,7 @@ class Staging:
         """How many producers and members have asked to come in."""
         apis = ("InitProducerId", "JoinGroup", "ConsumerGroupHeartbeat")
         entries = self._broker.trace.entries
-        return sum(len(entries(api=api, limit=10_000, bodies=False)) for api in apis)
+        return sum(len(entries(api=api, limit=ENTRIES_MAX, bodies=False)) for api in apis)
 
     def _await(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         return wait_until(lambda: self._ended.is_set() or holds(), timeout_s)

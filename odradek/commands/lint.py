@@ -19,13 +19,11 @@ from odradek.certify.report.sarif import sarif
 from odradek.commands.common import HELP_NAMES, control_options, say, say_json
 from odradek.errors import OdradekError
 from odradek.printable import printable_lines
-from odradek.remote import connect
+from odradek.remote import ENTRIES_MAX, connect
 
 FOUND: Final = 1
 UNREADABLE: Final = 2
 """Exit code: there is no trace to look at; so does a wrong command line."""
-ENTRIES_MAX: Final = 10_000
-"""The control port returns so many at once, the newest."""
 
 
 @click.command(context_settings=HELP_NAMES)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from odradek.commands.common import HELP_NAMES, Remote, say, say_json, speaking
+from odradek.remote import ENTRIES_MAX
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -44,7 +45,7 @@ def _filters(function: _F) -> _F:
     metavar="FILE",
     help="Write the trace as a capture file for Wireshark.",
 )
-@click.option("--limit", type=click.IntRange(1, 10_000), help="Show at most the newest N.  [default: 1000]")
+@click.option("--limit", type=click.IntRange(1, ENTRIES_MAX), help="Show at most the newest N.  [default: 1000]")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON lines with the complete requests and responses."
 )
