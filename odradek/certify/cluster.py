@@ -103,18 +103,21 @@ class Ours:
                 node.start()
 
     def groups(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._get("/v1/views/groups")["groups"]
-        return found
+        return groups_of(self.handle)
 
     def records(self, topics: Collection[str], isolation: str = "read_committed") -> list[Record]:
         return [record for topic in topics for record in self.handle.records(topic, isolation)]
 
     def open_transactions(self, topics: Collection[str]) -> list[str]:
-        found = [each for each in self._get("/v1/topics")["topics"] if each["name"] in topics]
+        shown = self.handle._control.client.get("/v1/topics")["topics"]
+        found = [each for each in shown if each["name"] in topics]
         return [sentence for topic in found for sentence in _sentences(topic)]
 
-    def _get(self, path: str) -> Any:
-        return self.handle._control.client.get(path)
+
+def groups_of(handle: Handle) -> list[dict[str, Any]]:
+    """The groups that the control port of a broker or of a proxy shows, with their committed offsets."""
+    found: list[dict[str, Any]] = handle._control.client.get("/v1/views/groups")["groups"]
+    return found
 
 
 def _sentences(topic: dict[str, Any]) -> Iterator[str]:

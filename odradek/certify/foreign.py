@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from odradek._server import command
-from odradek.certify.cluster import held_up
+from odradek.certify.cluster import groups_of, held_up
 from odradek.certify.exchanges import exchanges
 from odradek.certify.faults import Reach
 from odradek.certify.seeding import with_aborted, write
@@ -133,8 +133,7 @@ class Foreign:
     # -- what is asked of it -------------------------------------------------------------------------------------
 
     def groups(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.handle._control.client.get("/v1/views/groups")["groups"]
-        return found
+        return groups_of(self.handle)
 
     def records(self, topics: Collection[str], isolation: str = "read_committed") -> list[Record]:
         options = ["-u"] if isolation == "read_uncommitted" else []

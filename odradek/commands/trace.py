@@ -45,7 +45,9 @@ def _filters(function: _F) -> _F:
     metavar="FILE",
     help="Write the trace as a capture file for Wireshark.",
 )
-@click.option("--limit", type=click.IntRange(1, ENTRIES_MAX), help="Show at most the newest N.  [default: 1000]")
+@click.option(
+    "--limit", type=click.IntRange(1, ENTRIES_MAX), help="Show at most the newest N.  [default: 1000]"
+)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON lines with the complete requests and responses."
 )
