@@ -21,6 +21,11 @@ class Sight:
     client: str = ""
     """``client.id at host:port``; empty where no single exchange shows the lint."""
 
+    @property
+    def title(self) -> str:
+        """The name of the lint, and the client where it is known."""
+        return f"{self.lint.name}: {self.client}" if self.client else self.lint.name
+
     def as_dict(self) -> dict[str, str]:
         return {**self.lint.as_dict(), "client": self.client}
 

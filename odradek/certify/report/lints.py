@@ -23,8 +23,7 @@ def _names(topics: Collection[str]) -> str:
 def _paragraph(sight: Sight) -> str:
     lint = sight.lint
     lines = [lint.sentence, lint.example, lint.link]
-    title = f"{lint.name}: {sight.client}" if sight.client else lint.name
-    return "\n  ".join([title, *filter(None, lines)])
+    return "\n  ".join([sight.title, *filter(None, lines)])
 
 
 def as_dict(evidence: Evidence, found: Sequence[Sight]) -> dict[str, Any]:

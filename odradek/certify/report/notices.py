@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from odradek.certify.linting import Sight
 from odradek.certify.lints import DOCS
 from odradek.certify.verdict import Finding, Kind
 
 if TYPE_CHECKING:
     # At run time these bring packages of the extra, which the lints alone do not need.
     from odradek.certify.certifier import Certificate, Failure
-    from odradek.certify.linting import Sight
-    from odradek.certify.lints import Lint
 
 ERROR: Final = "error"
 WARNING: Final = "warning"
@@ -72,12 +71,12 @@ def of_certificate(certificate: Certificate) -> list[Notice]:
     found = [
         _of_finding(failure, finding) for failure in certificate.failures for finding in failure.findings
     ]
-    return found + [_of_lint(each) for each in certificate.lints]
+    return found + of_sights(map(Sight, certificate.lints))
 
 
 def of_sights(sights: Iterable[Sight]) -> list[Notice]:
     """Each lint of a trace is a warning."""
-    return [_of_lint(each.lint, each.client) for each in sights]
+    return [_of_sight(each) for each in sights]
 
 
 def rules(notices: Iterable[Notice]) -> list[Rule]:
@@ -112,9 +111,9 @@ def _some(evidence: Sequence[str]) -> list[str]:
     return [*evidence[:_EVIDENCE_MAX], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _of_lint(lint: Lint, client: str = "") -> Notice:
-    title = f"{lint.name}: {client}" if client else lint.name
-    facts = {"client": client} if client else {}
+def _of_sight(sight: Sight) -> Notice:
+    lint = sight.lint
+    facts = {"client": sight.client} if sight.client else {}
     lines = filter(None, [lint.sentence, lint.example])
     rule = Rule(lint.name, lint.name.replace("-", " "), lint.link)
-    return Notice(rule, WARNING, title, "\n".join(lines), facts, lint.name)
+    return Notice(rule, WARNING, sight.title, "\n".join(lines), facts, lint.name)
