@@ -11,6 +11,7 @@ from odradek.certify.faults import FAULTS
 from odradek.certify.plan import Cell
 from odradek.certify.report.certificate import failure_as_dict, not_promised
 from odradek.certify.report.rendering import rendered
+from odradek.certify.verdict import failures as how_many
 
 _CLASSES: Final = {
     Coverage.CLEAN: "clean",
@@ -44,6 +45,7 @@ def _shown(certificate: Certificate) -> dict[str, Any]:
         "counts": {state.value: certificate.covered()[state] for state in Coverage},
         "faults": faults,
         "rows": rows,
+        "how_many": how_many(len(certificate.failures)),
         "failures": [failure_as_dict(each) | {"title": str(each.plan)} for each in certificate.failures],
         "not_promised": not_promised(certificate.workload),
     }
