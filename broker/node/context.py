@@ -37,5 +37,17 @@ class RequestContext:
     principal: str = "User:ANONYMOUS"
 
     def authorize(self, operation: str, resource_type: str, resource_name: str) -> bool:
-        """May the principal do this? Every principal may do everything, as in Kafka without an authorizer."""
-        return True
+        """May the principal do this? Without an authorizer every principal may do everything."""
+        authorizer = self.node.authorizer
+        if authorizer is None:
+            return True
+        return authorizer.authorize(self.principal, self.peer[1:], operation, resource_type, resource_name)
+
+    def authorize_by_resource_type(self, operation: str, resource_type: str) -> bool:
+        """May the principal do this to any resource of the type (KIP-679)?"""
+        authorizer = self.node.authorizer
+        if authorizer is None:
+            return True
+        return authorizer.authorize_by_resource_type(
+            self.principal, self.peer[1:], operation, resource_type
+        )

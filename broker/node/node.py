@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker.peers import Peers
     from broker.quotas.client_quotas import ClientQuotas
     from broker.replicas.manager import ReplicaManager
+    from broker.security.authorizer.authorizer import Authorizer
     from broker.transactions.coordinator import TransactionCoordinator
     from broker.transactions.verification import Verifier
 
@@ -58,6 +59,8 @@ class Node:
     quotas: ClientQuotas
     client_metrics: ClientMetricsManager
     rack: str | None = None
+    authorizer: Authorizer | None = None
+    """None: every principal may do everything."""
     injection: FaultInjection = field(default_factory=FaultInjection)
     """Shared by all nodes of the broker."""
     slices: Slices = field(default_factory=Slices)

@@ -1,0 +1,1 @@
+"""ACLs: who may do what (StandardAuthorizer)."""

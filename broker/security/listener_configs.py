@@ -1,0 +1,35 @@
+"""The settings as one listener has them (KIP-103): ``listener.name.<listener>.<setting>`` before ``<setting>``.
+
+    configs = ListenerConfigs(config.values, "INTERNAL")
+    configs.value("ssl.keystore.location")
+    configs.value("sasl.jaas.config", mechanism="SCRAM-SHA-256")  # listener.name.internal.scram-sha-256.sasl.jaas.config
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from storage.config_def import Value
+
+
+class ListenerConfigs:
+    """Looks into ``values`` at each call: settings may change at run time."""
+
+    def __init__(self, values: Mapping[str, Value], listener: str) -> None:
+        self._values = values
+        self.listener = listener
+
+    @property
+    def prefix(self) -> str:
+        return f"listener.name.{self.listener.lower()}."
+
+    def value(self, name: str, mechanism: str | None = None) -> Value:
+        """The value of a setting: of the listener's mechanism, of the listener, of the broker."""
+        values, prefix = self._values, self.prefix
+        if mechanism is not None and (of_mechanism := f"{prefix}{mechanism.lower()}.{name}") in values:
+            return values[of_mechanism]
+        return values[prefix + name] if prefix + name in values else values[name]
+
+    def of_mechanism(self, name: str, mechanism: str) -> Value:
+        """Of the listener's mechanism only; None if it is not set there."""
+        return self._values.get(f"{self.prefix}{mechanism.lower()}.{name}")

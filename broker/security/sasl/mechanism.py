@@ -1,0 +1,40 @@
+"""What a SASL mechanism is to the rest of the broker: one exchange of tokens, at whose end there is a user.
+
+Pure: a mechanism knows no connection and no clock but the one that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+
+class AuthenticationFailed(Exception):
+    """The client is not who it says it is. The text is what the client is told, ``reason`` what the log says of it.
+
+    Neither has a password, a token or a key in it.
+    """
+
+    def __init__(self, told: str, reason: str = "", token: bytes | None = None) -> None:
+        super().__init__(told)
+        self.reason = reason or told
+        self.token = token
+        """The mechanism's own last word, as OAUTHBEARER has one: sent before the failure (RFC 7628 3.2.2)."""
+
+
+class SaslServer(Protocol):
+    """The server's side of one exchange (``javax.security.sasl.SaslServer``)."""
+
+    mechanism: str
+    """`SCRAM-SHA-256`"""
+    is_complete: bool
+    user: str
+    """The authorization id, once it is complete."""
+    expires_ms: int | None
+    """When the credential runs out, by the clock of the node; None: never."""
+    by_token: bool
+    """By a delegation token."""
+
+    def evaluate(self, token: bytes) -> bytes | Awaitable[bytes]:
+        """The answer to the client's token; AuthenticationFailed ends the exchange."""
+        ...
