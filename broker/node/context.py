@@ -19,6 +19,8 @@ class ClientInformation:
     software_name: str = "unknown"
     """As ApiVersions has told it since version 3 (KIP-511)."""
     software_version: str = "unknown"
+    by_token: bool = False
+    """Its principal has logged in with a delegation token (KIP-48)."""
 
 
 @slotted

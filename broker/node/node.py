@@ -39,6 +39,8 @@ class Listener:
     port: int
     advertised_host: str
     advertised_port: int
+    security_protocol: str = "PLAINTEXT"
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
 
 
 @slotted
