@@ -19,6 +19,7 @@ class Domain(Enum):
     IDS = "ids"
     RETENTION = "retention"
     GROUPS = "groups"
+    CREDENTIALS = "credentials"
     PRODUCERS = "producers"
     CONNECTIONS = "connections"
     REQUESTS = "requests"

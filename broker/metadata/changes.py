@@ -190,6 +190,7 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
         yield schema.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
     yield from client_quotas.records_of(image.quotas)
     yield from image.credentials.values()
+    yield from image.tokens.values()
     yield from image.kept.values()
 
 

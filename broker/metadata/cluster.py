@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from broker.logging import get_logger
 from broker.metadata import changes as records_of_changes
+from broker.metadata.acl_control import AclControlManager
 from broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from broker.metadata.client_control import ClientControlManager
 from broker.metadata.cluster_control import ClusterControlManager
 from broker.metadata.config_control import ConfigurationControlManager
 from broker.metadata.configs import Settings
 from broker.metadata.creation import (
-    RECORDS_PER_REQUEST_MAX,
     MorePartitions,
     NewTopic,
     TopicDefaults,
@@ -47,8 +47,9 @@ from broker.metadata.log import MetadataLog, Sync
 from broker.metadata.producer_id_control import ProducerIdControlManager
 from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.restoration import copy_of
-from broker.metadata.results import ApiError, CreatedTopic
+from broker.metadata.results import RECORDS_PER_REQUEST_MAX, ApiError, CreatedTopic
 from broker.metadata.startup import startup_commits
+from broker.metadata.token_control import DelegationTokenControlManager
 from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, Topic
 from broker.metadata.writer import MetadataWriter
 from protocol.errors import ErrorCode
@@ -87,6 +88,8 @@ class ClusterMetadata:
         self._producer_ids = ProducerIdControlManager(image, self._writer.commit)
         self.config_control = ConfigurationControlManager(image, self._writer)
         self.client_control = ClientControlManager(image, self._writer)
+        self.acl_control = AclControlManager(image, self._writer, lambda: new_id(random))
+        self.token_control = DelegationTokenControlManager(image, self._writer, config, clock, random)
         self.cluster_control = ClusterControlManager(image, self.settings, self._writer, self._producer_ids)
         self.auto_topic_creation = AutoTopicCreationManager(self, config, lambda: self._topic_defaults)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.metadata import client_quotas, scram_credentials
+from broker.metadata import client_quotas, delegation_tokens, scram_credentials
 from broker.metadata.image import Image
 from broker.metadata.topics import unified_name
 from broker.metadata.unsupported_records import keep
@@ -232,6 +232,14 @@ def _credential(
     scram_credentials.apply(image.credentials, record)
 
 
+def _token(
+    image: Image,
+    record: schema.DelegationTokenRecord | schema.RemoveDelegationTokenRecord,
+    changes: MetadataDelta,
+) -> None:
+    delegation_tokens.apply(image.tokens, record)
+
+
 _DELTAS: Final[dict[type, Callable[[Image, Any, MetadataDelta], None]]] = {
     schema.TopicRecord: _topic,
     schema.RemoveTopicRecord: _remove_topic,
@@ -248,6 +256,8 @@ _DELTAS: Final[dict[type, Callable[[Image, Any, MetadataDelta], None]]] = {
     schema.ClientQuotaRecord: _quota,
     schema.UserScramCredentialRecord: _credential,
     schema.RemoveUserScramCredentialRecord: _credential,
+    schema.DelegationTokenRecord: _token,
+    schema.RemoveDelegationTokenRecord: _token,
 }
 
 

@@ -1,7 +1,7 @@
 """The cluster as its metadata log tells it: a value that records are folded into, one by one.
 
 Pure: no file, no loop, no clock. What Kafka keeps in ``TopicsImage``, ``ClusterImage``, ``FeaturesImage``,
-``ConfigurationsImage`` and ``ProducerIdsImage`` is here. Records whose subject is not served yet (ACLs, tokens, …)
+``ConfigurationsImage`` and ``ProducerIdsImage`` is here. Records whose subject is not served yet (ACLs, …)
 are kept as they are, so that a snapshot loses nothing that Kafka wrote.
 """
 
@@ -11,6 +11,7 @@ import uuid
 from dataclasses import field
 
 from broker.metadata.client_quotas import Quotas
+from broker.metadata.delegation_tokens import Tokens
 from broker.metadata.scram_credentials import Credentials
 from broker.metadata.unsupported_records import Kept
 from broker.metadata.values import (
@@ -35,6 +36,7 @@ class Image:
     """Settings of brokers, groups and client metrics; a topic's own are in ``Topic.configs``."""
     quotas: Quotas = field(default_factory=dict)
     credentials: Credentials = field(default_factory=dict)
+    tokens: Tokens = field(default_factory=dict)
     next_producer_id: int = 0
     kept: Kept = field(default_factory=dict)
     """Records that are only kept, by their identity."""

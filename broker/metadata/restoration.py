@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from broker.metadata import client_quotas, scram_credentials
+from broker.metadata import client_quotas, delegation_tokens, scram_credentials
 from broker.metadata.changes import (
     record_of_partition,
     records_for_config_change,
@@ -82,6 +82,7 @@ def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterato
         yield from records_for_config_change(resource_type, name, changed)
     yield from client_quotas.records_between(image.quotas, saved.quotas)
     yield from scram_credentials.records_between(image.credentials, saved.credentials)
+    yield from delegation_tokens.records_between(image.tokens, saved.tokens)
 
 
 def _later(state: PartitionState, leader_epoch: int, partition_epoch: int) -> PartitionState:

@@ -14,15 +14,10 @@ Kept = dict[tuple[Any, ...], schema.MetadataRecord]
 _IDENTITIES: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     schema.AccessControlEntryRecord: lambda record: ("acl", record.id),
     schema.RemoveAccessControlEntryRecord: lambda record: ("acl", record.id),
-    schema.DelegationTokenRecord: lambda record: ("token", record.token_id),
-    schema.RemoveDelegationTokenRecord: lambda record: ("token", record.token_id),
     schema.RegisterControllerRecord: lambda record: ("controller", record.controller_id),
 }
 
-_REMOVING: Final = (
-    schema.RemoveAccessControlEntryRecord,
-    schema.RemoveDelegationTokenRecord,
-)
+_REMOVING: Final = (schema.RemoveAccessControlEntryRecord,)
 
 
 def keep(kept: Kept, record: schema.MetadataRecord | schema.UnknownMetadataRecord) -> None:

@@ -29,8 +29,8 @@ def show(remote: Remote, as_json: bool) -> None:
     "--only",
     multiple=True,
     metavar="DOMAIN",
-    help="The domains to advance: transactions, ids, retention, groups, producers, connections, requests, "
-    "replication, or all. "
+    help="The domains to advance: transactions, ids, retention, groups, credentials, producers, connections, "
+    "requests, replication, or all. "
     "Separate several with commas, or repeat the option.  [default: transactions and ids]",
 )
 @as_json

@@ -1,0 +1,229 @@
+"""What the controller does with delegation tokens (Kafka: ``DelegationTokenControlManager``, ``DelegationTokenCache``).
+
+token = await metadata.token_control.create("User:alice", "User:alice", [], -1)
+metadata.token_control.hmac_of(token.token_id)
+await metadata.token_control.credential(token.token_id, "SCRAM-SHA-256")
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
+from broker.logging import get_logger
+from broker.metadata import delegation_tokens as rules
+from broker.metadata.delegation_tokens import MECHANISMS, Lifetimes, ScramKeys, Token
+from broker.metadata.features import METADATA_VERSION
+from broker.metadata.files import new_id
+from broker.metadata.results import ApiError
+from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
+from protocol.records import cluster_metadata as schema
+from protocol.uuids import uuid_text
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from broker.config import BrokerConfig
+    from broker.metadata.image import Image
+    from broker.metadata.writer import MetadataWriter
+
+METADATA_VERSION_MIN: Final = 14
+"""3.6-IV2, the first in which KRaft has tokens (KIP-900)."""
+REMOVED_AT_ONCE_MAX: Final = 1_000
+SALT_BITS: Final = 128
+
+_TOKENS = "/tokens"
+# By this name a change waits for the one before: no topic has a name with a slash.
+
+log = get_logger()
+
+
+class TokenCredential(NamedTuple):
+    """By what a SCRAM login with a token is judged, and who it is."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+    owner: str
+    """The name of the user, as the login has it afterwards."""
+    expires_ms: int
+    """By ``now_ms()`` of the clock; it may be over, until the token is removed."""
+
+    def __repr__(self) -> str:
+        return f"TokenCredential([hidden], owner={self.owner!r}, expires_ms={self.expires_ms})"
+
+
+class DelegationTokenControlManager:
+    """Creates, renews and removes tokens, and makes what their holders log in with."""
+
+    def __init__(
+        self, image: Image, writer: MetadataWriter, config: BrokerConfig, clock: Clock, random: Random
+    ) -> None:
+        self._image = image
+        self._writer = writer
+        self._clock = clock
+        self._random = random
+        secret = config.get("delegation.token.secret.key")
+        self._secret: bytes | None = secret.encode() if secret else None
+        self._lifetimes = Lifetimes(
+            config.get("delegation.token.max.lifetime.ms"), config.get("delegation.token.expiry.time.ms")
+        )
+        self._check_interval_ms: int = config.get("delegation.token.expiry.check.interval.ms")
+        self._hmacs: dict[str, bytes] = {}
+        self._ids: dict[bytes, str] = {}
+        self._scram_keys: dict[tuple[str, str], asyncio.Future[ScramKeys]] = {}
+
+    @property
+    def is_enabled(self) -> bool:
+        """There is a secret key."""
+        return self._secret is not None
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    async def create(
+        self, owner: str, requester: str, renewers: Iterable[str], max_lifetime_ms: int
+    ) -> Token:
+        """CreateDelegationToken. Principals are `User:alice`."""
+        self._check_supported()
+        token = rules.new_token(
+            uuid_text(new_id(self._random)),
+            owner,
+            requester,
+            renewers,
+            max_lifetime_ms,
+            self._lifetimes,
+            self._clock.now_ms(),
+        )
+        await self._writer.commit([token])
+        return token
+
+    async def renew(self, hmac: bytes, principal: str, period_ms: int) -> int:
+        """RenewDelegationToken: when the token expires now."""
+        token = await self._settled_token(hmac)
+        renewed = rules.renewed(token, principal, period_ms, self._lifetimes, self._now_for(token))
+        await self._writer.commit([renewed], [_TOKENS])
+        return renewed.expiration_timestamp_ms
+
+    async def expire(self, hmac: bytes, principal: str, period_ms: int) -> int:
+        """ExpireDelegationToken: when the token expires now; a negative period removes it."""
+        token = await self._settled_token(hmac)
+        now_ms = self._now_for(token)
+        shortened = rules.shortened(token, principal, period_ms, now_ms)
+        removal = schema.RemoveDelegationTokenRecord(token_id=token.token_id)
+        await self._writer.commit([removal if shortened is None else shortened], [_TOKENS])
+        return now_ms if shortened is None else shortened.expiration_timestamp_ms
+
+    async def remove_expired(self) -> None:
+        """Remove every token that has expired."""
+        while True:
+            await self._writer.settled([_TOKENS])
+            expired = list(islice(self._expired(), REMOVED_AT_ONCE_MAX))
+            if not expired:
+                return
+            for token in expired:
+                log.info("delegation token expired", token_id=token.token_id, owner=token.owner)
+            removals = [schema.RemoveDelegationTokenRecord(token_id=token.token_id) for token in expired]
+            await self._writer.commit(removals, [_TOKENS])
+
+    def expiry_check(self, run: Callable[[Coroutine[object, object, None]], object]) -> Periodic | None:
+        """Begin to look for expired tokens; ``run`` does a piece of work in the background. None if there are no tokens."""
+        if not self.is_enabled:
+            return None
+
+        def check() -> object:
+            return run(self.remove_expired()) if any(self._expired()) else NOTHING_DONE
+
+        return Periodic(
+            self._clock, self._check_interval_ms, check, Domain.CREDENTIALS, self._first_expiry_ms
+        )
+
+    async def _settled_token(self, hmac: bytes) -> Token:
+        """The token with this HMAC, of which no other change is under way."""
+        self._check_supported()
+        await self._writer.settled([_TOKENS])
+        token_id = self._ids_by_hmac().get(hmac)
+        if token_id is None:
+            raise ApiError(ErrorCode.delegation_token_not_found)
+        return self._image.tokens[token_id]
+
+    def _check_supported(self) -> None:
+        if not self.is_enabled:
+            raise ApiError(ErrorCode.delegation_token_auth_disabled)
+        if self._image.features.get(METADATA_VERSION, 0) < METADATA_VERSION_MIN:
+            raise ApiError(ErrorCode.unsupported_version)
+
+    # -- time: what a token says of it counts from when it was issued -------------------------------------------
+
+    def _now_for(self, token: Token) -> int:
+        return self._clock.now_for(token.issue_timestamp_ms, Domain.CREDENTIALS)
+
+    def _left_ms(self, token: Token) -> int:
+        return token.expiration_timestamp_ms - self._now_for(token)
+
+    def _expired(self) -> Iterator[Token]:
+        return (each for each in self._image.tokens.values() if rules.is_expired(each, self._now_for(each)))
+
+    def _first_expiry_ms(self) -> int | None:
+        left_ms = min(map(self._left_ms, self._image.tokens.values()), default=None)
+        return None if left_ms is None else self._clock.now_ms(Domain.CREDENTIALS) + left_ms + 1
+
+    # -- what holders of tokens have ----------------------------------------------------------------------------
+
+    def describe(
+        self,
+        principal: str,
+        owners: Collection[str] | None,
+        authorize: Callable[[str, str, str], bool],
+    ) -> list[Token]:
+        """The tokens that the principal may see, of these owners; None is of all."""
+        return [
+            token
+            for token in self._image.tokens.values()
+            if rules.may_describe(token, principal, owners, authorize)
+        ]
+
+    def hmac_of(self, token_id: str) -> bytes:
+        """Of a token that there is."""
+        self._ids_by_hmac()
+        return self._hmacs[token_id]
+
+    def _ids_by_hmac(self) -> dict[bytes, str]:
+        assert self._secret is not None
+        known, tokens = self._hmacs, self._image.tokens
+        if known.keys() != tokens.keys():
+            for token_id in known.keys() - tokens.keys():
+                del self._ids[known.pop(token_id)]
+            for token_id in tokens.keys() - known.keys():
+                known[token_id] = hmac = rules.hmac_of(token_id, self._secret)
+                self._ids[hmac] = token_id
+        return self._ids
+
+    async def credential(self, token_id: str, mechanism: str) -> TokenCredential | None:
+        """For a login with the token; None if there is no such token. The first login of a mechanism makes the keys."""
+        if not self.is_enabled or mechanism not in MECHANISMS or token_id not in self._image.tokens:
+            return None
+        keys = await self._keys(token_id, mechanism)
+        token = self._image.tokens.get(token_id)
+        if token is None:
+            return None
+        _, _, owner = token.owner.partition(":")
+        return TokenCredential(*keys, owner, self._clock.now_ms() + self._left_ms(token))
+
+    async def _keys(self, token_id: str, mechanism: str) -> ScramKeys:
+        making = self._scram_keys.get((token_id, mechanism))
+        if making is None:
+            for gone in [key for key in self._scram_keys if key[0] not in self._image.tokens]:
+                del self._scram_keys[gone]
+            salt = self._random.getrandbits(SALT_BITS).to_bytes(SALT_BITS // 8, "big")
+            work = partial(rules.scram_keys, self.hmac_of(token_id), mechanism, salt)
+            making = asyncio.get_running_loop().run_in_executor(None, work)
+            self._scram_keys[token_id, mechanism] = making
+            self._clock.wait_for(making)
+        # A client that goes away must not take the keys of the others with it.
+        return await asyncio.shield(making)
