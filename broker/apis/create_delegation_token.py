@@ -1,13 +1,16 @@
-"""CreateDelegationToken: a PLAINTEXT listener takes no such request (KIP-48).
+"""CreateDelegationToken: a token for the client that asks, or for another user (KIP-48, KIP-373).
 
-v2 is flexible; v3 tells who asked for the token of another (KIP-373).
+v2 is flexible; v3 names the owner, and tells who asked.
 """
 
 from __future__ import annotations
 
+from broker.metadata import ApiError
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from protocol.errors import ErrorCode
+from broker.requests.token_requests import allows_token_requests
+from broker.security.principals import ANONYMOUS, USER
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -17,20 +20,57 @@ NO_TIME = -1
 
 
 @api(key=38, versions=range(1, 4))
-def create_delegation_token(
+async def create_delegation_token(
     request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:
-    kind, _, name = context.principal.partition(":")
-    owner = (kind, name)
-    if request.owner_principal_name:
-        owner = (request.owner_principal_type or "", request.owner_principal_name)
+    requester, control = context.principal, context.node.metadata.token_control
+    owner = _owner(request, requester)
+    if owner is None:
+        return _refused(ErrorCode.unknown_server_error, ANONYMOUS, ANONYMOUS)  # Kafka stumbles over the null
+    if not allows_token_requests(context):
+        return _refused(ErrorCode.delegation_token_request_not_allowed, owner, requester)
+    if owner != requester and not context.authorize("CREATE_TOKENS", "USER", owner):
+        return _refused(ErrorCode.delegation_token_authorization_failed, owner, requester)
+    if any(renewer.principal_type != USER for renewer in request.renewers):
+        return _refused(ErrorCode.invalid_principal_type, owner, requester)
+    renewers = [f"{each.principal_type}:{each.principal_name}" for each in request.renewers]
+    response = _of(owner, requester)
+    try:
+        token = await control.create(owner, requester, renewers, request.max_lifetime_ms)
+    except ApiError as refusal:
+        response.error_code = refusal.error  # the times of a refusal of the controller are 0
+        return response
+    response.error_code = NONE
+    response.issue_timestamp_ms = token.issue_timestamp_ms
+    response.expiry_timestamp_ms = token.expiration_timestamp_ms
+    response.max_timestamp_ms = token.max_timestamp_ms
+    response.token_id = token.token_id
+    response.hmac = control.hmac_of(token.token_id)
+    return response
+
+
+def _owner(request: CreateDelegationTokenRequest, requester: str) -> str | None:
+    """None for one without a type."""
+    if not request.owner_principal_name:
+        return requester
+    if request.owner_principal_type is None:
+        return None
+    return f"{request.owner_principal_type}:{request.owner_principal_name}"
+
+
+def _of(owner: str, requester: str) -> CreateDelegationTokenResponse:
+    owner_type, _, owner_name = owner.partition(":")
+    requester_type, _, requester_name = requester.partition(":")
     return CreateDelegationTokenResponse(
-        error_code=ErrorCode.delegation_token_request_not_allowed,
-        principal_type=owner[0],
-        principal_name=owner[1],
-        token_requester_principal_type=kind,
-        token_requester_principal_name=name,
-        issue_timestamp_ms=NO_TIME,
-        expiry_timestamp_ms=NO_TIME,
-        max_timestamp_ms=NO_TIME,
+        principal_type=owner_type,
+        principal_name=owner_name,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester_name,
     )
+
+
+def _refused(error: ErrorCode, owner: str, requester: str) -> CreateDelegationTokenResponse:
+    response = _of(owner, requester)
+    response.error_code = error
+    response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIME
+    return response

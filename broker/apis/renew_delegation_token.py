@@ -1,10 +1,12 @@
-"""RenewDelegationToken: a PLAINTEXT listener takes no such request (KIP-48)."""
+"""RenewDelegationToken: a token expires later, up to its longest lifetime (KIP-48). v2 is flexible."""
 
 from __future__ import annotations
 
+from broker.metadata import ApiError
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from protocol.errors import ErrorCode
+from broker.requests.token_requests import allows_token_requests
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
@@ -14,8 +16,16 @@ NO_TIME = -1
 
 
 @api(key=39, versions=range(1, 3))
-def renew_delegation_token(
+async def renew_delegation_token(
     request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:
-    error = ErrorCode.delegation_token_request_not_allowed
-    return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=NO_TIME)
+    if not allows_token_requests(context):
+        error = ErrorCode.delegation_token_request_not_allowed
+        return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=NO_TIME)
+    try:
+        expiry_ms = await context.node.metadata.token_control.renew(
+            bytes(request.hmac), context.principal, request.renew_period_ms
+        )
+    except ApiError as refusal:
+        return RenewDelegationTokenResponse(error_code=refusal.error)
+    return RenewDelegationTokenResponse(error_code=NONE, expiry_timestamp_ms=expiry_ms)

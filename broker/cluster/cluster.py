@@ -113,7 +113,7 @@ class Cluster:
         self._opened: ClusterMetadata | None = None
         self._paused_links = PausedLinks(self.injection.links)
         self._leaving: dict[int, asyncio.Task[None]] = {}
-        self._leadership: list[Periodic] = []
+        self._periodic: list[Periodic] = []
         self._background: set[asyncio.Task[None]] = set()
 
     # -- looking ------------------------------------------------------------------------------------------------
@@ -180,7 +180,9 @@ class Cluster:
                 async with runtime.lifecycle_lock:
                     await runtime.enable_request_processing()
         if len(self.nodes) > 1:
-            self._leadership = leadership_tasks(self.clock, self.settings.config, self.metadata, self._run)
+            self._periodic = leadership_tasks(self.clock, self.settings.config, self.metadata, self._run)
+        if (expiry_check := self.metadata.token_control.expiry_check(self._run)) is not None:
+            self._periodic.append(expiry_check)
         self.lag.start()
 
     def _living(self) -> Iterator[NodeRuntime]:
@@ -438,7 +440,7 @@ class Cluster:
 
     async def stop(self) -> None:
         """Let all clients go, finish what is under way, and leave files that need no recovery."""
-        for each in self._leadership:
+        for each in self._periodic:
             each.cancel()
         for node_id, runtime in self.nodes.items():
             if runtime.state is NodeState.STARTING:

@@ -190,8 +190,8 @@ class DelegationTokenControlManager:
 
     def hmac_of(self, token_id: str) -> bytes:
         """Of a token that there is."""
-        self._ids_by_hmac()
-        return self._hmacs[token_id]
+        assert self._secret is not None
+        return self._hmacs.get(token_id) or rules.hmac_of(token_id, self._secret)
 
     def _ids_by_hmac(self) -> dict[bytes, str]:
         assert self._secret is not None
