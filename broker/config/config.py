@@ -188,6 +188,12 @@ class BrokerConfig:
     transaction_two_phase_commit_enable: bool
     transactional_id_expiration_ms: int
 
+    # Delegation tokens
+    delegation_token_expiry_check_interval_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_max_lifetime_ms: int
+    delegation_token_secret_key: str | None = field(repr=False)
+
     # Our own, of the prefix odradek.
     background_flush_interval_ms: int
     batch_decompressed_bytes_max: int

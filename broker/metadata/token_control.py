@@ -69,12 +69,12 @@ class DelegationTokenControlManager:
         self._writer = writer
         self._clock = clock
         self._random = random
-        secret = config.get("delegation.token.secret.key")
-        self._secret: bytes | None = secret.encode() if secret else None
+        secret = config.delegation_token_secret_key
+        self._secret = secret.encode() if secret else None
         self._lifetimes = Lifetimes(
-            config.get("delegation.token.max.lifetime.ms"), config.get("delegation.token.expiry.time.ms")
+            config.delegation_token_max_lifetime_ms, config.delegation_token_expiry_time_ms
         )
-        self._check_interval_ms: int = config.get("delegation.token.expiry.check.interval.ms")
+        self._check_interval_ms = config.delegation_token_expiry_check_interval_ms
         self._hmacs: dict[str, bytes] = {}
         self._ids: dict[bytes, str] = {}
         self._scram_keys: dict[tuple[str, str], asyncio.Future[ScramKeys]] = {}
