@@ -22,7 +22,6 @@ from storage.config import ConfigError, LogConfig
 
 USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-RECORDS_PER_REQUEST_MAX: Final = 10_000
 AUTO_CREATED_AT_ONCE: Final = 20
 """Of the topics that a Metadata request has missed: others have the loop after so many."""
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from broker.metadata import client_quotas, delegation_tokens, scram_credentials
+from broker.metadata.acls import acl_of
 from broker.metadata.image import Image
 from broker.metadata.topics import unified_name
 from broker.metadata.unsupported_records import keep
@@ -240,6 +241,23 @@ def _token(
     delegation_tokens.apply(image.tokens, record)
 
 
+def _acl(image: Image, record: schema.AccessControlEntryRecord, changes: MetadataDelta) -> None:
+    _forget_acl(image, record, changes)
+    acl_id = _id(record.id)
+    image.acls[acl_id] = changes.acls_added[acl_id] = acl_of(record)
+
+
+def _forget_acl(
+    image: Image,
+    record: schema.AccessControlEntryRecord | schema.RemoveAccessControlEntryRecord,
+    changes: MetadataDelta,
+) -> None:
+    acl_id = _id(record.id)
+    removed = image.acls.pop(acl_id, None)
+    if removed is not None and changes.acls_added.pop(acl_id, None) is None:
+        changes.acls_removed[acl_id] = removed
+
+
 _DELTAS: Final[dict[type, Callable[[Image, Any, MetadataDelta], None]]] = {
     schema.TopicRecord: _topic,
     schema.RemoveTopicRecord: _remove_topic,
@@ -256,6 +274,8 @@ _DELTAS: Final[dict[type, Callable[[Image, Any, MetadataDelta], None]]] = {
     schema.ClientQuotaRecord: _quota,
     schema.UserScramCredentialRecord: _credential,
     schema.RemoveUserScramCredentialRecord: _credential,
+    schema.AccessControlEntryRecord: _acl,
+    schema.RemoveAccessControlEntryRecord: _forget_acl,
     schema.DelegationTokenRecord: _token,
     schema.RemoveDelegationTokenRecord: _token,
 }

@@ -1,7 +1,7 @@
 """The cluster as its metadata log tells it: a value that records are folded into, one by one.
 
 Pure: no file, no loop, no clock. What Kafka keeps in ``TopicsImage``, ``ClusterImage``, ``FeaturesImage``,
-``ConfigurationsImage`` and ``ProducerIdsImage`` is here. Records whose subject is not served yet (ACLs, …)
+``ConfigurationsImage`` and ``ProducerIdsImage`` is here. Records whose subject is not served (controllers)
 are kept as they are, so that a snapshot loses nothing that Kafka wrote.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import field
 
+from broker.metadata.acls import Acls
 from broker.metadata.client_quotas import Quotas
 from broker.metadata.delegation_tokens import Tokens
 from broker.metadata.scram_credentials import Credentials
@@ -37,6 +38,7 @@ class Image:
     quotas: Quotas = field(default_factory=dict)
     credentials: Credentials = field(default_factory=dict)
     tokens: Tokens = field(default_factory=dict)
+    acls: Acls = field(default_factory=dict)
     next_producer_id: int = 0
     kept: Kept = field(default_factory=dict)
     """Records that are only kept, by their identity."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from broker.metadata.acls import Acl
 from broker.metadata.image import Image
 from broker.metadata.values import TOPIC_RESOURCE, MetadataDelta, PartitionState, Topic
 
@@ -27,6 +30,9 @@ class MetadataListener:
     def on_quotas_changed(self) -> None:
         """Client quotas are others."""
 
+    def on_acls_changed(self, removed: Collection[Acl], added: Collection[Acl]) -> None:
+        """ACLs are gone, and after that there are new ones: the same may be among both."""
+
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
         """Leader, epoch, replicas or in-sync replicas of a partition are new."""
 
@@ -47,3 +53,5 @@ def tell(listener: MetadataListener, image: Image, changes: MetadataDelta) -> No
             listener.on_config_changed(resource_type, resource_name)
     if changes.quotas:
         listener.on_quotas_changed()
+    if changes.acls_removed or changes.acls_added:
+        listener.on_acls_changed(changes.acls_removed.values(), changes.acls_added.values())

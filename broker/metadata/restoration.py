@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from broker.metadata import client_quotas, delegation_tokens, scram_credentials
+from broker.metadata import acls, client_quotas, delegation_tokens, scram_credentials
 from broker.metadata.changes import (
     record_of_partition,
     records_for_config_change,
@@ -61,7 +61,7 @@ def _can_be_restored(topic: Topic, saved: Image) -> bool:
 
 
 def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterator[MetadataRecord]:
-    """All that ``saved`` says of features, topics, settings and clients, once nothing else is there.
+    """All that ``saved`` says of features, topics, settings, clients and ACLs, once nothing else is there.
 
     ``epochs`` are those before the removal: the new ones are higher, so that no client takes the metadata for old.
     """
@@ -83,6 +83,7 @@ def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterato
     yield from client_quotas.records_between(image.quotas, saved.quotas)
     yield from scram_credentials.records_between(image.credentials, saved.credentials)
     yield from delegation_tokens.records_between(image.tokens, saved.tokens)
+    yield from acls.records_between(image.acls, saved.acls)
 
 
 def _later(state: PartitionState, leader_epoch: int, partition_epoch: int) -> PartitionState:

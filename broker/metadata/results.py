@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.slotted import slotted
+
+RECORDS_PER_REQUEST_MAX: Final = 10_000
+"""What one request may write into the metadata log."""
 
 
 class ApiError(Exception):

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import field
 from typing import Final
 
+from broker.metadata.acls import Acl
 from protocol.records import cluster_metadata as schema
 from protocol.slotted import slotted
 
@@ -108,3 +109,5 @@ class MetadataDelta:
     """(resource type, resource name)."""
     quotas: bool = False
     """Client quotas are others."""
+    acls_removed: dict[uuid.UUID, Acl] = field(default_factory=dict)
+    acls_added: dict[uuid.UUID, Acl] = field(default_factory=dict)

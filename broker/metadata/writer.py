@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.metadata.creation import RECORDS_PER_REQUEST_MAX
 from broker.metadata.log import MetadataLog
 from broker.metadata.pending_changes import PendingTopicChanges
-from broker.metadata.results import ApiError
+from broker.metadata.results import RECORDS_PER_REQUEST_MAX, ApiError
 from broker.metadata.startup import chunks
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.metadata.acls import Acl
 from broker.metadata.changes import (
     records_for_config_change,
     records_for_new_partitions,
@@ -222,12 +223,21 @@ def test_quotas_and_credentials_come_and_go():
     assert (image.quotas, image.credentials) == ({}, {})
 
 
+def test_acls_come_and_go():
+    record = schema.AccessControlEntryRecord(U, 2, "t", 3, "User:a", "*", 3, 3)
+    acl = Acl(2, "t", 3, "User:a", "*", 3, 3)
+    image, changes = fold(record)
+    assert (image.acls, changes.acls_added, changes.acls_removed) == ({U: acl}, {U: acl}, {})
+    _, changes = fold(schema.RemoveAccessControlEntryRecord(id=U), image=image)
+    assert (image.acls, changes.acls_added, changes.acls_removed) == ({}, {}, {U: acl})
+    _, changes = fold(record, schema.RemoveAccessControlEntryRecord(id=U), image=image)
+    assert (image.acls, changes.acls_added, changes.acls_removed) == ({}, {}, {})
+
+
 def test_what_is_not_served_is_kept_by_identity():
-    acl = schema.AccessControlEntryRecord(id=U, resource_name="t")
-    image, _ = fold(acl, schema.NoOpRecord(), schema.ZkMigrationStateRecord())
-    assert list(image.kept.values()) == [acl]
-    fold(schema.RemoveAccessControlEntryRecord(id=U), image=image)
-    assert image.kept == {}
+    controller = schema.RegisterControllerRecord(controller_id=1, zk_migration_ready=False)
+    image, _ = fold(controller, schema.NoOpRecord(), schema.ZkMigrationStateRecord())
+    assert list(image.kept.values()) == [controller]
 
 
 def test_names_that_differ_in_dot_and_underscore_are_found():

@@ -1,0 +1,50 @@
+"""The controller's part of CreateAcls and DeleteAcls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.metadata import acls
+from broker.metadata.acls import Acl, AclFilter
+from broker.metadata.results import ApiError
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from broker.metadata.image import Image
+    from broker.metadata.writer import MetadataWriter
+
+_ACLS = "/acls"
+# By this name a change waits for the one before: no topic has a name with a slash.
+
+
+class AclControlManager:
+    """Changes ACLs, one request at a time."""
+
+    def __init__(self, image: Image, writer: MetadataWriter, new_id: Callable[[], UUID]) -> None:
+        self._image = image
+        self._writer = writer
+        self._new_id = new_id
+
+    async def create_acls(self, wanted: Sequence[Acl]) -> list[ApiError | None]:
+        """CreateAcls; None for each ACL that is there now, whether it was before or not."""
+        await self._writer.settled([_ACLS])
+        records, results = acls.create(self._image.acls, wanted, self._new_id)
+        if records:
+            try:
+                await self._writer.commit(records, [_ACLS])
+            except ApiError as refusal:
+                return [refusal for _ in wanted]
+        return results
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[ApiError | list[Acl]]:
+        """DeleteAcls; for each filter the ACLs that are gone."""
+        await self._writer.settled([_ACLS])
+        try:
+            records, results = acls.delete(self._image.acls, filters)
+        except ApiError as refusal:
+            return [refusal for _ in filters]
+        if records:
+            await self._writer.commit(records, [_ACLS])
+        return results
