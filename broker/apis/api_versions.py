@@ -41,6 +41,8 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
     if names_software:
         context.client.software_name = request.client_software_name
         context.client.software_version = request.client_software_version
+    if context.client.authentication is not None:
+        context.client.authentication.sasl.heard_versions()
     metadata = context.node.metadata
     hidden = () if context.node.client_metrics.is_announced else CLIENT_METRICS_KEYS
     return ApiVersionsResponse(

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from broker.faults.active_rule import ActiveRule
 from broker.faults.altered_answers import altered
-from broker.faults.error_answers import error_answer, wants_no_answer
 from broker.faults.request_subjects import asks_for_subjects, subjects_of
 from broker.faults.rule_executor import RuleExecutor
 from broker.faults.rules import Match, matches
 from broker.net.calls import CallEvent
 from broker.peers.senders import comes_from
 from broker.requests.api import NO_RESPONSE
+from broker.requests.error_answers import error_answer
+
+PRODUCE: Final = 0
 
 if TYPE_CHECKING:
     from broker.faults.request_subjects import RequestSubjects
@@ -107,7 +109,7 @@ def _before_answer(call: Call, may_be_sent: Callable[[], bool]) -> None:
 
 
 def _error(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
-    if wants_no_answer(call):
+    if _wants_no_answer(call):
         call.connection.hang_up()
         return False
     code = active.rule.action.code
@@ -232,3 +234,8 @@ _ACTIONS: Final[dict[str, Callable[[RuleExecutor, ActiveRule, Call], bool]]] = {
     "kill": _kill,
     "crash": _crash,
 }
+
+
+def _wants_no_answer(call: Call) -> bool:
+    """A Produce with acks=0: Kafka closes its connection, the only way to say that something is wrong."""
+    return call.context.api_key == PRODUCE and call.request.acks == 0

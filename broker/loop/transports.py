@@ -18,3 +18,10 @@ def reset_transport(transport: asyncio.Transport) -> None:
         with contextlib.suppress(OSError):
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
     transport.abort()
+
+
+def addresses(transport: asyncio.BaseTransport) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Host and port of the peer, and those that it has connected to; ("", 0) for what is not known."""
+    found = (transport.get_extra_info(name) for name in ("peername", "sockname"))
+    peer, own = ((str(each[0]), int(each[1])) if each else ("", 0) for each in found)
+    return peer, own

@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.logging import get_logger
 from broker.resources.descriptors import SLOTS
+
+if TYPE_CHECKING:
+    import ssl
 
 # In one turn of the loop.
 ACCEPTS_PER_TURN: Final = 64
@@ -32,11 +35,13 @@ class Acceptor:
         factory: Callable[[], asyncio.BaseProtocol],
         has_room: Callable[[], bool],
         loop: asyncio.AbstractEventLoop,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._socket = listening
         self._factory = factory
         self._has_room = has_room
         self._loop = loop
+        self._tls = tls
         self._arriving: set[asyncio.Task[object]] = set()
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
@@ -53,6 +58,8 @@ class Acceptor:
             self._closed = True
             self._stop_retry()
             self._loop.remove_reader(self._socket.fileno())
+            for task in self._arriving:
+                task.cancel()  # a handshake that the client does not go on with would last
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
@@ -81,10 +88,13 @@ class Acceptor:
 
     async def _connect(self, accepted: socket.socket) -> None:
         try:
-            await self._loop.connect_accepted_socket(self._factory, accepted)
+            tls = None if self._tls is None else self._tls()
+            await self._loop.connect_accepted_socket(self._factory, accepted, ssl=tls)
         except OSError as error:
+            peer = peer_of(accepted)
             accepted.close()
-            log.warning("connection closed", reason="not accepted", error=str(error), connection=0)
+            reason = "not accepted" if self._tls is None else "TLS handshake failed"
+            log.warning("connection closed", reason=reason, error=str(error), peer=peer, connection=0)
         finally:
             SLOTS.arrived()
 
@@ -103,3 +113,11 @@ class Acceptor:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
+
+
+def peer_of(accepted: socket.socket) -> str:
+    """The address of a client; empty if it has gone."""
+    try:
+        return str(accepted.getpeername()[0])
+    except OSError:
+        return ""

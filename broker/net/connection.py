@@ -16,8 +16,8 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.logging import get_logger
-from broker.loop.transports import reset_transport
-from broker.net.calls import Call, CallEvent, CallInterceptor
+from broker.loop.transports import addresses, reset_transport
+from broker.net.calls import Call, CallEvent
 from broker.net.connection_limits import (
     ANSWERS_COLLECTED_BYTES,
     ANSWERS_JOINED_BYTES_MAX,
@@ -27,15 +27,20 @@ from broker.net.connection_limits import (
 )
 from broker.net.frame_buffers import PartialFrame
 from broker.net.holds import CLOSED, HELD, IN_PROGRESS, PAUSED, SLICED, TURN_OVER, WRITE_BUFFER_FULL
+from broker.net.interception import offer
 from broker.net.paused_transport import paused, resumed
+from broker.net.refusals import failed as failed_answer
+from broker.net.refusals import refuse
 from broker.node.context import ClientInformation, RequestContext
 from broker.requests.api import NO_RESPONSE, CloseConnection, CompletableEarly, DelayedResponse
 from broker.resources.unsent import Unsent
+from broker.security.principals import ANONYMOUS
 from protocol.codec import MalformedRequest
-from protocol.frame import API_VERSIONS, RequestHeader, parse_request_header
+from protocol.frame import RequestHeader, parse_request_header
 from storage.steps import Steps
 
 if TYPE_CHECKING:
+    from broker.net.authentication import SaslAuthentication
     from broker.net.connections import Connections
     from broker.net.routes import Route
     from broker.node import Listener
@@ -67,6 +72,7 @@ class Connection:
         "_transport",
         "_unsent",
         "address",
+        "authentication",
         "client",
         "connection_id",
         "host",
@@ -74,6 +80,7 @@ class Connection:
         "listener",
         "peer",
         "port",
+        "principal",
     )
 
     def __init__(self, shared: Connections, listener: Listener) -> None:
@@ -82,6 +89,8 @@ class Connection:
         self.connection_id = 0
         self.host, self.port, self.peer = "", 0, ""
         self.address = ("", 0)  # ours: what the peer has connected to
+        self.principal = ANONYMOUS
+        self.authentication: SaslAuthentication | None = None
         self.last_active_tick = shared.tick
         self._transport: asyncio.Transport | None = None
         self._holds, self._reading, self._muted = 0, True, False
@@ -98,16 +107,16 @@ class Connection:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if peername := transport.get_extra_info("peername"):
-            self.host, self.port = str(peername[0]), int(peername[1])
-        if sockname := transport.get_extra_info("sockname"):
-            self.address = (str(sockname[0]), int(sockname[1]))
+        (self.host, self.port), self.address = addresses(transport)
         self.peer, self.client = f"/{self.host}", ClientInformation(self.port)
         if not self._shared.life.alive:
             # The loop had accepted it before the node was killed: the kernel would have reset it with the process.
             self.reset()
             return
         self._transport.set_write_buffer_limits(high=0)  # see Unsent
+        security = self._shared.security.get(self.listener.name)
+        if security is not None:
+            security.begin(self, transport)
         refusal = self._shared.admit(self)
         if refusal is not None:
             self.close(refusal)
@@ -119,6 +128,8 @@ class Connection:
         self._answers.clear()
         self._unsent.taken()
         self._shared.forget(self)
+        if self.authentication is not None:
+            self.authentication.end()
         if self._pending is not None:
             # The handler that delays the request learns of it by the cancellation, and frees what waits for it.
             self._pending.cancel()
@@ -209,9 +220,12 @@ class Connection:
     def _cut(self, data: memoryview) -> None:
         """Serve the frames that lie whole in ``data``, and keep what is behind them."""
         position, end, served = 0, len(data), 0
+        limit = self._shared.quotas.request_bytes_max
         while not self._holds and end - position >= SIZE.size:
             (size,) = SIZE.unpack_from(data, position)
-            if not 0 <= size <= self._shared.quotas.request_bytes_max:
+            if self.authentication is not None:
+                limit = self.authentication.frame_bytes_max or self._shared.quotas.request_bytes_max
+            if not 0 <= size <= limit:
                 self.close("bad request size", size=size)
                 break
             start = position + SIZE.size
@@ -260,16 +274,24 @@ class Connection:
 
     def _serve(self, frame: Frame) -> None:
         """Handle one request. ``frame`` must never change: records stay views of it if it is one."""
-        shared = self._shared
+        shared, authentication = self._shared, self.authentication
         assert shared.life.alive, "a node that died has reset all of its connections"
+        if authentication is not None and authentication.takes_raw_tokens:
+            authentication.take(bytes(frame))
+            return
         try:
             header = parse_request_header(frame)
             identity = header.api_key << 16 | header.api_version
             route = shared.routes[identity]
             if route is None:
-                self._refuse(header.api_key, header.api_version, header.correlation_id)
+                refuse(self, header.api_key, header.api_version, header.correlation_id)
                 return
+            if authentication is not None:
+                route = authentication.checked(route)
             request = route.decode_steps(frame, header.body_offset)
+        except CloseConnection as error:
+            self.close(str(error))
+            return
         except MalformedRequest as error:
             self.close("malformed request", error=str(error), bytes=len(frame))
             return
@@ -290,7 +312,15 @@ class Connection:
         shared = self._shared
         key, version, client_id = header.api_key, header.api_version, header.client_id
         context = RequestContext(
-            shared.node, self.listener, key, version, client_id, self.peer, self.connection_id, self.client
+            shared.node,
+            self.listener,
+            key,
+            version,
+            client_id,
+            self.peer,
+            self.connection_id,
+            self.client,
+            self.principal,
         )
         if shared.calls.chain is None:
             self._contexts[identity] = context
@@ -303,7 +333,7 @@ class Connection:
         if isinstance(request, Exception):
             self.close("malformed request", error=str(request), bytes=len(frame))
         elif interceptors is not None and interceptors.wants(header.api_key):
-            self._offer(header, route, frame, request, context)
+            offer(self, header, route, frame, request, context)
         else:
             self._handle(route, header.correlation_id, request, context, None)
 
@@ -333,22 +363,6 @@ class Connection:
         else:
             self._answer(route, correlation_id, outcome, call)
 
-    def _offer(
-        self, header: RequestHeader, route: Route, frame: Frame, request: Any, context: RequestContext
-    ) -> None:
-        """Let the interceptors see this call, and decide."""
-        interceptors = cast(CallInterceptor, self._shared.calls.chain)
-        kept = bytes(frame)
-        if kept is not frame:  # they may keep it for longer than its buffer lasts
-            request = route.decode(memoryview(kept), header.body_offset)
-        call = Call(self, context, route, header, kept, request, self._shared.cluster_ms(), interceptors)
-        self._holds |= HELD
-        if interceptors.arrived(call):
-            self._holds &= ~HELD
-            self._handle(route, header.correlation_id, request, context, call)
-        elif self._holds & HELD:
-            call.note(CallEvent.GONE if self._holds & CLOSED else CallEvent.HELD)
-
     def proceed(self, call: Call) -> None:
         """Handle a request that was held; not if its connection is closed, since no client waits for it."""
         if self._holds & CLOSED:
@@ -363,6 +377,11 @@ class Connection:
         self._answer(call.route, call.header.correlation_id, response, call)
         self._lift(HELD)
 
+    def authenticated(self, principal: str, *, by_token: bool) -> None:
+        """From now on the client is ``principal``."""
+        self.principal, self.client.by_token = principal, by_token
+        self._contexts.clear()
+
     def mute(self) -> None:
         """From now on nothing is written to the peer any more; what it asks is still done."""
         self._muted = True
@@ -375,18 +394,6 @@ class Connection:
             self._holds |= CLOSED
             self._kept, self._frame = b"", None
             reset_transport(self._transport)
-
-    def _refuse(self, api_key: int, api_version: int, correlation_id: int) -> None:
-        """An API or a version that is not served: the end, but for ApiVersions, by which clients find out."""
-        if api_key != API_VERSIONS:
-            self.close("API or version not served", api_key=api_key, api_version=api_version)
-            return
-        # Answered as version 0: the client cannot know the layout of versions that we do not.
-        from broker.apis.api_versions import unsupported_version_response
-
-        route = self._shared.routes[API_VERSIONS << 16]
-        assert route is not None, "ApiVersions v0 is always served"
-        self._answer(route, correlation_id, unsupported_version_response())
 
     def _wait(self, route: Route, correlation_id: int, outcome: Awaitable[object], call: Call | None) -> None:
         if isinstance(outcome, DelayedResponse):
@@ -440,9 +447,9 @@ class Connection:
         if not self._holds & CLOSED:
             failed = isinstance(outcome, BaseException)
             try:
-                chunks = self._failed(route, outcome) if failed else route.encode_steps(outcome)
+                chunks = failed_answer(self, route, outcome) if failed else route.encode_steps(outcome)
             except Exception as error:
-                chunks = self._failed(route, error)
+                chunks = failed_answer(self, route, error)
         if isinstance(chunks, GeneratorType):
             self._in_slices(chunks, partial(self._send, route, correlation_id, call))
         else:
@@ -450,7 +457,7 @@ class Connection:
 
     def _send(self, route: Route, correlation_id: int, call: Call | None, chunks: Any) -> None:
         if isinstance(chunks, Exception):
-            chunks = self._failed(route, chunks)
+            chunks = failed_answer(self, route, chunks)
         if chunks is None:
             if call is not None:
                 call.note(CallEvent.GONE)
@@ -472,19 +479,6 @@ class Connection:
         self._answers_bytes += size
         if self._answers_bytes >= ANSWERS_COLLECTED_BYTES:
             self.write_answers()
-
-    def _failed(self, route: Route, error: BaseException) -> list[Any] | None:
-        """The answer to a request that ended in an exception; None if there is none and the connection ends instead."""
-        if isinstance(error, CloseConnection):
-            self.close(str(error), api=route.api.name)
-            return None
-        if not isinstance(error, Exception):
-            raise error
-        route.log_failure(self.connection_id, error)
-        substitute = route.encoded_failure()
-        if substitute is None:
-            self.close("the request failed", api=route.api.name, api_version=route.version)
-        return substitute
 
     def write_answers(self) -> None:
         """Hand the answers given so far to the transport, in one write."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
@@ -18,6 +18,7 @@ from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
+    from broker.net.listener_security import ListenerSecurity
     from broker.node import Node
     from broker.node.served import ServedNode
 
@@ -83,12 +84,15 @@ class Connections:
         loop: asyncio.AbstractEventLoop,
         calls: CallInterceptors | None = None,
         on_disconnected: Callable[[int], object] = lambda connection_id: None,
+        security: Mapping[str, ListenerSecurity] | None = None,
     ) -> None:
         # Handlers of a broker take more of their node than a proxy has, whose routes have other handlers.
         self.node = cast("Node", node)
         self.on_disconnected = on_disconnected
         """Called with the number of each connection that has ended."""
         self.calls = calls or CallInterceptors()
+        self.security = security or {}
+        """What listeners ask of their clients, by the name of the listener; PLAINTEXT asks nothing."""
         self.life = node.life
         self.routes = routes
         self.quotas = quotas

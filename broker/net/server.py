@@ -43,7 +43,14 @@ class Server:
             sockets = self._ports.bind(endpoint)
             port = sockets[0].getsockname()[1]
             public = by_name.get(endpoint.name, endpoint)
-            listener = Listener(endpoint.name, endpoint.host, port, public.host, public.port or port)
+            listener = Listener(
+                endpoint.name,
+                endpoint.host,
+                port,
+                public.host,
+                public.port or port,
+                endpoint.security_protocol,
+            )
             self.listeners.append(listener)
             self._sockets += [(each, listener) for each in sockets]
         return self.listeners
@@ -58,7 +65,9 @@ class Server:
             server: asyncio.Server | Acceptor
             try:
                 if isinstance(bound, socket.socket):
-                    server = Acceptor(bound, factory, lambda: connections.has_room, loop)
+                    security = connections.security.get(listener.name)
+                    tls = None if security is None else security.tls
+                    server = Acceptor(bound, factory, lambda: connections.has_room, loop, tls)
                     server.start(self._backlog)
                 else:  # of a loop that has a network of its own
                     server = await loop.create_server(factory, sock=bound, backlog=self._backlog)

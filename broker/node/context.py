@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from broker.node import Listener, Node
+    from broker.security.sasl.authenticator import SaslServerAuthenticator
+
+
+class Authentication(Protocol):
+    """How the client of a connection says who it is, by SASL."""
+
+    sasl: SaslServerAuthenticator
+
+    def delay_failure(self) -> Awaitable[None]:
+        """Let connection.failed.authentication.delay.ms pass: a client that guesses must not be quick."""
+        ...
 
 
 @slotted
@@ -19,6 +32,8 @@ class ClientInformation:
     software_name: str = "unknown"
     """As ApiVersions has told it since version 3 (KIP-511)."""
     software_version: str = "unknown"
+    authentication: Authentication | None = None
+    """None on a listener without SASL."""
     by_token: bool = False
     """Its principal has logged in with a delegation token (KIP-48)."""
 
@@ -50,6 +65,4 @@ class RequestContext:
         authorizer = self.node.authorizer
         if authorizer is None:
             return True
-        return authorizer.authorize_by_resource_type(
-            self.principal, self.peer[1:], operation, resource_type
-        )
+        return authorizer.authorize_by_resource_type(self.principal, self.peer[1:], operation, resource_type)

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 
 class CloseConnection(Exception):
-    """Raised by a handler: the peer gets no answer, its connection ends. The message goes to the log."""
+    """Raised by a handler: the connection ends, behind ``answer`` if there is one. The message goes to the log."""
+
+    def __init__(self, reason: str, answer: object = None) -> None:
+        super().__init__(reason)
+        self.answer = answer
 
 
 class NoResponse:

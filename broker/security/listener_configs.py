@@ -1,8 +1,8 @@
 """The settings as one listener has them (KIP-103): ``listener.name.<listener>.<setting>`` before ``<setting>``.
 
-    configs = ListenerConfigs(config.values, "INTERNAL")
-    configs.value("ssl.keystore.location")
-    configs.value("sasl.jaas.config", mechanism="SCRAM-SHA-256")  # listener.name.internal.scram-sha-256.sasl.jaas.config
+configs = ListenerConfigs(config.values, "INTERNAL")
+configs.value("ssl.keystore.location")
+configs.value("sasl.jaas.config", mechanism="SCRAM-SHA-256")  # listener.name.internal.scram-sha-256.sasl.jaas.config
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader
 
-from broker.faults.error_answers import error_answer
+from broker.requests.error_answers import error_answer
 from broker.requests.api import discover
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode

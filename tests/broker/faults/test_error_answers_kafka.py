@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.faults.error_answers import error_answer
+from broker.requests.error_answers import error_answer
 from protocol.codec import client_codec, request_codec
 from protocol.messages import Message
 from protocol.versions import at_version

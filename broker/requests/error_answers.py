@@ -8,16 +8,11 @@ answer belongs to which of a request follows from the shapes of both; where Kafk
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from protocol.errors import ErrorCode
 from protocol.messages.index import APIS
 from protocol.versions import WireField, at_version
-
-if TYPE_CHECKING:
-    from broker.net.calls import Call
-
-PRODUCE: Final = 0
 
 _CODES: Final = ("error_code", "partition_error_code")
 _TOP_LEVEL_ONLY: Final = {
@@ -80,11 +75,6 @@ _NOTHING: Final[dict[str, dict[str, Any]]] = {
     "offset_for_leader_epoch": {"leader_epoch": -1, "end_offset": -1},
     "produce": {"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1},
 }
-
-
-def wants_no_answer(call: Call) -> bool:
-    """A Produce with acks=0: Kafka closes its connection, the only way to say that something is wrong."""
-    return call.context.api_key == PRODUCE and call.request.acks == 0
 
 
 def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> Any:

@@ -1,0 +1,31 @@
+"""SaslAuthenticate: a token of the client, and the broker's answer (KIP-152). v1 tells how long the session lasts."""
+
+from __future__ import annotations
+
+from broker.node.context import RequestContext
+from broker.requests.api import CloseConnection, api
+from broker.security.sasl.mechanism import AuthenticationFailed
+from protocol.errors import NONE, ErrorCode
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+
+@api(key=36, versions=range(3), allow_before_authentication=True)
+async def sasl_authenticate(
+    request: SaslAuthenticateRequest, context: RequestContext
+) -> SaslAuthenticateResponse:
+    authentication = context.client.authentication
+    if authentication is None or authentication.sasl.is_complete:
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.illegal_sasl_state,
+            error_message="SaslAuthenticate request received after successful authentication",
+        )
+    try:
+        answer, lifetime_ms = await authentication.sasl.evaluate(bytes(request.auth_bytes))
+    except AuthenticationFailed as failure:
+        await authentication.delay_failure()
+        refusal = SaslAuthenticateResponse(
+            error_code=ErrorCode.sasl_authentication_failed, error_message=str(failure)
+        )
+        reason = f"authentication failed by {authentication.sasl.mechanism}: {failure.reason}"
+        raise CloseConnection(reason, refusal) from None
+    return SaslAuthenticateResponse(error_code=NONE, auth_bytes=answer, session_lifetime_ms=lifetime_ms)

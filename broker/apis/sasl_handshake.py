@@ -1,0 +1,21 @@
+"""SaslHandshake: the client chooses a mechanism. After version 0 its tokens come without a request around them (KIP-43)."""
+
+from __future__ import annotations
+
+from broker.node.context import RequestContext
+from broker.requests.api import CloseConnection, api
+from protocol.errors import NONE, ErrorCode
+from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+
+@api(key=17, versions=range(2), allow_before_authentication=True)
+async def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+    authentication = context.client.authentication
+    if authentication is None or authentication.sasl.is_complete:
+        return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state, mechanisms=[])
+    sasl = authentication.sasl
+    if sasl.handshake(request.mechanism, context.api_version):
+        return SaslHandshakeResponse(error_code=NONE, mechanisms=sasl.enabled)
+    await authentication.delay_failure()
+    refusal = SaslHandshakeResponse(error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=sasl.enabled)
+    raise CloseConnection(f"Unsupported SASL mechanism {request.mechanism[:100]}", refusal)

@@ -1,0 +1,37 @@
+"""A request on its way past the interceptors of calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from broker.net.calls import Call, CallEvent, CallInterceptor
+from broker.net.holds import CLOSED, HELD
+
+if TYPE_CHECKING:
+    from broker.net.connection import Connection
+    from broker.net.routes import Route
+    from broker.node.context import RequestContext
+    from protocol.frame import RequestHeader
+
+
+def offer(
+    connection: Connection,
+    header: RequestHeader,
+    route: Route,
+    frame: bytes | memoryview,
+    request: Any,
+    context: RequestContext,
+) -> None:
+    """Let the interceptors see this call, and decide."""
+    shared = connection._shared
+    interceptors = cast(CallInterceptor, shared.calls.chain)
+    kept = bytes(frame)
+    if kept is not frame:  # they may keep it for longer than its buffer lasts
+        request = route.decode(memoryview(kept), header.body_offset)
+    call = Call(connection, context, route, header, kept, request, shared.cluster_ms(), interceptors)
+    connection._holds |= HELD
+    if interceptors.arrived(call):
+        connection._holds &= ~HELD
+        connection._handle(route, header.correlation_id, request, context, call)
+    elif connection._holds & HELD:
+        call.note(CallEvent.GONE if connection._holds & CLOSED else CallEvent.HELD)

@@ -1,0 +1,43 @@
+"""What a connection answers to a request that it cannot answer as it was asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.requests.api import CloseConnection
+from protocol.frame import API_VERSIONS
+
+if TYPE_CHECKING:
+    from broker.net.connection import Connection
+    from broker.net.routes import Route
+
+
+def refuse(connection: Connection, api_key: int, api_version: int, correlation_id: int) -> None:
+    """An API or a version that is not served: the end, but for ApiVersions, by which clients find out."""
+    if api_key != API_VERSIONS:
+        connection.close("API or version not served", api_key=api_key, api_version=api_version)
+        return
+    # Answered as version 0: the client cannot know the layout of versions that we do not.
+    from broker.apis.api_versions import unsupported_version_response
+
+    route = connection._shared.routes[API_VERSIONS << 16]
+    assert route is not None, "ApiVersions v0 is always served"
+    connection._answer(route, correlation_id, unsupported_version_response())
+
+
+def failed(connection: Connection, route: Route, error: BaseException) -> list[Any] | None:
+    """The answer to a request that ended in an exception; None if there is none and the connection ends instead."""
+    if isinstance(error, CloseConnection):
+        if error.answer is None:
+            connection.close(str(error), api=route.api.name)
+            return None
+        # Behind the answer, which is written in this turn.
+        connection._shared.loop.call_soon(lambda: connection.close(str(error), api=route.api.name))
+        return route.encode(error.answer)
+    if not isinstance(error, Exception):
+        raise error
+    route.log_failure(connection.connection_id, error)
+    substitute = route.encoded_failure()
+    if substitute is None:
+        connection.close("the request failed", api=route.api.name, api_version=route.version)
+    return substitute

@@ -1,0 +1,191 @@
+"""The way of a connection to its principal, and later to the same one again (``SaslServerAuthenticator``, KIP-368).
+
+Pure: a state machine that is asked before each request, told of the client's tokens, and tells who the client is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import Final
+
+from broker.security.principals import user
+from broker.security.sasl.mechanism import AuthenticationFailed, SaslServer
+from protocol.named_tuple import NamedTuple
+
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
+REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
+"""A client may not authenticate again more often than that (``KafkaChannel``)."""
+
+
+class State(Enum):
+    INITIAL = "initial"
+    """ApiVersions or SaslHandshake may come."""
+    HANDSHAKE = "handshake"
+    """SaslHandshake only."""
+    AUTHENTICATE = "authenticate"
+    COMPLETE = "complete"
+    FAILED = "failed"
+
+
+class NotAuthenticated(Exception):
+    """The request may not be handled: the connection ends without an answer."""
+
+
+class Mechanism(NamedTuple):
+    """One that a listener has enabled."""
+
+    name: str
+    server: Callable[[], SaslServer]
+    """A new exchange."""
+    reauth_ms_max: int = 0
+    """connections.max.reauth.ms; 0: a session does not end."""
+
+
+Mechanisms = Mapping[str, Mechanism]
+
+
+class _Session(NamedTuple):
+    """What a client has authenticated as."""
+
+    mechanism: str
+    principal: str
+    expires_ms: int | None
+
+
+class SaslServerAuthenticator:
+    """``on_authenticated`` hears the principal, and whether a delegation token has brought it."""
+
+    def __init__(
+        self,
+        mechanisms: Mechanisms,
+        now_ms: Callable[[], int],
+        on_authenticated: Callable[[str, bool], object],
+    ) -> None:
+        self._mechanisms = mechanisms
+        self._now_ms = now_ms
+        self._on_authenticated = on_authenticated
+        self._state = State.INITIAL
+        self._server: SaslServer | None = None
+        self._bad_mechanism = ""
+        self._session: _Session | None = None
+        self._began_again_ms: int | None = None
+        self.mechanism = ""
+        """The one that the client has chosen."""
+        self.takes_raw_tokens = False
+        """The client has sent SaslHandshake v0: tokens come without a request around them."""
+
+    @property
+    def is_complete(self) -> bool:
+        return self._state is State.COMPLETE
+
+    @property
+    def enabled(self) -> list[str]:
+        return list(self._mechanisms)
+
+    # -- before each request -------------------------------------------------------------------------------------
+
+    def check(self, api_key: int, name: str) -> bool:
+        """Whether the request may be handled; False: ILLEGAL_SASL_STATE is its answer, and the end.
+
+        `NotAuthenticated` where the connection ends without an answer.
+        """
+        if self._state is State.COMPLETE:
+            self._check_session(api_key)
+            return True
+        if self._state is State.AUTHENTICATE:
+            return api_key == SASL_AUTHENTICATE
+        may_ask = api_key == SASL_HANDSHAKE or (self._state is State.INITIAL and api_key == API_VERSIONS)
+        if not may_ask:
+            raise NotAuthenticated(f"Unexpected Kafka request of type {name} during SASL handshake.")
+        return True
+
+    def _check_session(self, api_key: int) -> None:
+        expires_ms = None if self._session is None else self._session.expires_ms
+        if expires_ms is None:
+            return
+        now_ms = self._now_ms()
+        if api_key == SASL_HANDSHAKE and self._may_begin_again(now_ms):
+            self._began_again_ms = now_ms
+            self._state = State.HANDSHAKE
+        elif now_ms > expires_ms:
+            raise NotAuthenticated("the session has expired, and the client has not authenticated again")
+
+    def _may_begin_again(self, now_ms: int) -> bool:
+        began_ms = self._began_again_ms
+        return began_ms is None or now_ms - began_ms >= REAUTHENTICATION_INTERVAL_MS_MIN
+
+    # -- the exchange --------------------------------------------------------------------------------------------
+
+    def heard_versions(self) -> None:
+        """The client has got its answer to ApiVersions, which it may ask for once."""
+        if self._state is State.INITIAL:
+            self._state = State.HANDSHAKE
+
+    def handshake(self, mechanism: str, version: int) -> bool:
+        """Begin an exchange; False if the mechanism is not enabled, which is the end."""
+        chosen = self._mechanisms.get(mechanism)
+        if chosen is None:
+            self._state = State.FAILED
+            return False
+        self.takes_raw_tokens = version == 0
+        self._state = State.AUTHENTICATE
+        previous = self._session
+        if previous is not None and previous.mechanism != mechanism:
+            # Told with the answer to the first token, as Kafka does.
+            self._bad_mechanism = (
+                f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication"
+                f" of mechanism '{previous.mechanism}'"
+            )
+        self.mechanism, self._server = mechanism, chosen.server()
+        return True
+
+    async def evaluate(self, token: bytes) -> tuple[bytes, int]:
+        """The answer to a token, and for how many milliseconds the session lasts (0: for ever, or not complete yet).
+
+        `AuthenticationFailed` is the end.
+        """
+        try:
+            return await self._evaluate(token)
+        except AuthenticationFailed as failure:
+            self._state = State.FAILED
+            if self._session is None:
+                raise
+            told = str(failure).replace("during authentication", "during re-authentication")
+            raise AuthenticationFailed(told, failure.reason) from None
+
+    async def _evaluate(self, token: bytes) -> tuple[bytes, int]:
+        server = self._server
+        assert server is not None, "SaslHandshake has chosen a mechanism"
+        if self._bad_mechanism:
+            raise AuthenticationFailed(self._bad_mechanism)
+        answer = server.evaluate(token)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if not server.is_complete:
+            return answer, 0
+        principal = user(server.user)
+        self._ensure_unchanged(principal)
+        lifetime_ms = self._lifetime_ms(server)
+        expires_ms = None if lifetime_ms is None else self._now_ms() + lifetime_ms
+        self._session = _Session(self.mechanism, principal, expires_ms)
+        self._state, self._server, self.takes_raw_tokens = State.COMPLETE, None, False
+        self._on_authenticated(principal, server.by_token)
+        return answer, lifetime_ms or 0
+
+    def _ensure_unchanged(self, principal: str) -> None:
+        previous = self._session
+        if previous is not None and previous.principal != principal:
+            was, now = previous.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
+            raise AuthenticationFailed(f"Cannot change principals during re-authentication from {was}: {now}")
+
+    def _lifetime_ms(self, server: SaslServer) -> int | None:
+        """By connections.max.reauth.ms and by the end of the credential; None without both."""
+        bounds = []
+        if (reauth_ms := self._mechanisms[self.mechanism].reauth_ms_max) > 0:
+            bounds.append(reauth_ms)
+        if server.expires_ms is not None:
+            bounds.append(max(0, server.expires_ms - self._now_ms()))
+        return min(bounds, default=None)
