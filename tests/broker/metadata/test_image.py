@@ -234,6 +234,17 @@ def test_acls_come_and_go():
     assert (image.acls, changes.acls_added, changes.acls_removed) == ({}, {}, {})
 
 
+def test_delegation_tokens_come_change_and_go():
+    token = schema.DelegationTokenRecord("User:a", "User:b", ("User:c", "User:d"), 1, 2, 3, "t")
+    later = schema.DelegationTokenRecord("User:a", "User:b", ("User:c", "User:d"), 1, 2, 9, "t")
+    image, _ = fold(token)
+    assert image.tokens == {"t": token}
+    fold(later, image=image)
+    assert image.tokens == {"t": later}
+    fold(schema.RemoveDelegationTokenRecord(token_id="t"), image=image)
+    assert image.tokens == {}
+
+
 def test_what_is_not_served_is_kept_by_identity():
     controller = schema.RegisterControllerRecord(controller_id=1, zk_migration_ready=False)
     image, _ = fold(controller, schema.NoOpRecord(), schema.ZkMigrationStateRecord())
@@ -261,6 +272,7 @@ def test_an_image_written_as_records_is_the_same_image():
         schema.AccessControlEntryRecord(id=D),
         schema.ClientQuotaRecord((schema.EntityData("user", None),), "request_percentage", 1.5),
         schema.UserScramCredentialRecord(name="u", mechanism=2, iterations=4096),
+        schema.DelegationTokenRecord(owner="User:a", requester="User:a", token_id="t"),
     )
     again, _ = fold(*records_of(image))
     assert again == image
