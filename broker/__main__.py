@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from broker import late_modules
@@ -46,7 +47,8 @@ def run(settings: Settings) -> int:
     except crash.UnknownCrashPoint as error:
         return process.fail(error)
     process.allow_open_files()
-    with asyncio.Runner(loop_factory=process.loop_factory(late_modules.import_without_tls)) as runner:
+    load = import_module if settings.uses_tls else late_modules.import_without_tls
+    with asyncio.Runner(loop_factory=process.loop_factory(load)) as runner:
         return runner.run(_serve(settings))
 
 

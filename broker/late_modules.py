@@ -115,7 +115,7 @@ _ASKED_AT_IMPORT: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-# uvloop takes from `ssl` what it needs for TLS, which a broker has no listener for: OpenSSL costs 10 ms and 4 MB.
+# uvloop takes from `ssl` what it needs for TLS, for which few brokers have a listener: OpenSSL costs 10 ms and 4 MB.
 
 
 class _NoTLS(Exception):

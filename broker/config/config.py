@@ -103,6 +103,7 @@ class BrokerConfig:
     log_dir: Path | None  # None: a temporary directory that goes with the process
 
     # Connections
+    connection_failed_authentication_delay_ms: int
     connections_max_idle_ms: int
     max_connections: int
     max_connections_per_ip: int
@@ -140,6 +141,9 @@ class BrokerConfig:
     replica_lag_time_max_ms: int
     replica_selector_class: str | None
     unclean_leader_election_interval_ms: int
+
+    # Who may do what; `values` has the settings of the class
+    authorizer_class_name: str
 
     # Quotas of clients
     controller_quota_window_num: int
@@ -223,6 +227,11 @@ class BrokerConfig:
     def broker_id(self) -> int:
         return self.node_id
 
+    @property
+    def uses_tls(self) -> bool:
+        """Does any listener?"""
+        return any(each.security_protocol in ("SSL", "SASL_SSL") for each in self.listeners)
+
     def get(self, name: str) -> Value:
         """The value of any setting of Kafka's or ours, by its dotted name."""
         return self.values[name]
@@ -292,7 +301,7 @@ def load_config(
         **{attribute: values[name] for attribute, name in attributes().items()},
         listeners=listeners,
         advertised_listeners=advertised,
-        inter_broker_listener_name=_inter_broker_listener_name(values, listeners),
+        inter_broker_listener_name=_inter_broker_listener_name(settings, values, listeners),
         log_dir=_log_dir(settings, values, warnings),
         log_defaults=log_defaults_of(values),
         cluster_id=values["odradek.cluster.id"] or None,
@@ -442,11 +451,20 @@ def _wins_over(advertising: Setting | None, listening: Setting) -> bool:
     return advertising.rank > listening.rank
 
 
-def _inter_broker_listener_name(values: Mapping[str, Value], listeners: tuple[Endpoint, ...]) -> str:
+def _inter_broker_listener_name(
+    settings: Mapping[str, Setting], values: Mapping[str, Value], listeners: tuple[Endpoint, ...]
+) -> str:
+    """By its own setting, or by security.inter.broker.protocol, which is its name then (`KafkaConfig`)."""
     wanted = values["inter.broker.listener.name"]
+    by_protocol = "security.inter.broker.protocol"
     names = [listener.name for listener in listeners]
     if wanted is None:
-        return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
+        if by_protocol in settings:
+            wanted = str(values[by_protocol]).upper()
+        else:
+            return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
+    elif by_protocol in settings:
+        raise ConfigError(f"Only one of inter.broker.listener.name and {by_protocol} should be set.")
     if wanted.upper() not in names:
         raise ConfigError(
             f"inter.broker.listener.name must be a listener name defined in listeners, not {wanted}. "

@@ -70,7 +70,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def with_protocols(endpoints: Sequence[Endpoint], protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """The endpoints with their protocols, as long as these are ones that this broker speaks."""
+    """The endpoints with their protocols."""
     secured = []
     for endpoint in endpoints:
         protocol = protocols.get(endpoint.name)
@@ -78,11 +78,6 @@ def with_protocols(endpoints: Sequence[Endpoint], protocols: Mapping[str, str]) 
             raise ConfigError(
                 f"No security protocol defined for listener {endpoint.name}: "
                 f"add {endpoint.name}:PLAINTEXT to listener.security.protocol.map"
-            )
-        if protocol != "PLAINTEXT":
-            raise ConfigError(
-                f"Listener {endpoint} asks for the security protocol {protocol}: "
-                "this version of Odradek speaks PLAINTEXT only"
             )
         secured.append(replace(endpoint, security_protocol=protocol))
     return tuple(secured)

@@ -43,6 +43,11 @@ class Settings:
         return self.nodes[0]
 
     @property
+    def uses_tls(self) -> bool:
+        """Does any listener?"""
+        return any(each.uses_tls for each in self.nodes)
+
+    @property
     def data_dir(self) -> Path | None:
         """None is a temporary directory that goes with the process."""
         return self.config.log_dir

@@ -300,7 +300,7 @@ def test_an_unknown_setting_of_the_command_line_is_an_error():
 
 
 @pytest.mark.parametrize(
-    "name", ["authorizer.class.name", "create.topic.policy.class.name", "max.connection.creation.rate"]
+    "name", ["alter.config.policy.class.name", "create.topic.policy.class.name", "max.connection.creation.rate"]
 )
 def test_a_setting_that_a_user_would_rely_on_and_that_has_no_effect_is_one_warning(name: str):
     value = "5" if name.endswith("rate") else "org.example.Ours"
@@ -420,8 +420,12 @@ def test_the_settings_of_the_testcontainers_modules_start_a_broker():
     ("settings", "message"),
     [
         (
-            {"listeners": "SSL://:9093"},
-            "asks for the security protocol SSL: this version of Odradek speaks PLAINTEXT only",
+            {"security.inter.broker.protocol": "SSL"},
+            "inter.broker.listener.name must be a listener name defined in listeners, not SSL",
+        ),
+        (
+            {"security.inter.broker.protocol": "PLAINTEXT", "inter.broker.listener.name": "PLAINTEXT"},
+            "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set",
         ),
         ({"listeners": "MINE://:9092"}, "No security protocol defined for listener MINE"),
         ({"listeners": "localhost:9092"}, "Unable to parse localhost:9092 to a broker endpoint"),

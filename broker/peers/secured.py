@@ -1,0 +1,133 @@
+"""Connections between nodes on a listener with TLS or SASL: the login comes before the first request of the channel.
+
+connect = secured(tls=lambda: context, login=lambda: SaslClient("PLAIN", "broker", password))
+Peers(..., connect=connect)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from broker.peers.channel import Connect, ProtocolFactory
+from protocol.codec import MalformedRequest, client_codec
+from protocol.frame import request_header, response_body_offset
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+if TYPE_CHECKING:
+    import ssl
+
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+HANDSHAKE_VERSION: Final = 1
+AUTHENTICATE_VERSION: Final = 2
+RESPONSE_BYTES_MAX: Final = 64 * 1024
+LOGIN_S: Final = 30.0
+SIZE: Final = Struct(">i")
+
+
+class Login(Protocol):
+    """The client's side of a mechanism."""
+
+    @property
+    def mechanism(self) -> str: ...
+
+    def first(self) -> bytes: ...
+
+    def evaluate(self, challenge: bytes) -> bytes | None:
+        """The next token; None at the end."""
+        ...
+
+
+def secured(
+    *,
+    tls: Callable[[], ssl.SSLContext] | None = None,
+    login: Callable[[], Login] | None = None,
+) -> Connect:
+    """How `Peers` connects: OSError where the other node cannot be reached, or refuses this one."""
+
+    async def connect(
+        host: str, port: int, protocol_factory: ProtocolFactory
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        loop = asyncio.get_running_loop()
+        context = None if tls is None else tls()
+        if login is None:
+            return await loop.create_connection(protocol_factory, host, port, ssl=context)
+        transport, exchange = await loop.create_connection(_Exchange, host, port, ssl=context)
+        try:
+            async with asyncio.timeout(LOGIN_S):
+                await _log_in(exchange, login())
+        except BaseException:
+            transport.abort()
+            raise
+        protocol = protocol_factory()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        return transport, protocol
+
+    return connect
+
+
+async def _log_in(exchange: _Exchange, login: Login) -> None:
+    handshake = SaslHandshakeRequest(mechanism=login.mechanism)
+    chosen = await exchange.ask(SASL_HANDSHAKE, HANDSHAKE_VERSION, handshake)
+    if chosen.error_code:
+        raise ConnectionRefusedError(f"the other node does not take {login.mechanism}")
+    token: bytes | None = login.first()
+    while token is not None:
+        request = SaslAuthenticateRequest(auth_bytes=token)
+        answer = await exchange.ask(SASL_AUTHENTICATE, AUTHENTICATE_VERSION, request)
+        if answer.error_code:
+            raise ConnectionRefusedError(f"the other node refuses this one: {answer.error_message}")
+        token = login.evaluate(bytes(answer.auth_bytes))
+
+
+class _Exchange(asyncio.Protocol):
+    """One request after the other, until the channel takes over."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._answer: asyncio.Future[bytes] | None = None
+        self._requests = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._fail("the other node has closed the connection")
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) < SIZE.size:
+            return
+        (size,) = SIZE.unpack_from(self._received)
+        if not 0 <= size <= RESPONSE_BYTES_MAX:
+            self._fail("the other node has sent no response")
+        elif len(self._received) >= SIZE.size + size and self._answer is not None:
+            answer, self._received = bytes(self._received[SIZE.size : SIZE.size + size]), bytearray()
+            if not self._answer.done():
+                self._answer.set_result(answer)
+
+    def _fail(self, reason: str) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionResetError(reason))
+
+    async def ask(self, api_key: int, api_version: int, request: Any) -> Any:
+        if self._transport is None:
+            raise ConnectionResetError("the other node has closed the connection")
+        self._requests += 1
+        codec = client_codec(api_key, api_version)
+        header = request_header(api_key, api_version, self._requests, "login")
+        frame = b"".join((header, *codec.encode(request)))
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(SIZE.pack(len(frame)) + frame)
+        response = await self._answer
+        try:
+            return codec.decode(response, response_body_offset(api_key, api_version, response))
+        except MalformedRequest as error:
+            raise ConnectionResetError(f"the other node has sent no response: {error}") from error
