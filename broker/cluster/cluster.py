@@ -181,8 +181,8 @@ class Cluster:
                     await runtime.enable_request_processing()
         if len(self.nodes) > 1:
             self._periodic = leadership_tasks(self.clock, self.settings.config, self.metadata, self._run)
-        if (expiry_check := self.metadata.token_control.expiry_check(self._run)) is not None:
-            self._periodic.append(expiry_check)
+        if self.settings.config.delegation_token_secret_key:
+            self._periodic.append(self.metadata.token_control.expiry_check(self._run))
         self.lag.start()
 
     def _living(self) -> Iterator[NodeRuntime]:

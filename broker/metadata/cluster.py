@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -49,7 +50,6 @@ from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.restoration import copy_of
 from broker.metadata.results import RECORDS_PER_REQUEST_MAX, ApiError, CreatedTopic
 from broker.metadata.startup import startup_commits
-from broker.metadata.token_control import DelegationTokenControlManager
 from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, Topic
 from broker.metadata.writer import MetadataWriter
 from protocol.errors import ErrorCode
@@ -60,6 +60,7 @@ from storage.files import AppendFile
 if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.config import BrokerConfig
+    from broker.metadata.token_control import DelegationTokenControlManager
 
 log = get_logger()
 
@@ -83,13 +84,13 @@ class ClusterMetadata:
         self._image = image
         self._config = config
         self._random = random
+        self._clock = clock
         self._listeners: list[MetadataListener] = []
         self._writer = MetadataWriter(clock)
         self._producer_ids = ProducerIdControlManager(image, self._writer.commit)
         self.config_control = ConfigurationControlManager(image, self._writer)
         self.client_control = ClientControlManager(image, self._writer)
         self.acl_control = AclControlManager(image, self._writer, lambda: new_id(random))
-        self.token_control = DelegationTokenControlManager(image, self._writer, config, clock, random)
         self.cluster_control = ClusterControlManager(image, self.settings, self._writer, self._producer_ids)
         self.auto_topic_creation = AutoTopicCreationManager(self, config, lambda: self._topic_defaults)
 
@@ -155,6 +156,15 @@ class ClusterMetadata:
             rack=rack,
             fenced=False,
             log_dirs=(directory_id,),
+        )
+
+    @cached_property
+    def token_control(self) -> DelegationTokenControlManager:
+        """Made when it is first needed: without a secret key there are no delegation tokens."""
+        from broker.metadata.token_control import DelegationTokenControlManager
+
+        return DelegationTokenControlManager(
+            self._image, self._writer, self._config, self._clock, self._random
         )
 
     @property

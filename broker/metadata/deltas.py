@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.metadata import client_quotas, delegation_tokens, scram_credentials
+from broker.metadata import client_quotas, scram_credentials
 from broker.metadata.acls import acl_of
 from broker.metadata.image import Image
 from broker.metadata.topics import unified_name
@@ -238,6 +238,8 @@ def _token(
     record: schema.DelegationTokenRecord | schema.RemoveDelegationTokenRecord,
     changes: MetadataDelta,
 ) -> None:
+    from broker.metadata import delegation_tokens
+
     delegation_tokens.apply(image.tokens, record)
 
 

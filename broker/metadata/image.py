@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from broker.metadata.acls import Acls
 from broker.metadata.client_quotas import Quotas
-from broker.metadata.delegation_tokens import Tokens
 from broker.metadata.scram_credentials import Credentials
 from broker.metadata.unsupported_records import Kept
 from broker.metadata.values import (
@@ -22,6 +22,9 @@ from broker.metadata.values import (
     Topic,
 )
 from protocol.slotted import slotted
+
+if TYPE_CHECKING:
+    from broker.metadata.delegation_tokens import Tokens
 
 
 @slotted

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from broker.metadata import acls, client_quotas, delegation_tokens, scram_credentials
+from broker.metadata import acls, client_quotas, scram_credentials
 from broker.metadata.changes import (
     record_of_partition,
     records_for_config_change,
@@ -82,7 +82,10 @@ def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterato
         yield from records_for_config_change(resource_type, name, changed)
     yield from client_quotas.records_between(image.quotas, saved.quotas)
     yield from scram_credentials.records_between(image.credentials, saved.credentials)
-    yield from delegation_tokens.records_between(image.tokens, saved.tokens)
+    if image.tokens or saved.tokens:
+        from broker.metadata import delegation_tokens
+
+        yield from delegation_tokens.records_between(image.tokens, saved.tokens)
     yield from acls.records_between(image.acls, saved.acls)
 
 

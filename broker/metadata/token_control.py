@@ -131,10 +131,8 @@ class DelegationTokenControlManager:
             removals = [schema.RemoveDelegationTokenRecord(token_id=token.token_id) for token in expired]
             await self._writer.commit(removals, [_TOKENS])
 
-    def expiry_check(self, run: Callable[[Coroutine[object, object, None]], object]) -> Periodic | None:
-        """Begin to look for expired tokens; ``run`` does a piece of work in the background. None if there are no tokens."""
-        if not self.is_enabled:
-            return None
+    def expiry_check(self, run: Callable[[Coroutine[object, object, None]], object]) -> Periodic:
+        """Begin to look for expired tokens; ``run`` does a piece of work in the background."""
 
         def check() -> object:
             return run(self.remove_expired()) if any(self._expired()) else NOTHING_DONE
