@@ -231,6 +231,7 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
             _path(options["config"]), environ, _overrides(options), int(str(options["nodes"]))
         )
         _check_exporter(nodes[0])
+        _check_authorizers(nodes)
         topics = [parse_topic(text, nodes[0]) for text in _texts(options["topics"])]
         _check_different(topics, "--topic {} is given more than once.")
         topics += _without(topics, _topics_of_variables(environ, nodes))
@@ -257,6 +258,14 @@ def _check_exporter(config: BrokerConfig) -> None:
         check_exporter(config)
     except MissingPackage as error:
         raise bad_setting(str(error)) from None
+
+
+def _check_authorizers(nodes: Sequence[BrokerConfig]) -> None:
+    for config in nodes:
+        if config.authorizer_class_name:
+            from broker.security.authorizer.settings import authorizer_of
+
+            authorizer_of(config.values)
 
 
 def _topics_of_variables(environ: Mapping[str, str], nodes: Sequence[BrokerConfig]) -> list[TopicSpec]:

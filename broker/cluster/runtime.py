@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.groups.coordinator import GroupCoordinator
     from broker.replicas.partition import Partition
+    from broker.security.authorizer.standard_authorizer import StandardAuthorizer
     from broker.transactions.coordinator import TransactionCoordinator
 
 SESSION_ID_MAX: Final = 2**31 - 1
@@ -84,6 +85,7 @@ class NodeRuntime:
     """From `start_log_manager` on."""
     connections: Connections
     """From `enable_request_processing` on."""
+    _authorizer: StandardAuthorizer | None = None
 
     def __init__(
         self,
@@ -232,6 +234,7 @@ class NodeRuntime:
             exporter_of(config),
         )
         metadata.subscribe(client_metrics)
+        self._authorizer = self._build_authorizer(metadata)
         return Node(
             node_id=config.node_id,
             config=config,
@@ -248,12 +251,25 @@ class NodeRuntime:
             quotas=ClientQuotas(config, clock, lambda: metadata.image.quotas),
             client_metrics=client_metrics,
             rack=config.broker_rack,
+            authorizer=self._authorizer,
             injection=injection,
             slices=self._slices,
             append_queues=AppendQueues(self._slices, limits_of(config), self._takes_appends),
             life=self.life,
             peers=peers,
         )
+
+    def _build_authorizer(self, metadata: ClusterMetadata) -> StandardAuthorizer | None:
+        if not self.config.authorizer_class_name:
+            return None
+        from broker.security.authorizer.settings import authorizer_of
+        from broker.security.authorizer.standard_authorizer import StandardAuthorizer
+
+        settings = authorizer_of(self.config.values)
+        assert settings is not None
+        authorizer = StandardAuthorizer(metadata.image.acls.values(), *settings)
+        metadata.subscribe(authorizer)
+        return authorizer
 
     def _coordinators(
         self, metadata: ClusterMetadata, replicas: ReplicaManager, peers: Peers
@@ -338,6 +354,8 @@ class NodeRuntime:
         node = self.node
         for listener in (self._publisher, node.replicas, node.groups, node.transactions, node.client_metrics):
             node.metadata.unsubscribe(listener)
+        if self._authorizer is not None:
+            node.metadata.unsubscribe(self._authorizer)
 
     def release(self, *, clean: bool) -> None:
         """Give the directory back; after a clean end with the mark that says so."""

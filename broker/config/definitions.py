@@ -41,8 +41,7 @@ EMULATOR_DEFAULTS: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
 }
 
-# Read by a plug-in of Kafka's rather than by the broker, so absent from its table, but known all the same.
-_PLUGIN_PROPERTIES = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+# Read by plug-ins of Kafka's rather than by the broker, so absent from its table, but known all the same.
 _PLUGIN_PREFIXES = ("config.providers.", "metrics.context.", "rlmm.config.", "rsm.config.")
 
 
@@ -212,6 +211,28 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
 }
 
 
+AUTHORIZER_CONFIGS: Final[Mapping[str, BrokerConfigKey]] = {
+    key.name: key
+    for key in (
+        BrokerConfigKey(
+            "super.users",
+            ConfigType.STRING,
+            None,
+            effective=True,
+            documentation="Principals that may do everything, as in User:admin;User:CN=ops,O=Example.",
+        ),
+        BrokerConfigKey(
+            "allow.everyone.if.no.acl.found",
+            ConfigType.STRING,
+            None,
+            effective=True,
+            documentation="true: everyone may use a resource for which no ACL holds; otherwise only super users may.",
+        ),
+    )
+}
+"""Of Kafka's StandardAuthorizer, which reads them itself: they are not in Kafka's table."""
+
+
 class _KafkaConfigs(Mapping[str, BrokerConfigKey]):
     """A key is made when it is first asked for: a start needs few of them."""
 
@@ -246,6 +267,7 @@ def defaults() -> dict[str, Value]:
     """Of every setting of a broker, Kafka's first."""
     return {
         **{name: row[1] for name, row in ROWS.items()},
+        **dict.fromkeys(AUTHORIZER_CONFIGS),
         **{key.name: key.default for key in OWN_CONFIGS.values()},
     }
 
@@ -258,8 +280,9 @@ def _documentation() -> Mapping[str, str]:
 
 def documentation_of(name: str) -> str:
     """What a broker setting of Kafka's does, in a sentence of our own; empty for an unknown one. Read at the first use."""
-    if name in RUN_TIME_CONFIGS:
-        return RUN_TIME_CONFIGS[name].documentation
+    for ours in (RUN_TIME_CONFIGS, AUTHORIZER_CONFIGS):
+        if name in ours:
+            return ours[name].documentation
     return _documentation().get(name, "")
 
 
@@ -298,7 +321,7 @@ def alterable_configs() -> Mapping[str, BrokerConfigKey]:
 
 @cache
 def broker_configs() -> Mapping[str, BrokerConfigKey]:
-    return ChainMap(OWN_CONFIGS, kafka_configs())  # type: ignore[arg-type]
+    return ChainMap(OWN_CONFIGS, AUTHORIZER_CONFIGS, kafka_configs())  # type: ignore[arg-type]
 
 
 def _kafka_key(name: str, row: Row) -> BrokerConfigKey:
@@ -346,12 +369,7 @@ def base_name(name: str) -> str:
 
 
 def is_known(name: str) -> bool:
-    return (
-        name in broker_configs()
-        or base_name(name) in kafka_configs()
-        or name in _PLUGIN_PROPERTIES
-        or name.startswith(_PLUGIN_PREFIXES)
-    )
+    return name in broker_configs() or base_name(name) in kafka_configs() or name.startswith(_PLUGIN_PREFIXES)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from broker.config.definitions import (
+    AUTHORIZER_CONFIGS,
     EMULATOR_DEFAULTS,
     OWN_CONFIGS,
     RUN_TIME_CONFIGS,
@@ -31,8 +32,8 @@ Settings have Kafka's own names. They come from three sources; each overrides th
 
 If Kafka would refuse a value, the broker does not start: a line names the setting, the value and its source.
 The broker also checks and accepts Kafka's settings that have no effect here, and warns of some on which you might rely, such
-as `authorizer.class.name`. An unknown name gives a warning, or an error if it comes from `--set` or begins with `odradek.`.
-`--set` of something that another option sets too is an error. Variables of the images that are not settings
+as `create.topic.policy.class.name`. An unknown name gives a warning, or an error if it comes from `--set` or begins with
+`odradek.`. `--set` of something that another option sets too is an error. Variables of the images that are not settings
 (`KAFKA_OPTS`, `KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are ignored.
 
 If only `advertised.listeners` is given, the broker listens on the same ports at every address. Listeners named in
@@ -83,7 +84,11 @@ def _lines() -> Iterator[str]:
     yield _SEVERAL_NODES
     yield from _topic_lines(TOPIC_CONFIGS.values())
     yield from _broker_lines(
-        [*(key for key in keys.values() if not key.internal), *RUN_TIME_CONFIGS.values()]
+        [
+            *(key for key in keys.values() if not key.internal),
+            *AUTHORIZER_CONFIGS.values(),
+            *RUN_TIME_CONFIGS.values(),
+        ]
     )
     yield from _group_lines()
 

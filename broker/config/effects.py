@@ -9,6 +9,7 @@ _OF_THE_BROKER = {
     "add.partitions.to.txn.retry.backoff.max.ms",
     "add.partitions.to.txn.retry.backoff.ms",
     "advertised.listeners",
+    "authorizer.class.name",
     "auto.create.topics.enable",
     "auto.leader.rebalance.enable",
     "broker.id",
@@ -94,7 +95,6 @@ _OF_THE_BROKER = {
 }
 WITHOUT_EFFECT = {
     "alter.config.policy.class.name": "the broker has no policies",
-    "authorizer.class.name": "the broker has no authorization, and serves every client",
     "client.quota.callback.class": "quotas are looked up as Kafka does without a callback",
     "create.topic.policy.class.name": "the broker has no policies",
     "max.connection.creation.rate": "the broker accepts connections as they come",

@@ -300,7 +300,8 @@ def test_an_unknown_setting_of_the_command_line_is_an_error():
 
 
 @pytest.mark.parametrize(
-    "name", ["alter.config.policy.class.name", "create.topic.policy.class.name", "max.connection.creation.rate"]
+    "name",
+    ["alter.config.policy.class.name", "create.topic.policy.class.name", "max.connection.creation.rate"],
 )
 def test_a_setting_that_a_user_would_rely_on_and_that_has_no_effect_is_one_warning(name: str):
     value = "5" if name.endswith("rate") else "org.example.Ours"

@@ -1,0 +1,107 @@
+"""The ACLs of one type of resource, found by the name of a resource. Pure.
+
+Kafka walks through a sorted set, from the name to shorter and shorter beginnings of it. Here two hash maps are asked: one of
+literal names, and one of prefixes, which is asked for each length that a prefix has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from broker.metadata.acls import ALLOW, OPERATIONS, PREFIXED, WILDCARD, Acl
+from protocol.named_tuple import NamedTuple
+
+ALL: Final = "ALL"
+
+
+class Entry(NamedTuple):
+    """What an ACL says beside its pattern and its principal (``AccessControlEntry``)."""
+
+    host: str
+    operation: str
+    is_deny: bool
+
+    def is_of_host(self, host: str) -> bool:
+        return self.host in (WILDCARD, host)
+
+    def has(self, operation: str) -> bool:
+        return self.operation in (ALL, operation)
+
+
+Entries = dict[str, set[Entry]]
+"""By principal; none is empty."""
+
+
+class AclIndex:
+    """Of one type of resource."""
+
+    __slots__ = ("_lengths", "_literal", "_prefixed", "_prefixes_of_length")
+
+    def __init__(self) -> None:
+        self._literal: dict[str, Entries] = {}
+        self._prefixed: dict[str, Entries] = {}
+        self._prefixes_of_length: Counter[int] = Counter()
+        self._lengths: tuple[int, ...] = ()
+        """Of all prefixes, the shortest first."""
+
+    @property
+    def literal(self) -> Mapping[str, Entries]:
+        """By name; the wildcard is one."""
+        return self._literal
+
+    @property
+    def prefixed(self) -> Mapping[str, Entries]:
+        """By prefix."""
+        return self._prefixed
+
+    def __bool__(self) -> bool:
+        return bool(self._literal or self._prefixed)
+
+    def add(self, acl: Acl) -> None:
+        names = self._names(acl)
+        if acl.resource_name not in names:
+            names[acl.resource_name] = {}
+            self._count_prefix(acl, 1)
+        names[acl.resource_name].setdefault(acl.principal, set()).add(_entry(acl))
+
+    def remove(self, acl: Acl) -> None:
+        names = self._names(acl)
+        principals = names[acl.resource_name]
+        principals[acl.principal].remove(_entry(acl))
+        if not principals[acl.principal]:
+            del principals[acl.principal]
+        if not principals:
+            del names[acl.resource_name]
+            self._count_prefix(acl, -1)
+
+    def _names(self, acl: Acl) -> dict[str, Entries]:
+        return self._prefixed if acl.pattern_type == PREFIXED else self._literal
+
+    def _count_prefix(self, acl: Acl, change: int) -> None:
+        if acl.pattern_type == PREFIXED:
+            self._prefixes_of_length[len(acl.resource_name)] += change
+            self._lengths = tuple(sorted(+self._prefixes_of_length))
+
+    def matching(self, name: str) -> Iterator[Entries]:
+        """The ACLs that hold for a resource, by pattern.
+
+        In Kafka the wildcard does not hold for a name that is longer and begins with it: the search takes the pattern
+        for a literal name that is too short.
+        """
+        literal = self._literal
+        if name in literal:
+            yield literal[name]
+        if WILDCARD in literal and not name.startswith(WILDCARD):
+            yield literal[WILDCARD]
+        for length in self._lengths:
+            if length > len(name):
+                return
+            entries = self._prefixed.get(name[:length])
+            if entries is not None:
+                yield entries
+
+
+def _entry(acl: Acl) -> Entry:
+    return Entry(acl.host, OPERATIONS.get(acl.operation, "UNKNOWN"), acl.permission_type != ALLOW)
