@@ -51,9 +51,9 @@ class TokenCredential(NamedTuple):
     server_key: bytes
     iterations: int
     owner: str
-    """The name of the user, as the login has it afterwards."""
+    """The principal that the login has afterwards: `User:alice`."""
     expires_ms: int
-    """By ``now_ms()`` of the clock; it may be over, until the token is removed."""
+    """By the now of connections, whose sessions end with it. It may be over: an expired token is there until the check."""
 
     def __repr__(self) -> str:
         return f"TokenCredential([hidden], owner={self.owner!r}, expires_ms={self.expires_ms})"
@@ -210,8 +210,8 @@ class DelegationTokenControlManager:
         token = self._image.tokens.get(token_id)
         if token is None:
             return None
-        _, _, owner = token.owner.partition(":")
-        return TokenCredential(*keys, owner, self._clock.now_ms() + self._left_ms(token))
+        expires_ms = self._clock.now_ms(Domain.CONNECTIONS) + self._left_ms(token)
+        return TokenCredential(*keys, token.owner, expires_ms)
 
     async def _keys(self, token_id: str, mechanism: str) -> ScramKeys:
         making = self._scram_keys.get((token_id, mechanism))

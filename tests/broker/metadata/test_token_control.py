@@ -157,6 +157,9 @@ async def test_only_credentials_make_a_token_older(tmp_path):
     assert await control.renew(hmac, ALICE, -1) < token.expiration_timestamp_ms + HOUR_MS
     later = await control.create(ALICE, ALICE, [], -1)
     assert later.issue_timestamp_ms > token.issue_timestamp_ms + 29 * DAY_MS
+    credential = await control.credential(later.token_id, "SCRAM-SHA-256")
+    left_ms = credential.expires_ms - clock.now_ms(Domain.CONNECTIONS)
+    assert DAY_MS - HOUR_MS < left_ms <= DAY_MS
     await clock.advance(DAY_MS - HOUR_MS, [Domain.CREDENTIALS])
     assert set(cluster.image.tokens) == {token.token_id, later.token_id}
     await clock.advance(3 * HOUR_MS, [Domain.CREDENTIALS])
@@ -179,13 +182,13 @@ async def test_the_check_skips_the_time_in_which_no_token_expires(cluster, clock
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 async def test_a_holder_logs_in_with_the_hmac_as_the_password(cluster, clock, mechanism):
     control = cluster.token_control
-    token = await control.create("User:alice:of:it", BOB, [], -1)
+    token = await control.create(ALICE, BOB, [], -1)
     credential = await control.credential(token.token_id, mechanism)
     assert credential is not None
     password = b64encode(control.hmac_of(token.token_id)).decode()
     scram = ScramMechanism(mechanism).make_auth_info(password, 4096, credential.salt)
     assert tuple(credential)[:4] == scram
-    assert (credential.owner, credential.expires_ms) == ("alice:of:it", NOW_MS + DAY_MS)
+    assert (credential.owner, credential.expires_ms) == (ALICE, NOW_MS + DAY_MS)
     secrets = (repr(part) for part in (credential.salt, credential.stored_key, credential.server_key))
     assert not any(secret in repr(credential) for secret in secrets)
 

@@ -26,7 +26,17 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -46,6 +56,7 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -193,6 +204,27 @@ def test_records_that_are_none_do_not_stop_the_rest() -> None:
 def test_of_a_secret_only_the_size_is_told() -> None:
     made = asked(SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=b"\0user\0password"))
     assert request_dict(made)["auth_bytes"] == {"bytes": 14}
+
+
+def test_the_hmac_of_a_delegation_token_is_never_told() -> None:
+    secret, size = b"the hmac", {"bytes": 8}
+    creation = asked(38, 3, CreateDelegationTokenRequest(), CreateDelegationTokenResponse(hmac=secret))
+    tokens = [DescribedDelegationToken(hmac=secret)]
+    told = [
+        answer_dict(creation, values=True),
+        request_dict(asked(39, 2, RenewDelegationTokenRequest(hmac=secret)), values=True),
+        request_dict(asked(40, 2, ExpireDelegationTokenRequest(hmac=secret)), values=True),
+        answer_dict(
+            asked(
+                41,
+                3,
+                DescribeDelegationTokenRequest(),
+                DescribeDelegationTokenResponse(tokens=tokens),
+            ),
+            values=True,
+        )["tokens"][0],
+    ]
+    assert [each["hmac"] for each in told] == [size] * 4
 
 
 def test_a_cut_frame_is_told_as_cut() -> None:
