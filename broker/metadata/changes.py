@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from broker.metadata import acls, client_quotas
+from broker.metadata import client_quotas
 from broker.metadata.image import Image
 from broker.metadata.values import TOPIC_RESOURCE, BrokerRegistration, PartitionState, Topic
 from protocol.records import cluster_metadata as schema
@@ -191,7 +191,10 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
     yield from client_quotas.records_of(image.quotas)
     yield from image.credentials.values()
     yield from image.tokens.values()
-    yield from acls.records_of(image.acls)
+    if image.acls:
+        from broker.metadata import acls
+
+        yield from acls.records_of(image.acls)
     yield from image.kept.values()
 
 

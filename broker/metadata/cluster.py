@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from broker.logging import get_logger
 from broker.metadata import changes as records_of_changes
-from broker.metadata.acl_control import AclControlManager
 from broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from broker.metadata.client_control import ClientControlManager
 from broker.metadata.cluster_control import ClusterControlManager
@@ -60,6 +59,7 @@ from storage.files import AppendFile
 if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.config import BrokerConfig
+    from broker.metadata.acl_control import AclControlManager
     from broker.metadata.token_control import DelegationTokenControlManager
 
 log = get_logger()
@@ -90,7 +90,6 @@ class ClusterMetadata:
         self._producer_ids = ProducerIdControlManager(image, self._writer.commit)
         self.config_control = ConfigurationControlManager(image, self._writer)
         self.client_control = ClientControlManager(image, self._writer)
-        self.acl_control = AclControlManager(image, self._writer, lambda: new_id(random))
         self.cluster_control = ClusterControlManager(image, self.settings, self._writer, self._producer_ids)
         self.auto_topic_creation = AutoTopicCreationManager(self, config, lambda: self._topic_defaults)
 
@@ -157,6 +156,13 @@ class ClusterMetadata:
             fenced=False,
             log_dirs=(directory_id,),
         )
+
+    @cached_property
+    def acl_control(self) -> AclControlManager:
+        """Made when it is first needed: without an authorizer there are no ACLs."""
+        from broker.metadata.acl_control import AclControlManager
+
+        return AclControlManager(self._image, self._writer, lambda: new_id(self._random))
 
     @cached_property
     def token_control(self) -> DelegationTokenControlManager:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from broker.metadata import client_quotas, scram_credentials
-from broker.metadata.acls import acl_of
 from broker.metadata.image import Image
 from broker.metadata.topics import unified_name
 from broker.metadata.unsupported_records import keep
@@ -244,6 +243,8 @@ def _token(
 
 
 def _acl(image: Image, record: schema.AccessControlEntryRecord, changes: MetadataDelta) -> None:
+    from broker.metadata.acls import acl_of
+
     _forget_acl(image, record, changes)
     acl_id = _id(record.id)
     image.acls[acl_id] = changes.acls_added[acl_id] = acl_of(record)

@@ -11,7 +11,6 @@ import uuid
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from broker.metadata.acls import Acls
 from broker.metadata.client_quotas import Quotas
 from broker.metadata.scram_credentials import Credentials
 from broker.metadata.unsupported_records import Kept
@@ -24,6 +23,7 @@ from broker.metadata.values import (
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
+    from broker.metadata.acls import Acls
     from broker.metadata.delegation_tokens import Tokens
 
 

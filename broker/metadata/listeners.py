@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-from broker.metadata.acls import Acl
 from broker.metadata.image import Image
 from broker.metadata.values import TOPIC_RESOURCE, MetadataDelta, PartitionState, Topic
+
+if TYPE_CHECKING:
+    from broker.metadata.acls import Acl
 
 
 class MetadataListener:

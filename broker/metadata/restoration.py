@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from broker.metadata import acls, client_quotas, scram_credentials
+from broker.metadata import client_quotas, scram_credentials
 from broker.metadata.changes import (
     record_of_partition,
     records_for_config_change,
@@ -86,7 +86,10 @@ def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterato
         from broker.metadata import delegation_tokens
 
         yield from delegation_tokens.records_between(image.tokens, saved.tokens)
-    yield from acls.records_between(image.acls, saved.acls)
+    if image.acls or saved.acls:
+        from broker.metadata import acls
+
+        yield from acls.records_between(image.acls, saved.acls)
 
 
 def _later(state: PartitionState, leader_epoch: int, partition_epoch: int) -> PartitionState:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from broker.metadata.acls import Acl
 from protocol.records import cluster_metadata as schema
 from protocol.slotted import slotted
+
+if TYPE_CHECKING:
+    from broker.metadata.acls import Acl
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4

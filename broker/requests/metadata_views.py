@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from broker.metadata import acls
 from broker.metadata.values import BrokerRegistration, PartitionState, Topic
 from protocol.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext
 
-CLUSTER_NAME: Final = acls.CLUSTER_NAME
 NO_NODE: Final = -1
 NOT_ASKED: Final = -(1 << 31)
 """The authorized operations for a client that did not ask for them."""
 
-_CODES: Final = {word: code for code, word in acls.OPERATIONS.items()}
-# Kafka's ``AclEntry.supportedOperations`` of each resource.
+# Bits are AclOperation codes. Kafka's ``AclEntry.supportedOperations`` of each resource.
+_OPERATIONS: Final = {
+    "READ": 3,
+    "WRITE": 4,
+    "CREATE": 5,
+    "DELETE": 6,
+    "ALTER": 7,
+    "DESCRIBE": 8,
+    "CLUSTER_ACTION": 9,
+    "DESCRIBE_CONFIGS": 10,
+    "ALTER_CONFIGS": 11,
+    "IDEMPOTENT_WRITE": 12,
+}
 _SUPPORTED: Final = {
     "TOPIC": (
         "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS",
@@ -28,6 +37,7 @@ _SUPPORTED: Final = {
     ),
     "GROUP": ("READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
 }  # fmt: skip
+CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Address(NamedTuple):
@@ -99,5 +109,5 @@ def authorized_operations(context: RequestContext, resource_type: str, name: str
     mask = 0
     for operation in _SUPPORTED[resource_type]:
         if context.authorize(operation, resource_type, name):
-            mask |= 1 << _CODES[operation]
+            mask |= 1 << _OPERATIONS[operation]
     return mask
