@@ -1,0 +1,182 @@
+"""The client's side of an exchange, for the connections of brokers to each other.
+
+    client = sasl_client(client_settings(configs, jvm), clock.now_ms)
+    token = client.first()
+    while token is not None:
+        token = client.evaluate(answer_of_the_server_to(token))
+
+As ``PlainSaslClient`` of the JDK, ``ScramSaslClient`` and ``OAuthBearerSaslClient``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Final, Protocol
+
+from broker.security.listener_configs import ListenerConfigs
+from broker.security.sasl import scram, unsecured_jws
+from broker.security.sasl.jaas import Jvm, server_context
+from broker.security.sasl.mechanism import AuthenticationFailed
+from broker.security.sasl.settings import INTER_BROKER, LOGIN_MODULES, OAUTHBEARER, PLAIN
+from protocol.slotted import slotted
+from storage.config_def import ConfigError
+
+_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_SERVER_FIRST: Final = re.compile(
+    rf"r=(?P<nonce>[^,]+),s=(?P<salt>{_BASE64}),i=(?P<iterations>[0-9]{{1,9}})(?:,.*)?"
+)
+_SERVER_FINAL: Final = re.compile(rf"e=(?P<error>[^,=]+)|v=(?P<signature>{_BASE64})(?:,.*)?")
+
+
+class SaslClient(Protocol):
+    mechanism: str
+
+    def first(self) -> bytes:
+        """What the client says first."""
+        ...
+
+    def evaluate(self, challenge: bytes) -> bytes | None:
+        """What it says to the server's answer; None when nothing is left to say. AuthenticationFailed: do not go on."""
+        ...
+
+
+@slotted(frozen=True)
+class ClientSettings:
+    mechanism: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    by_token: bool = False
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of the login module, for OAUTHBEARER."""
+
+
+def client_settings(configs: ListenerConfigs, jvm: Jvm) -> ClientSettings:
+    """How a broker logs in to others on this listener: by ``sasl.mechanism.inter.broker.protocol`` and its login module."""
+    mechanism = configs.value(INTER_BROKER)
+    if mechanism not in LOGIN_MODULES:
+        raise ConfigError.of(INTER_BROKER, mechanism, f"Odradek has {', '.join(LOGIN_MODULES)}")
+    context, module = server_context(configs, mechanism, jvm), LOGIN_MODULES[mechanism]
+    options = next((each.options for each in context.modules if each.name == module), None)
+    if options is None:
+        raise ConfigError(f"The SASL mechanism {mechanism} needs the login module {module}")
+    if mechanism == OAUTHBEARER:
+        if unsecured_jws.token(options, now_ms=0) is None:
+            raise ConfigError(
+                f"The login module {module} needs options that make a token, to log in to other brokers"
+            )
+        return ClientSettings(mechanism, options=options)
+    user, password = options.get("username"), options.get("password")
+    if not user or not password:
+        raise ConfigError(
+            f"The login module {module} needs username and password, to log in to other brokers"
+        )
+    by_token = mechanism != PLAIN and options.get(scram.TOKEN_AUTH, "").lower() == "true"
+    return ClientSettings(mechanism, user, password, by_token)
+
+
+def sasl_client(settings: ClientSettings, now_ms: Callable[[], int]) -> SaslClient:
+    """A new exchange."""
+    if settings.mechanism == PLAIN:
+        return PlainClient(settings.user, settings.password)
+    if settings.mechanism == OAUTHBEARER:
+        return OAuthBearerClient(settings.options, now_ms)
+    return ScramClient(settings.mechanism, settings.user, settings.password, by_token=settings.by_token)
+
+
+class PlainClient:
+    def __init__(self, user: str, password: str) -> None:
+        self.mechanism = PLAIN
+        self._token = f"\0{user}\0{password}".encode()
+
+    def first(self) -> bytes:
+        return self._token
+
+    def evaluate(self, challenge: bytes) -> bytes | None:
+        if challenge:
+            raise AuthenticationFailed("The server has answered a SASL/PLAIN message with a challenge")
+        return None
+
+
+class OAuthBearerClient:
+    """Each exchange makes its token."""
+
+    def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
+        self.mechanism = OAUTHBEARER
+        self._options = options
+        self._now_ms = now_ms
+
+    def first(self) -> bytes:
+        token = unsecured_jws.token(self._options, self._now_ms())
+        extensions = "".join(
+            f"\x01{name}={value}" for name, value in unsecured_jws.extensions(self._options).items()
+        )
+        return f"n,,\x01auth=Bearer {token}{extensions}\x01\x01".encode()
+
+    def evaluate(self, challenge: bytes) -> bytes | None:
+        """A challenge says why the server refuses; it fails the exchange when it has heard 0x01 (RFC 7628 3.2.3)."""
+        return b"\x01" if challenge else None
+
+
+class ScramClient:
+    """``evaluate`` derives the keys of the password: with many iterations, not for the event loop."""
+
+    def __init__(
+        self,
+        mechanism: str,
+        user: str,
+        password: str,
+        *,
+        by_token: bool = False,
+        nonce: Callable[[], str] = scram.random_text,
+    ) -> None:
+        self.mechanism = mechanism
+        self._digest = scram.DIGESTS[mechanism]
+        self._password = password.encode()
+        self._nonce = nonce()
+        extension = f",{scram.TOKEN_AUTH}=true" if by_token else ""
+        self._bare = f"n={scram.sasl_name(user)},r={self._nonce}{extension}"
+        self._signature: bytes | None = None
+        """That of the server, which it must send at the end."""
+
+    def first(self) -> bytes:
+        return f"n,,{self._bare}".encode()
+
+    def evaluate(self, challenge: bytes) -> bytes | None:
+        message = challenge.decode("utf-8", "replace")
+        if self._signature is None:
+            return self._final(message)
+        match = _SERVER_FINAL.fullmatch(message)
+        if match is None:
+            raise AuthenticationFailed("Invalid SCRAM server final message format")
+        if match["error"]:
+            raise AuthenticationFailed(
+                f"Sasl authentication using {self.mechanism} failed with error: {match['error']}"
+            )
+        if not hmac.compare_digest(b64decode(match["signature"]), self._signature):
+            raise AuthenticationFailed("Invalid server signature in server final message")
+        return None
+
+    def _final(self, server_first: str) -> bytes:
+        match = _SERVER_FIRST.fullmatch(server_first)
+        if match is None:
+            raise AuthenticationFailed("Invalid SCRAM server first message format")
+        if not match["nonce"].startswith(self._nonce):
+            raise AuthenticationFailed("Invalid server nonce: does not start with client nonce")
+        iterations = int(match["iterations"])
+        if iterations < scram.ITERATIONS_MIN:
+            raise AuthenticationFailed(
+                f"Requested iterations {iterations} is less than the minimum {scram.ITERATIONS_MIN} for {self.mechanism}"
+            )
+        digest = self._digest
+        salted = hashlib.pbkdf2_hmac(digest, self._password, b64decode(match["salt"]), iterations)
+        client_key = scram.client_key(digest, salted)
+        unproved = f"c=biws,r={match['nonce']}"
+        signed = f"{self._bare},{server_first},{unproved}".encode()
+        proof = scram.xor(client_key, hmac.digest(scram.stored_key(digest, client_key), signed, digest))
+        self._signature = hmac.digest(scram.server_key(digest, salted), signed, digest)
+        return f"{unproved},p={b64encode(proof).decode()}".encode()

@@ -1,0 +1,159 @@
+"""The settings of OAUTHBEARER on one listener: which validator it has, and what that expects of a token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from broker.security.listener_configs import ListenerConfigs
+from broker.security.sasl import unsecured_jws
+from broker.security.sasl.jaas import JaasContext, Jvm
+from broker.security.sasl.jwks import JwksEndpoint, JwksFile, KeySource, Refresh, fetch, location_of
+from broker.security.sasl.jwt_validator import Expectations, JwtValidator
+from broker.security.sasl.oauthbearer import MECHANISM, Validate
+from broker.security.sasl.unsecured_jws import UnsecuredOptions, UnsecuredValidator
+from protocol.named_tuple import NamedTuple
+from storage.config_def import ConfigError
+
+JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+JWT_VALIDATOR: Final = "sasl.oauthbearer.jwt.validator.class"
+ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
+_JWT_VALIDATORS: Final = (f"{_OAUTH}DefaultJwtValidator", f"{_OAUTH}BrokerJwtValidator")
+
+
+class SecuredSettings(NamedTuple):
+    url: str
+    file: JwksFile | None
+    refresh: Refresh
+    expected: Expectations
+
+
+class OAuthSettings(NamedTuple):
+    settings: UnsecuredOptions | SecuredSettings
+    warnings: tuple[str, ...] = ()
+
+    def validator(self, now_ms: Callable[[], int]) -> Validate:
+        if isinstance(self.settings, UnsecuredOptions):
+            return UnsecuredValidator(self.settings, now_ms)
+        url, file, refresh, expected = self.settings
+        keys: KeySource = file or JwksEndpoint(location_of(url), partial(fetch, url), refresh, now_ms)
+        return JwtValidator(expected, keys, now_ms)
+
+
+def oauth_settings(
+    configs: ListenerConfigs, context: JaasContext, jvm: Jvm, *, is_secured: bool
+) -> OAuthSettings:
+    options = context.modules[0].options
+    # Kafka logs in by the module at its start, as a client of other brokers, and so refuses options that make no token.
+    unsecured_jws.token(options, now_ms=0)
+    if not is_secured:
+        return OAuthSettings(unsecured_jws.validator_options(options))
+    for name in options:
+        if name.startswith("ssl."):
+            raise ConfigError(
+                f"The login module's option {name} has no effect in Odradek: "
+                "certificates of JWKS endpoints are verified with those that the system trusts"
+            )
+    return _secured(_OAuthConfigs(configs), jvm)
+
+
+class _OAuthConfigs:
+    """Settings of the mechanism, of the listener, of the broker (``ConfigurationUtils``)."""
+
+    def __init__(self, configs: ListenerConfigs) -> None:
+        self._configs = configs
+
+    def text(self, name: str) -> str | None:
+        value = self._configs.value(name, MECHANISM)
+        return (value or "").strip() or None
+
+    def needed(self, name: str) -> str:
+        value = self.text(name)
+        if value is None:
+            raise ConfigError(f"The OAuth configuration option {name} value is required")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        found: tuple[str, ...] = self._configs.value(name, MECHANISM)
+        return found
+
+    def number(self, name: str) -> int:
+        found: int = self._configs.value(name, MECHANISM)
+        return found
+
+
+def _secured(configs: _OAuthConfigs, jvm: Jvm) -> OAuthSettings:
+    validator = configs.needed(JWT_VALIDATOR)
+    if validator not in _JWT_VALIDATORS:
+        hint = f"Odradek has no such class of Java's: leave it out, or set it to {_JWT_VALIDATORS[0]}"
+        raise ConfigError.of(JWT_VALIDATOR, validator, hint)
+    if configs.text(JWKS_URL) is None:
+        raise ConfigError(
+            f'The OAuth validator for the broker requires "{JWKS_URL}" to be configured so that JWT signatures can be '
+            f'verified, but it was not set. Set "{JWKS_URL}" to the OAuth/OIDC provider\'s JWKS endpoint URL for this '
+            f'listener, or configure a signature-verifying "{JWT_VALIDATOR}".'
+        )
+    warnings: list[str] = []
+    url = _url(configs.needed(JWKS_URL), jvm, warnings)
+    expected = Expectations(
+        audience=configs.texts("sasl.oauthbearer.expected.audience"),
+        issuer=configs.text("sasl.oauthbearer.expected.issuer"),
+        clock_skew_s=configs.number("sasl.oauthbearer.clock.skew.seconds"),
+        scope_claim=configs.needed("sasl.oauthbearer.scope.claim.name"),
+        subject_claim=configs.needed("sasl.oauthbearer.sub.claim.name"),
+    )
+    for name, value in (("audience", expected.audience), ("issuer", expected.issuer)):
+        if not value:
+            warnings.append(
+                f"sasl.oauthbearer.expected.{name} is not set: the OAuth validator does not verify who the tokens are for"
+                if name == "audience"
+                else f"sasl.oauthbearer.expected.{name} is not set: the OAuth validator takes tokens of any issuer"
+            )
+    parts = urlsplit(url)
+    file = JwksFile(JWKS_URL, Path(parts.path)) if parts.scheme.lower() == "file" else None
+    return OAuthSettings(SecuredSettings(url, file, _refresh(configs), expected), tuple(warnings))
+
+
+def _url(url: str, jvm: Jvm, warnings: list[str]) -> str:
+    scheme, separator, _ = url.partition(":")
+    shown = location_of(url)
+    if not separator:
+        raise ConfigError(
+            f"The OAuth configuration option {JWKS_URL} contains a URL ({shown}) that is malformed: no protocol: {shown}"
+        )
+    if scheme.lower() not in ("http", "https", "file"):
+        raise ConfigError(
+            f"The OAuth configuration option {JWKS_URL} contains a URL ({shown}) that contains an invalid protocol "
+            f'({scheme}); only "http", "https", and "file" protocol are supported'
+        )
+    allowed = jvm.properties.get(ALLOWED_URLS)
+    if allowed is None:
+        warnings.append(
+            f"{JWKS_URL} is {shown}: Apache Kafka would refuse it without -D{ALLOWED_URLS} in KAFKA_OPTS"
+        )
+    elif url not in (each.strip() for each in allowed.split(",")):
+        raise ConfigError.of(
+            JWKS_URL,
+            shown,
+            "The URL cannot be accessed due to restrictions. Update the system property "
+            f"'{ALLOWED_URLS}' to allow the URL to be accessed.",
+        )
+    return url
+
+
+def _refresh(configs: _OAuthConfigs) -> Refresh:
+    prefix = "sasl.oauthbearer.jwks.endpoint"
+    refresh_ms = configs.number(f"{prefix}.refresh.ms")
+    if refresh_ms <= 0:
+        raise ConfigError(
+            "JWKS validation key refresh configuration value retryWaitMs value must be positive"
+        )
+    return Refresh(
+        refresh_ms,
+        configs.number(f"{prefix}.retry.backoff.ms"),
+        configs.number(f"{prefix}.retry.backoff.max.ms"),
+    )

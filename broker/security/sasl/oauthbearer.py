@@ -1,0 +1,117 @@
+"""OAUTHBEARER: the client sends a token that another server has issued (RFC 7628; ``OAuthBearerSaslServer``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Final
+
+from broker.security.sasl.failures import InvalidCredentials, Unanswered
+from broker.security.sasl.mechanism import AuthenticationFailed
+from protocol.named_tuple import NamedTuple
+
+MECHANISM: Final = "OAUTHBEARER"
+SEPARATOR: Final = "\x01"
+_SASL_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_FIRST: Final = re.compile(
+    rf"n,(?:a=(?P<authzid>{_SASL_NAME}))?,\x01"
+    r"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
+)
+_AUTH: Final = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
+
+
+class Token(NamedTuple):
+    """What a validator has found in a token."""
+
+    principal: str
+    expires_ms: int
+
+
+class InvalidToken(Exception):
+    """A validator's refusal. The client learns status and scope; the text is for the log, without the token."""
+
+    def __init__(self, reason: str, scope: str | None = None) -> None:
+        super().__init__(reason)
+        self.scope = scope
+
+    def json(self) -> str:
+        """RFC 7628 3.2.2, with the spaces that Kafka has."""
+        if self.scope is None:
+            return '{"status":"invalid_token"}'
+        return f'{{"status":"insufficient_scope", "scope":"{self.scope}"}}'
+
+
+class MalformedToken(Exception):
+    """A token that ends the exchange of Kafka's server by an exception of another kind: the client is told nothing."""
+
+
+Validate = Callable[[str], Token | Awaitable[Token]]
+
+
+class OAuthBearerServer:
+    """One exchange. A token that is refused is answered with JSON; the client then sends 0x01, and learns that it failed."""
+
+    def __init__(self, validate: Validate) -> None:
+        self.mechanism = MECHANISM
+        self.is_complete = False
+        self.user = ""
+        self.expires_ms: int | None = None
+        self.by_token = False
+        self._validate = validate
+        self._refusal: InvalidToken | None = None
+
+    def evaluate(self, token: bytes) -> bytes | Awaitable[bytes]:
+        refusal, self._refusal = self._refusal, None
+        if token == SEPARATOR.encode() and refusal is not None:
+            raise AuthenticationFailed(refusal.json(), f"{refusal.json()}: {refusal}")
+        value, authorization_id = _client_first(token)
+        try:
+            found = self._validate(value)
+        except (InvalidToken, MalformedToken) as error:
+            return self._refuse(error)
+        return (
+            self._later(found, authorization_id)
+            if isawaitable(found)
+            else self._accept(found, authorization_id)
+        )
+
+    async def _later(self, found: Awaitable[Token], authorization_id: str) -> bytes:
+        try:
+            token = await found
+        except (InvalidToken, MalformedToken) as error:
+            return self._refuse(error)
+        return self._accept(token, authorization_id)
+
+    def _accept(self, token: Token, authorization_id: str) -> bytes:
+        # JSON may hold half a character, which no response could carry.
+        principal = token.principal.encode("utf-8", "replace").decode()
+        if authorization_id and authorization_id != principal:
+            raise AuthenticationFailed(
+                f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
+                f"from the token's principal name ({principal})"
+            )
+        self.user, self.expires_ms, self.is_complete = principal, token.expires_ms, True
+        return b""
+
+    def _refuse(self, error: InvalidToken | MalformedToken) -> bytes:
+        if isinstance(error, MalformedToken):
+            raise Unanswered(MECHANISM, str(error)) from None
+        self._refusal = error
+        return error.json().encode()
+
+
+def _client_first(message: bytes) -> tuple[str, str]:
+    """The token, and the authorization id or ``""``. Extensions may be there; neither validator of Kafka's refuses any."""
+    match = _FIRST.fullmatch(message.decode("utf-8", "replace"))
+    if match is None:
+        raise InvalidCredentials(MECHANISM, "Invalid OAUTHBEARER client first message")
+    pairs = dict(pair.split("=", 1) for pair in match["pairs"].split(SEPARATOR) if pair)
+    if "auth" not in pairs:
+        raise InvalidCredentials(MECHANISM, "Invalid OAUTHBEARER client first message: 'auth' not specified")
+    auth = _AUTH.fullmatch(pairs["auth"])
+    if auth is None:
+        raise InvalidCredentials(MECHANISM, "Invalid OAUTHBEARER client first message: invalid 'auth' format")
+    if auth["scheme"].lower() != "bearer":
+        raise Unanswered(MECHANISM, "Invalid scheme in OAUTHBEARER client first message")
+    return auth["token"], match["authzid"] or ""

@@ -1,0 +1,232 @@
+"""SCRAM: the client proves that it knows the password, and sends it to no one (RFC 5802, RFC 7677; ``ScramSaslServer``).
+
+    server = ScramServer("SCRAM-SHA-256", find_user, find_token)
+    server_first = server.evaluate(client_first)  # to be awaited, if the client logs in with a delegation token
+    server_final = server.evaluate(client_final)
+    server.user
+
+Kafka's dialect: no channel binding, names in ASCII, passwords as they are (no SASLprep), one extension (`tokenauth`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+from base64 import b64decode, b64encode
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from broker.metadata.delegation_tokens import ScramKeys
+from broker.security.principals import parse
+from broker.security.sasl.failures import InvalidCredentials, Unanswered
+from broker.security.sasl.mechanism import AuthenticationFailed
+from protocol.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from broker.metadata.token_control import TokenCredential
+
+DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+TYPES: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""The numbers of the mechanisms in requests and records."""
+ITERATIONS_MIN: Final = 4096
+TOKEN_AUTH: Final = "tokenauth"
+
+_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
+_PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+_SASL_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_VALUE})*"
+_CLIENT_FIRST: Final = re.compile(
+    rf"n,(?:a=(?P<authzid>{_SASL_NAME}))?,(?:m={_VALUE},)?"
+    rf"(?P<bare>n=(?P<name>{_SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
+)
+_CLIENT_FINAL: Final = re.compile(
+    rf"c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS},p=(?P<proof>{_BASE64})"
+)
+_RADIX: Final = string.digits + string.ascii_lowercase
+_RANDOM_BITS: Final = 130
+
+
+class ScramCredential(Protocol):
+    """What is kept of a password, as ``UserScramCredentialRecord`` has it: enough to check a proof, not to make one."""
+
+    @property
+    def salt(self) -> bytes: ...
+    @property
+    def stored_key(self) -> bytes: ...
+    @property
+    def server_key(self) -> bytes: ...
+    @property
+    def iterations(self) -> int: ...
+
+
+FindUser = Callable[[str], ScramCredential | None]
+FindToken = Callable[[str], "Awaitable[TokenCredential | None]"]
+"""By the token's id, which is the name that the client gives."""
+
+
+def credential(
+    password: str, mechanism: str, iterations: int = ITERATIONS_MIN, salt: bytes | None = None
+) -> ScramKeys:
+    """The keys of a password. It takes milliseconds, and is meant to: not for the event loop."""
+    digest = DIGESTS[mechanism]
+    salt = random_text().encode() if salt is None else salt
+    salted = hashlib.pbkdf2_hmac(digest, password.encode("utf-8", "replace"), salt, iterations)
+    return ScramKeys(
+        salt, stored_key(digest, client_key(digest, salted)), server_key(digest, salted), iterations
+    )
+
+
+def client_key(digest: str, salted_password: bytes) -> bytes:
+    return hmac.digest(salted_password, b"Client Key", digest)
+
+
+def stored_key(digest: str, client_key: bytes) -> bytes:
+    return hashlib.new(digest, client_key).digest()
+
+
+def server_key(digest: str, salted_password: bytes) -> bytes:
+    return hmac.digest(salted_password, b"Server Key", digest)
+
+
+def xor(first: bytes, second: bytes) -> bytes:
+    return bytes(one ^ other for one, other in zip(first, second, strict=True))
+
+
+def random_text() -> str:
+    """A nonce, or a salt, of 130 random bits as Kafka writes them: in base 36."""
+    number, digits = secrets.randbits(_RANDOM_BITS), ""
+    while number:
+        number, digit = divmod(number, len(_RADIX))
+        digits = _RADIX[digit] + digits
+    return digits or "0"
+
+
+def sasl_name(user: str) -> str:
+    """
+    >>> sasl_name("a=b,c")
+    'a=3Db=2Cc'
+    """
+    return user.replace("=", "=3D").replace(",", "=2C")
+
+
+def user_of(sasl_name: str) -> str:
+    return sasl_name.replace("=2C", ",").replace("=3D", "=")
+
+
+class _ClientFirst(NamedTuple):
+    user: str
+    nonce: str
+    authorization_id: str
+    bare: str
+    """Without the header: what is signed."""
+    by_token: bool
+
+
+class _Challenge(NamedTuple):
+    credential: ScramCredential
+    nonce: str
+    signed: str
+    """What the client's last message is signed together with."""
+
+
+class ScramServer:
+    """One exchange, of two messages of the client."""
+
+    def __init__(
+        self,
+        mechanism: str,
+        find_user: FindUser,
+        find_token: FindToken,
+        nonce: Callable[[], str] = random_text,
+    ) -> None:
+        self.mechanism = mechanism
+        self.is_complete = False
+        self.user = ""
+        self.expires_ms: int | None = None
+        self.by_token = False
+        self._digest = DIGESTS[mechanism]
+        self._find_user = find_user
+        self._find_token = find_token
+        self._make_nonce = nonce
+        self._is_begun = False
+        self._challenge: _Challenge | None = None
+
+    def evaluate(self, token: bytes) -> bytes | Awaitable[bytes]:
+        message = token.decode("utf-8", "replace")
+        if not self._is_begun:
+            self._is_begun = True
+            first = self._client_first(message)
+            return self._token_challenge(first) if first.by_token else self._user_challenge(first)
+        challenge, self._challenge = self._challenge, None
+        if challenge is None:
+            raise Unanswered(self.mechanism, "Unexpected challenge after the end of the exchange")
+        return self._final(message, challenge)
+
+    def _user_challenge(self, first: _ClientFirst) -> bytes:
+        found = self._find_user(first.user)
+        if found is None:
+            raise self._refused("Authentication failed: Invalid user credentials")
+        self.user = first.user
+        return self._challenge_of(first, found)
+
+    async def _token_challenge(self, first: _ClientFirst) -> bytes:
+        found = await self._find_token(first.user)
+        if found is None:
+            raise self._refused(f"Token Authentication failed: Invalid tokenId : {first.user}")
+        _, self.user = parse(found.owner)
+        self.by_token, self.expires_ms = True, found.expires_ms
+        return self._challenge_of(first, found)
+
+    def _challenge_of(self, first: _ClientFirst, credential: ScramCredential) -> bytes:
+        if first.authorization_id and first.authorization_id != first.user:
+            raise AuthenticationFailed(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        if credential.iterations < ITERATIONS_MIN:
+            raise self._refused(
+                f"Iterations {credential.iterations} is less than the minimum {ITERATIONS_MIN} for {self.mechanism}"
+            )
+        nonce = first.nonce + self._make_nonce()
+        answer = f"r={nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
+        self._challenge = _Challenge(credential, nonce, f"{first.bare},{answer}")
+        return answer.encode()
+
+    def _client_first(self, message: str) -> _ClientFirst:
+        match = _CLIENT_FIRST.fullmatch(message)
+        if match is None:
+            raise self._refused("Invalid SCRAM client first message format")
+        extensions = dict(each.split("=", 1) for each in match["extensions"].split(",")[1:])
+        return _ClientFirst(
+            user=user_of(match["name"]),
+            nonce=match["nonce"],
+            authorization_id=match["authzid"] or "",
+            bare=match["bare"],
+            by_token=extensions.get(TOKEN_AUTH, "").lower() == "true",
+        )
+
+    def _final(self, message: str, challenge: _Challenge) -> bytes:
+        match = _CLIENT_FINAL.fullmatch(message)
+        if match is None:
+            raise self._refused("Invalid SCRAM client final message format")
+        if not hmac.compare_digest(match["nonce"], challenge.nonce):
+            raise self._refused("Invalid client nonce in the final client message.")
+        # Kafka signs no extension of this message, and leaves the channel binding unchecked.
+        signed = f"{challenge.signed},c={match['channel']},r={match['nonce']}".encode()
+        self._verify(b64decode(match["proof"]), signed, challenge.credential)
+        self.is_complete = True
+        signature = hmac.digest(challenge.credential.server_key, signed, self._digest)
+        return b"v=" + b64encode(signature)
+
+    def _verify(self, proof: bytes, signed: bytes, credential: ScramCredential) -> None:
+        signature = hmac.digest(credential.stored_key, signed, self._digest)
+        if len(proof) != len(signature):
+            raise Unanswered(self.mechanism, "Argument arrays must be of the same length")
+        if not hmac.compare_digest(stored_key(self._digest, xor(signature, proof)), credential.stored_key):
+            raise self._refused("Invalid client credentials")
+
+    def _refused(self, reason: str) -> InvalidCredentials:
+        return InvalidCredentials(self.mechanism, reason)

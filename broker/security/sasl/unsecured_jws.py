@@ -1,0 +1,242 @@
+"""Tokens that nothing signs, for tests and development: what Kafka takes where no validator is configured.
+
+As ``OAuthBearerUnsecuredValidatorCallbackHandler`` and ``OAuthBearerUnsecuredJws``; and
+``OAuthBearerUnsecuredLoginCallbackHandler``, which makes such a token.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from broker.security.sasl.oauthbearer import InvalidToken, MalformedToken, Token
+from protocol.named_tuple import NamedTuple
+from storage.config_def import ConfigError
+
+_VALIDATOR: Final = "unsecuredValidator"
+_LOGIN: Final = "unsecuredLogin"
+_BASE64: Final = re.compile(r"[A-Za-z0-9_-]*")
+_SCOPE_ITEM: Final = re.compile(r"[\x23-\x5b\x5d-\x7e\x21]+")
+_WHITESPACE: Final = "".join(map(chr, range(0x21)))  # what Java's String.trim removes
+_LONG_MAX: Final = (1 << 63) - 1
+_LIFETIME_S: Final = 3600
+
+Claim = str | int | float | list[str]
+
+
+class UnsecuredOptions(NamedTuple):
+    """Of the login module (`unsecuredValidator...`)."""
+
+    principal_claim: str
+    scope_claim: str
+    required_scope: tuple[str, ...]
+    clock_skew_ms: int
+
+
+def validator_options(options: Mapping[str, str]) -> UnsecuredOptions:
+    """ConfigError for what Kafka would only find when a token comes."""
+
+    def option(name: str) -> str:
+        return options.get(_VALIDATOR + name, "").strip(_WHITESPACE)
+
+    required = tuple(filter(None, option("RequiredScope").split(" ")))
+    for item in required:
+        if not _SCOPE_ITEM.fullmatch(item):
+            raise ConfigError(f"Invalid scope value: {item}")
+    return UnsecuredOptions(
+        principal_claim=option("PrincipalClaimName") or "sub",
+        scope_claim=option("ScopeClaimName") or "scope",
+        required_scope=required,
+        clock_skew_ms=_clock_skew_ms(option("AllowableClockSkewMs")),
+    )
+
+
+def _clock_skew_ms(text: str) -> int:
+    if not text:
+        return 0
+    if not re.fullmatch(r"[+-]?\d{1,10}", text):
+        raise ConfigError(f'For input string: "{text}"')
+    if int(text) < 0:
+        raise ConfigError(f"Allowable clock skew millis must not be negative: {text}")
+    return int(text)
+
+
+class UnsecuredValidator:
+    def __init__(self, options: UnsecuredOptions, now_ms: Callable[[], int]) -> None:
+        self._options = options
+        self._now_ms = now_ms
+
+    def __call__(self, value: str) -> Token:
+        options = self._options
+        claims = claims_of(value)
+        scope = _scope(claims, options.scope_claim)
+        expires_s = _claim(claims, "exp", int | float, "Number")
+        if expires_s is None:
+            raise InvalidToken("No expiration time in JWT")
+        principal = _claim(claims, options.principal_claim, str, "String")
+        if principal is None or not principal.strip(_WHITESPACE):
+            raise InvalidToken(f"No principal name in JWT claim: {options.principal_claim}")
+        issued_s = _claim(claims, "iat", int | float, "Number")
+        _check_times(issued_s, expires_s, self._now_ms(), options.clock_skew_ms)
+        _check_scope(scope, options.required_scope)
+        return Token(principal, _milliseconds(expires_s))
+
+
+def claims_of(value: str) -> dict[str, Claim]:
+    """Of a compact serialization without a signature."""
+    if ".." in value:
+        raise InvalidToken("Malformed compact serialization contains '..'")
+    parts = value.split(".")
+    if len(parts) != 3:
+        raise InvalidToken(
+            "Unsecured JWS compact serializations must have 3 dot-separated Base64URL-encoded values"
+        )
+    header, claims = json_of(parts[0]), json_of(parts[1])
+    if "alg" not in header:
+        raise MalformedToken("JWS header must have an Algorithm value")
+    if header["alg"] != "none":
+        raise InvalidToken("Unsecured JWS must have 'none' for an algorithm")
+    if parts[2]:
+        raise InvalidToken("Unsecured JWS must not contain a digital signature")
+    return claims
+
+
+def json_of(part: str) -> dict[str, Claim]:
+    """The members of the object in a part of a token; none of what is not an object, as Jackson has it."""
+    if not _BASE64.fullmatch(part) or len(part) % 4 == 1:
+        raise InvalidToken("malformed Base64 URL encoded value")
+    try:
+        text = urlsafe_b64decode(part + "=" * (-len(part) % 4)).decode().lstrip(" \t\r\n")
+        found, _ = _DECODER.raw_decode(text) if text else ({}, 0)
+    except (ValueError, RecursionError):
+        raise InvalidToken("malformed JSON") from None
+    return {name: _converted(each) for name, each in found.items()} if isinstance(found, dict) else {}
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(name)
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def _converted(value: Any) -> Claim:
+    """Numbers and arrays stay what they are; all else is text (``JsonNode.asText``)."""
+    if isinstance(value, list):
+        return [_text(each) for each in value]
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if isinstance(value, dict | list) else json.dumps(value)
+
+
+def _claim(claims: Mapping[str, Claim], name: str, kind: Any, kind_name: str) -> Any:
+    value = claims.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise InvalidToken(f"The '{name}' claim was not of type {kind_name}")
+    return value
+
+
+def _scope(claims: Mapping[str, Claim], name: str) -> list[str]:
+    """A text is one element, whatever spaces it has."""
+    value = claims.get(name)
+    items = [value] if isinstance(value, str) else _claim(claims, name, list, "List") or []
+    return [item.strip(_WHITESPACE) for item in items if item.strip(_WHITESPACE)]
+
+
+def _check_times(issued_s: float | None, expires_s: float, now_ms: int, skew_ms: int) -> None:
+    if issued_s is not None and 1000 * issued_s > now_ms + skew_ms:
+        raise InvalidToken(
+            f"The Issued At value ({issued_s} seconds) was after the indicated time ({now_ms} ms) "
+            f"plus allowable clock skew ({skew_ms} ms)"
+        )
+    if now_ms - skew_ms >= 1000 * expires_s:
+        raise InvalidToken(
+            f"The indicated time ({now_ms} ms) minus allowable clock skew ({skew_ms} ms) was on or after "
+            f"the Expiration Time value ({expires_s} seconds)"
+        )
+    if issued_s is not None and expires_s <= issued_s:
+        raise InvalidToken(
+            f"The Expiration Time time ({expires_s} seconds) was not after the Issued At time ({issued_s} seconds)"
+        )
+
+
+def _check_scope(scope: list[str], required: tuple[str, ...]) -> None:
+    for item in required:
+        if item not in scope:
+            listed = f"[{', '.join(required)}]"
+            raise InvalidToken(
+                f"The provided scope was missing a required scope ({item}).  All required scope elements: {listed}",
+                scope=listed,
+            )
+
+
+def _milliseconds(seconds: float) -> int:
+    """``Math.round``, within a long."""
+    exact = seconds * 1000
+    return min(math.floor(exact + 0.5), _LONG_MAX) if exact < _LONG_MAX else _LONG_MAX
+
+
+# The login of a client
+
+
+def token(options: Mapping[str, str], now_ms: int) -> str | None:
+    """What the login module's `unsecuredLogin...` make; None where it has no options: it makes no client."""
+    if not options:
+        return None
+    if all(name.startswith(f"{_LOGIN}Extension_") for name in options):
+        raise ConfigError("Extensions provided in login context without a token")
+    lifetime = options.get(f"{_LOGIN}LifetimeSeconds", str(_LIFETIME_S))
+    if not re.fullmatch(r"[+-]?\d{1,18}", lifetime):
+        raise ConfigError(f'For input string: "{lifetime}"')
+    claims: dict[str, Claim] = {"exp": now_ms / 1000 + int(lifetime), "iat": now_ms / 1000}
+    claims |= _login_claims(options)
+    principal = options.get(f"{_LOGIN}PrincipalClaimName", "").strip(_WHITESPACE) or "sub"
+    if not isinstance(claims.get(principal), str) or not str(claims[principal]).strip(_WHITESPACE):
+        raise ConfigError(f"No principal name in JWT claim: {principal}")
+    return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
+
+
+def extensions(options: Mapping[str, str]) -> dict[str, str]:
+    """What the client sends beside its token."""
+    prefix = f"{_LOGIN}Extension_"
+    return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
+
+
+def _login_claims(options: Mapping[str, str]) -> dict[str, Claim]:
+    claims: dict[str, Claim] = {}
+    for option, text in options.items():
+        kind, _, name = option.removeprefix(_LOGIN).partition("Claim_")
+        if not option.startswith(_LOGIN) or not name or kind not in ("String", "Number", "List"):
+            continue
+        if name in ("iat", "exp"):
+            raise ConfigError(f"Cannot explicitly set the '{name}' claim")
+        claims[name] = _login_claim(kind, text)
+    return claims
+
+
+def _login_claim(kind: str, text: str) -> Claim:
+    """A list begins with the character that separates its elements."""
+    if kind == "String":
+        return text
+    if kind == "List":
+        return text[1:].split(text[0]) if len(text) > 1 else []
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ConfigError(f'For input string: "{text}"')
+    return number
+
+
+def _encoded(members: Mapping[str, Claim]) -> str:
+    text = json.dumps(members, separators=(",", ":"), ensure_ascii=False)
+    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
