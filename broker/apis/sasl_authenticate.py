@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.node.context import RequestContext
 from broker.requests.api import CloseConnection, api
+from broker.security.sasl.failures import Unanswered
 from broker.security.sasl.mechanism import AuthenticationFailed
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -22,10 +23,12 @@ async def sasl_authenticate(
     try:
         answer, lifetime_ms = await authentication.sasl.evaluate(bytes(request.auth_bytes))
     except AuthenticationFailed as failure:
+        reason = f"authentication failed by {authentication.sasl.mechanism}: {failure.reason}"
+        if isinstance(failure, Unanswered):
+            raise CloseConnection(reason) from None
         await authentication.delay_failure()
         refusal = SaslAuthenticateResponse(
             error_code=ErrorCode.sasl_authentication_failed, error_message=str(failure)
         )
-        reason = f"authentication failed by {authentication.sasl.mechanism}: {failure.reason}"
         raise CloseConnection(reason, refusal) from None
     return SaslAuthenticateResponse(error_code=NONE, auth_bytes=answer, session_lifetime_ms=lifetime_ms)

@@ -50,6 +50,7 @@ from broker.node import Node
 from broker.replicas.manager import ReplicaManager
 from broker.resources.descriptors import SLOTS, allowed_descriptors, shares
 from broker.resources.unsent import UNSENT
+from storage.config_def import ConfigError
 from storage.descriptors import SPARE_DESCRIPTORS, SPARES
 from storage.directory import DirectoryInUse
 from storage.files import DESCRIPTORS, StorageError, remove_tree
@@ -71,6 +72,7 @@ class NoSuchNode(Exception):
 
 EXPECTED: Final = (
     BindError,
+    ConfigError,
     CorruptMetadata,
     DirectoryInUse,
     OSError,
@@ -208,6 +210,7 @@ class Cluster:
             skew_ms=0 if before is None else before.skew_ms,
             ports=self._ports,
             on_failed_replica=self._on_failed_replica if len(self._configs) > 1 else None,
+            has_peers=len(self._configs) > 1,
         )
 
     def open_logs(self, runtime: NodeRuntime) -> None:

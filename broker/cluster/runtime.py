@@ -56,6 +56,7 @@ from storage.files import StorageError
 from storage.power_loss import forget_unsynced, note_synced, synced_lengths
 
 if TYPE_CHECKING:
+    from broker.cluster.secured_listeners import SecuredListeners
     from broker.config import BrokerConfig
     from broker.groups.coordinator import GroupCoordinator
     from broker.replicas.partition import Partition
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
 
 SESSION_ID_MAX: Final = 2**31 - 1
 PAUSED: Final = "paused"
+SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""As the records of registrations have them (``SecurityProtocol``)."""
 
 log = get_logger()
 
@@ -103,6 +106,7 @@ class NodeRuntime:
         on_failed_replica: Callable[[int, str, int], None] | None = None,
         synced: Mapping[str, int] = MappingProxyType({}),
         skew_ms: int = 0,
+        has_peers: bool = False,
     ) -> None:
         """``listeners`` are those of the node's earlier life, until this one has bound its own; ``synced`` is its too.
 
@@ -123,6 +127,8 @@ class NodeRuntime:
         self._slices = slices
         self._peer_replicas = peer_replicas
         self._on_failed_replica = on_failed_replica
+        self._has_peers = has_peers
+        self._secured: SecuredListeners | None = None
         self._directory: LogDirectory | None = None
         self.synced: Mapping[str, int] = synced
         """Bytes of the last files of logs that the node's earlier life had synced; of a dead node, that it had itself."""
@@ -151,8 +157,22 @@ class NodeRuntime:
 
     def lock_and_bind(self) -> None:
         """Make the directory ours, and bind the listeners so that each has a port."""
+        self._secured = self._secure()
         self._directory = LogDirectory(self.data_dir)
         self.listeners = self._server.bind(self.config.listeners, self.config.advertised_listeners)
+
+    def _secure(self) -> SecuredListeners | None:
+        """What listeners ask of their clients; None where all are PLAINTEXT."""
+        from broker.cluster.secured_listeners import SecuredListeners, is_secured
+
+        if not is_secured(self.config):
+            return None
+        secured = SecuredListeners(
+            self.config, self._clock, lambda: self.node.metadata, has_peers=self._has_peers
+        )
+        for warning in secured.warnings:
+            log.warning(warning)
+        return secured
 
     @property
     def directory(self) -> LogDirectory:
@@ -163,7 +183,15 @@ class NodeRuntime:
     @property
     def endpoints(self) -> list[Endpoint]:
         """What the other brokers and Kafka's tools may know this node by."""
-        return [Endpoint(each.name, each.advertised_host, each.advertised_port) for each in self.listeners]
+        return [
+            Endpoint(
+                each.name,
+                each.advertised_host,
+                each.advertised_port,
+                SECURITY_PROTOCOL_IDS[each.security_protocol],
+            )
+            for each in self.listeners
+        ]
 
     def start_log_manager(self, metadata: ClusterMetadata) -> None:
         """Open what a crash may have left, with the metadata to say what exists."""
@@ -198,6 +226,7 @@ class NodeRuntime:
             loop,
             self._calls,
             self.node.client_metrics.on_disconnected,
+            None if self._secured is None else self._secured.by_name,
         )
         await self._server.accept(self.connections)
         self.connections.watch_idleness()
@@ -224,7 +253,8 @@ class NodeRuntime:
         if self._on_failed_replica is not None:
             replicas.add_listener(FailedReplicaListener(partial(self._on_failed_replica, config.node_id)))
         injection = self._injection
-        peers = Peers(config.node_id, config, clock, metadata, injection)
+        connect = self._secured.connect() if self._secured is not None and self._has_peers else None
+        peers = Peers(config.node_id, config, clock, metadata, injection, connect)
         groups, transactions = self._coordinators(metadata, replicas, peers)
         client_metrics = ClientMetricsManager(
             metadata.image,
@@ -300,6 +330,8 @@ class NodeRuntime:
             self.node.replicas.reconfigure()
         if hasattr(self, "connections"):
             self.connections.quotas = ConnectionQuotas.of(self.config)
+            if self._secured is not None:
+                self._secured.reconfigure()
 
     def _takes_appends(self) -> bool:
         return self.state in (NodeState.STARTING, NodeState.RUNNING)

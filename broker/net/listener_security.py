@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from broker.clock import Clock
 from broker.net.authentication import TOKEN_BYTES_MAX, SaslAuthentication
-from broker.security.principals import ANONYMOUS, user
+from broker.security.tls.principal_mapping import MappingFailed
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ class ListenerSecurity:
     clock: Clock
     tls: Callable[[], ssl.SSLContext] | None = None
     """The context for the next connection; None: the listener has no TLS."""
-    principal_of: Callable[[bytes], str] | None = None
-    """The name of a client, of its certificate (DER)."""
+    principal_of: Callable[[bytes | None], str] | None = None
+    """The principal of a client, of its certificate (DER) if it has shown one; `MappingFailed` if no rule fits."""
     mechanisms: Mechanisms | None = None
     """None: the listener has no SASL."""
     failure_delay_ms: int = 100
@@ -43,11 +43,8 @@ class ListenerSecurity:
                 token_bytes_max=self.token_bytes_max,
             )
         elif self.principal_of is not None:
-            connection.principal = self._principal(transport)
-
-    def _principal(self, transport: asyncio.BaseTransport) -> str:
-        """Who has shown no certificate is anonymous (ssl.client.auth=none, requested)."""
-        assert self.principal_of is not None
-        tls = transport.get_extra_info("ssl_object")
-        certificate = None if tls is None else tls.getpeercert(binary_form=True)
-        return ANONYMOUS if certificate is None else user(self.principal_of(certificate))
+            tls = transport.get_extra_info("ssl_object")
+            try:
+                connection.principal = self.principal_of(tls and tls.getpeercert(binary_form=True))
+            except MappingFailed as error:
+                connection.close("authentication failed", error=str(error))

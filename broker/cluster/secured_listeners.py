@@ -1,0 +1,142 @@
+"""The listeners of a node that ask for TLS or SASL, made of its settings; and how the nodes log in to each other on one.
+
+What cannot be obeyed is refused before a port is bound: `ConfigError`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.clock import Clock, Domain
+from broker.net.listener_security import ListenerSecurity
+from broker.security.listener_configs import ListenerConfigs
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig, Endpoint
+    from broker.metadata import ClusterMetadata
+    from broker.metadata.token_control import TokenCredential
+    from broker.peers.channel import Connect
+    from broker.security.sasl.jaas import Jvm
+    from broker.security.sasl.scram import ScramCredential
+    from broker.security.sasl.settings import SaslSettings
+    from broker.security.tls.reloading import ReloadableContext
+    from broker.security.tls.settings import TlsSettings
+
+
+class SecuredListeners:
+    """Of one node. ``metadata`` is asked for at each login: credentials and tokens are in it."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, metadata: Callable[[], ClusterMetadata], *, has_peers: bool
+    ) -> None:
+        """``has_peers``: the node logs in to others on the listener for brokers."""
+        self._config = config
+        self._clock = clock
+        self._metadata = metadata
+        self._has_peers = has_peers
+        self._tls: dict[str, ReloadableContext] = {}
+        self._sasl: dict[str, SaslSettings] = {}
+        self._jvm = self._read_jvm()
+        self.by_name: Mapping[str, ListenerSecurity] = {
+            each.name: self._security(each)
+            for each in config.listeners
+            if each.security_protocol != "PLAINTEXT"
+        }
+        if has_peers and config.inter_broker_listener_name in self._sasl:
+            from broker.security.sasl.clients import client_settings
+            from broker.security.sasl.settings import check_inter_broker
+
+            configs = ListenerConfigs(config.values, config.inter_broker_listener_name)
+            check_inter_broker(configs)
+            self._login = client_settings(configs, self._jvm)
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        for each in self._sasl.values():
+            yield from each.warnings
+
+    def _read_jvm(self) -> Jvm:
+        from broker.security.sasl.jaas import read_jvm
+
+        return read_jvm(os.environ)
+
+    def _security(self, endpoint: Endpoint) -> ListenerSecurity:
+        name, protocol = endpoint.name, endpoint.security_protocol
+        security = ListenerSecurity(
+            self._clock, failure_delay_ms=self._config.connection_failed_authentication_delay_ms
+        )
+        if protocol.startswith("SASL_"):
+            self._add_sasl(name, security)
+        if protocol.endswith("SSL"):
+            self._add_tls(name, security)
+        return security
+
+    def _add_sasl(self, name: str, security: ListenerSecurity) -> None:
+        from broker.security.sasl.settings import sasl_settings
+
+        settings = sasl_settings(ListenerConfigs(self._config.values, name), self._jvm)
+        self._sasl[name] = settings
+        security.mechanisms = settings.servers(self._user, self._token, self._now_ms)
+        security.token_bytes_max = settings.receive_size_max
+
+    def _add_tls(self, name: str, security: ListenerSecurity) -> None:
+        from broker.security.tls.principal_mapping import parse_rules, principal_of
+        from broker.security.tls.reloading import ReloadableContext
+
+        settings = self._tls_settings(name)
+        is_for_brokers = self._has_peers and name == self._config.inter_broker_listener_name
+        context = self._tls[name] = ReloadableContext(settings, inter_broker=is_for_brokers)
+
+        def newest() -> object:
+            context.reload_if_changed()
+            return context.context
+
+        security.tls = newest  # type: ignore[assignment]
+        security.principal_of = partial(principal_of, rules=parse_rules(settings.principal_mapping_rules))
+
+    def _tls_settings(self, name: str) -> TlsSettings:
+        from broker.security.tls.settings import tls_settings
+
+        return tls_settings(ListenerConfigs(self._config.values, name), sasl=name in self._sasl)
+
+    # -- what a login needs --------------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ms(Domain.CONNECTIONS)
+
+    def _user(self, user: str, mechanism: str) -> ScramCredential | None:
+        from broker.security.sasl.scram import TYPES
+
+        return self._metadata().image.credentials.get((user, TYPES[mechanism]))
+
+    async def _token(self, token_id: str, mechanism: str) -> TokenCredential | None:
+        return await self._metadata().token_control.credential(token_id, mechanism)
+
+    # -- while the node runs -------------------------------------------------------------------------------------
+
+    def connect(self) -> Connect | None:
+        """How this node connects to the others; None: by TCP alone."""
+        name = self._config.inter_broker_listener_name
+        tls = self._tls.get(name)
+        if tls is None and name not in self._sasl:
+            return None
+        from broker.peers.secured import secured
+        from broker.security.sasl.clients import sasl_client
+
+        return secured(
+            tls=None if tls is None else lambda: tls.client_context,
+            login=(lambda: sasl_client(self._login, self._now_ms)) if name in self._sasl else None,
+        )
+
+    def reconfigure(self) -> None:
+        """Key stores and trust stores may be set while the broker runs (KIP-226)."""
+        for name, context in self._tls.items():
+            context.change(self._tls_settings(name))
+
+
+def is_secured(config: BrokerConfig) -> bool:
+    """Does a listener ask for TLS or SASL?"""
+    return any(each.security_protocol != "PLAINTEXT" for each in config.listeners)
