@@ -1,0 +1,208 @@
+"""SSL contexts of listeners, and of connections that a broker opens.
+
+    context = server_context(settings)
+    loop.create_server(protocol, ..., ssl=context)
+
+As Java's SunJSSE with Kafka's settings: TLS 1.2 and 1.3, each certificate of the trust store is an anchor, no
+renegotiation. Imported only where there is TLS.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Final
+
+from broker.security.tls import cipher_suites, pem
+from broker.security.tls.settings import CONFIG_EXCEPTION, KEY_STORE, TRUST_STORE, TlsConfigError, TlsSettings
+from broker.security.tls.stores import PrivateKey, Stores, read_stores
+from storage.config_def import ConfigError
+
+_CLIENT_AUTH: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_WITH_TLS13: Final = ("TLSv1.3", "TLS", "SSL")
+# OpenSSL's level for keys and signatures; 2 is what Python's own contexts have.
+_SECURITY_LEVEL: Final = "@SECLEVEL=2"
+
+
+def server_context(settings: TlsSettings, stores: Stores | None = None) -> ssl.SSLContext:
+    """Of a listener. `ConfigError` if there can be none. ``stores`` are those of the settings, if they have been read."""
+    if settings.key_store is None:
+        raise TlsConfigError(
+            f"Listener {settings.listener} has no certificate: neither ssl.keystore.location nor ssl.keystore.key is set"
+        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _set_up(context, settings, stores or read_stores(settings))
+    context.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    return context
+
+
+def client_context(
+    settings: TlsSettings, stores: Stores | None = None, *, identifies_endpoint: bool | None = None
+) -> ssl.SSLContext:
+    """Of the connections that a broker opens; give ``server_hostname`` with each.
+
+    ``identifies_endpoint`` stands in for the setting of the endpoint's identification.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = (
+        settings.identifies_endpoint if identifies_endpoint is None else identifies_endpoint
+    )
+    context.verify_mode = ssl.CERT_REQUIRED
+    _set_up(context, settings, stores or read_stores(settings))
+    return context
+
+
+def check_own_handshake(settings: TlsSettings, stores: Stores | None = None) -> None:
+    """`ConfigError` if brokers could not connect to each other with these settings, as Kafka asks of their listener."""
+    stores = stores or read_stores(settings)
+    try:
+        handshake(
+            server_context(settings, stores), client_context(settings, stores, identifies_endpoint=False)
+        )
+    except ssl.SSLError as error:
+        raise TlsConfigError(
+            "A client SSLEngine created with the provided settings can't connect to a server SSLEngine created "
+            f"with those settings. ({reason_of(error)})",
+            CONFIG_EXCEPTION,
+        ) from None
+
+
+def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    """A handshake without a network; ``ssl.SSLError`` if it fails."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(to_client, to_server, server_side=False),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    while sides:
+        for side in list(sides):
+            try:
+                side.do_handshake()
+                sides.remove(side)
+            except ssl.SSLWantReadError:
+                continue
+
+
+def _set_up(context: ssl.SSLContext, settings: TlsSettings, stores: Stores) -> None:
+    """What both sides have in common."""
+    _set_protocols(context, settings)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    # Java stops at any certificate that it trusts, be it of no authority or not the chain's last.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if stores.anchors is not None:
+        _load_anchors(context, stores.anchors)
+    else:
+        context.load_default_certs()
+    _load_keys(context, stores.keys or ())
+
+
+def _set_protocols(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    suites = settings.cipher_suites
+    cipher_suites.check(suites)
+    of_tls12, of_tls13 = cipher_suites.openssl_names(suites), cipher_suites.of_tls13(suites)
+    protocols = _protocols(settings, is_client=context.protocol == ssl.PROTOCOL_TLS_CLIENT)
+    # A suite belongs to one protocol; without any of its suites a protocol is not enabled.
+    versions = [_VERSIONS[each] for each in protocols if (of_tls13 if each == "TLSv1.3" else of_tls12)]
+    if not versions:
+        raise TlsConfigError(
+            "No appropriate protocol (protocol is disabled or cipher suites are inappropriate): of "
+            "ssl.enabled.protocols, TLSv1.2 and TLSv1.3 can be used, with suites of theirs in ssl.cipher.suites"
+        )
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    if ssl.TLSVersion.TLSv1_2 in versions:
+        _set_ciphers(context, of_tls12)
+    if ssl.TLSVersion.TLSv1_3 in versions and of_tls13 != cipher_suites.TLS13:
+        _restrict_tls13(context, of_tls13)
+
+
+def _protocols(settings: TlsSettings, *, is_client: bool) -> list[str]:
+    """Java has disabled all that are older. A client offers none that is newer than ``ssl.protocol``."""
+    enabled = settings.enabled_protocols or tuple(_VERSIONS)
+    if is_client and settings.protocol not in _WITH_TLS13:
+        enabled = tuple(each for each in enabled if each != "TLSv1.3")
+    return [each for each in enabled if each in _VERSIONS]
+
+
+def _set_ciphers(context: ssl.SSLContext, names: Sequence[str]) -> None:
+    try:
+        context.set_ciphers(":".join((_SECURITY_LEVEL, *names)))
+    except ssl.SSLError as error:
+        reason = f"OpenSSL has none of them: {reason_of(error)}"
+        raise ConfigError.of(cipher_suites.SETTING, ",".join(names), reason) from None
+
+
+def _restrict_tls13(context: ssl.SSLContext, suites: Collection[str]) -> None:
+    """Python can do it from 3.15 on."""
+    restrict = getattr(context, "set_ciphersuites", None)
+    if restrict is None:
+        missing = ", ".join(sorted(cipher_suites.TLS13.difference(suites)))
+        raise ConfigError.of(
+            cipher_suites.SETTING,
+            ",".join(sorted(suites)),
+            f"this Python has all suites of TLS 1.3 or none: add {missing}, or leave TLSv1.3 out of ssl.enabled.protocols",
+        )
+    restrict(":".join(sorted(suites)))
+
+
+def _load_anchors(context: ssl.SSLContext, anchors: Iterable[bytes]) -> None:
+    try:
+        context.load_verify_locations(cadata=b"".join(anchors))
+    except ssl.SSLError as error:
+        reason = f"a certificate cannot be used: {reason_of(error)}"
+        raise TlsConfigError(f"{TRUST_STORE.prefix}: {reason}") from None
+
+
+def _load_keys(context: ssl.SSLContext, keys: Iterable[PrivateKey]) -> None:
+    """OpenSSL takes one key of each algorithm: the first."""
+    entries: dict[str, PrivateKey] = {}
+    for entry in keys:
+        entries.setdefault(entry.algorithm, entry)
+    for entry in entries.values():
+        chain = "".join(pem.encode("CERTIFICATE", each) for each in entry.chain)
+        with _unnamed_file((pem.encode("PRIVATE KEY", entry.key) + chain).encode()) as path:
+            try:
+                context.load_cert_chain(path)
+            except ssl.SSLError as error:
+                reason = f"the private key {entry.alias} cannot be used: {reason_of(error)}"
+                raise TlsConfigError(f"{KEY_STORE.prefix}: {reason}") from None
+
+
+@contextmanager
+def _unnamed_file(content: bytes) -> Iterator[str]:
+    """A path to ``content``, for OpenSSL, which takes keys from files only: in memory, else readable by its owner alone."""
+    with _memory_file() or tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        yield file.name if isinstance(file.name, str) else _descriptor_path(file.name)
+
+
+def _memory_file() -> IO[bytes] | None:
+    """None where the system has none."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    file = open(os.memfd_create("odradek-key"), "wb")  # noqa: SIM115
+    if os.path.exists(_descriptor_path(file.fileno())):
+        return file
+    file.close()
+    return None
+
+
+def _descriptor_path(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"
+
+
+def reason_of(error: ssl.SSLError) -> str:
+    """What OpenSSL says, without the places in its code."""
+    return (
+        error.verify_message
+        if isinstance(error, ssl.SSLCertVerificationError)
+        else error.reason or str(error)
+    )

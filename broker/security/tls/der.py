@@ -1,0 +1,93 @@
+"""Reads DER (X.690): as much of it as certificates, their names and encrypted keys need. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.named_tuple import NamedTuple
+
+INTEGER: Final = 0x02
+OCTET_STRING: Final = 0x04
+OBJECT_IDENTIFIER: Final = 0x06
+SEQUENCE: Final = 0x30
+
+
+class NotDer(ValueError):
+    """The bytes end too early, or are no DER."""
+
+
+class Value(NamedTuple):
+    """One value: its tag, what it contains, and all of its bytes."""
+
+    tag: int
+    content: bytes
+    encoded: bytes
+
+
+def members(data: bytes, least: int = 0) -> list[Value]:
+    """The members of the one sequence that ``data`` is; `NotDer` if they are fewer than ``least``."""
+    found = values(data)
+    if len(found) != 1 or found[0].tag != SEQUENCE:
+        raise NotDer("not a sequence")
+    inner = values(found[0].content)
+    if len(inner) < least:
+        raise NotDer("a sequence has too few members")
+    return inner
+
+
+def values(data: bytes) -> list[Value]:
+    """The values that stand one after the other, such as the members of a sequence.
+
+    >>> [(each.tag, each.content) for each in values(bytes.fromhex("0201050c0161"))]
+    [(2, b'\\x05'), (12, b'a')]
+    """
+    found, at = [], 0
+    while at < len(data):
+        start, (length, at) = at, _length(data, at + 1)
+        if data[start] & 0x1F == 0x1F or at + length > len(data):
+            raise NotDer("a value is longer than what is there")
+        found.append(Value(data[start], data[at : at + length], data[start : at + length]))
+        at += length
+    return found
+
+
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """The length that stands at an offset, and where its bytes end."""
+    if at >= len(data):
+        raise NotDer("a value has no length")
+    if data[at] < 0x80:
+        return data[at], at + 1
+    end = at + 1 + (data[at] & 0x7F)
+    if data[at] == 0x80 or end > len(data):
+        raise NotDer("a length of no or too few bytes")
+    return int.from_bytes(data[at + 1 : end], "big"), end
+
+
+def encode(tag: int, *contents: bytes) -> bytes:
+    """
+    >>> encode(SEQUENCE, encode(INTEGER, b"\\x05"), encode(OCTET_STRING, b"ab")).hex()
+    '300702010504026162'
+    """
+    content = b"".join(contents)
+    if len(content) < 0x80:
+        return bytes((tag, len(content))) + content
+    length = len(content).to_bytes((len(content).bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(length))) + length + content
+
+
+def dotted(identifier: bytes) -> str:
+    """The content of an object identifier as text.
+
+    >>> dotted(bytes.fromhex("2a864886f70d010901"))
+    '1.2.840.113549.1.9.1'
+    """
+    arcs, arc = [], 0
+    for octet in identifier:
+        arc = arc << 7 | octet & 0x7F
+        if not octet & 0x80:
+            arcs.append(arc)
+            arc = 0
+    if not arcs or identifier[-1] & 0x80:
+        raise NotDer("not an object identifier")
+    first = min(arcs[0] // 40, 2)
+    return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:])))

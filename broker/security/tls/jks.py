@@ -1,0 +1,185 @@
+"""Java's own key store format, JKS: read and written, with Sun's protection of private keys. Pure.
+
+    store = jks.read(content, "changeit")
+    store.certificates[0].certificate              # DER
+    store.keys[0].private_key("changeit")          # PKCS#8, DER
+
+The format has no specification but ``sun.security.provider.JavaKeyStore`` and ``KeyProtector``:
+
+    magic, version 2, count, then each entry: kind, alias, time in ms, and
+        kind 1: protected key, count of certificates, certificates
+        kind 2: certificate
+    SHA-1 of password, `Mighty Aphrodite` and all before
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from hmac import compare_digest
+from typing import Final
+
+from broker.security.tls import der
+from protocol.named_tuple import NamedTuple
+
+MAGIC: Final = b"\xfe\xed\xfe\xed"
+_KEY, _CERTIFICATE = 1, 2
+_WHITENER: Final = b"Mighty Aphrodite"
+_DIGEST_BYTES: Final = 20
+SALT_BYTES: Final = 20
+_KEY_PROTECTOR: Final = "1.3.6.1.4.1.42.2.17.1.1"
+_KEY_PROTECTOR_ALGORITHM: Final = bytes.fromhex("300e060a2b060104012a021101010500")
+
+
+class InvalidKeyStore(ValueError):
+    """Not a key store of this kind, or not with this password; the text never has the password in it."""
+
+
+class KeyEntry(NamedTuple):
+    alias: str
+    protected_key: bytes
+    """PKCS#8's EncryptedPrivateKeyInfo, by Sun's own algorithm."""
+    chain: tuple[bytes, ...]
+
+    def private_key(self, password: str) -> bytes:
+        """The key as PKCS#8."""
+        try:
+            algorithm, data = der.members(self.protected_key, 2)[:2]
+            identifier = der.dotted(der.members(algorithm.encoded, 1)[0].content)
+        except ValueError:
+            raise InvalidKeyStore(f"the private key of {self.alias} is not stored as PKCS#8") from None
+        if identifier != _KEY_PROTECTOR:
+            raise InvalidKeyStore(
+                f"the private key of {self.alias} is protected by {identifier}, which JKS does not have"
+            )
+        salt, masked, check = _parts(data.content)
+        key = _masked(masked, password, salt)
+        if not compare_digest(hashlib.sha1(_bytes_of(password) + key).digest(), check):
+            raise InvalidKeyStore(f"the private key of {self.alias} cannot be decrypted with this password")
+        return key
+
+
+class CertificateEntry(NamedTuple):
+    alias: str
+    certificate: bytes
+
+
+class JavaKeyStore(NamedTuple):
+    keys: tuple[KeyEntry, ...]
+    certificates: tuple[CertificateEntry, ...]
+
+
+def read(content: bytes, password: str | None) -> JavaKeyStore:
+    """Without a password the integrity is not checked, as in Java."""
+    reader = _Reader(content)
+    if reader.take(4) != MAGIC or (version := reader.integer(4)) not in (1, 2):
+        raise InvalidKeyStore("not a JKS key store of version 1 or 2")
+    keys, certificates = [], []
+    for _ in range(reader.integer(4)):
+        kind, alias = reader.integer(4), reader.text()
+        reader.integer(8)  # when it was made
+        if kind == _KEY:
+            key = reader.block()
+            chain = tuple(reader.certificate(version) for _ in range(reader.integer(4)))
+            keys.append(KeyEntry(alias, key, chain))
+        elif kind == _CERTIFICATE:
+            certificates.append(CertificateEntry(alias, reader.certificate(version)))
+        else:
+            raise InvalidKeyStore(f"an entry of kind {kind}, which JKS does not have")
+    body = content[: reader.at]
+    if password is not None and not compare_digest(_digest(body, password), reader.take(_DIGEST_BYTES)):
+        raise InvalidKeyStore("it was tampered with, or the password is wrong")
+    return JavaKeyStore(tuple(keys), tuple(certificates))
+
+
+def write(
+    keys: Sequence[KeyEntry], certificates: Sequence[CertificateEntry], password: str, now_ms: int
+) -> bytes:
+    """A key store of version 2."""
+    time = now_ms.to_bytes(8, "big")
+    parts = [MAGIC, _integer(2), _integer(len(keys) + len(certificates))]
+    for key in keys:
+        parts += [_integer(_KEY), _text(key.alias.lower()), time, _block(key.protected_key)]
+        parts += [_integer(len(key.chain)), *_certificates(key.chain)]
+    for each in certificates:
+        parts += [_integer(_CERTIFICATE), _text(each.alias.lower()), time, *_certificates([each.certificate])]
+    body = b"".join(parts)
+    return body + _digest(body, password)
+
+
+def protect(key: bytes, password: str, salt: bytes) -> bytes:
+    """A private key, given as PKCS#8, as a `KeyEntry` has it; ``salt`` has `SALT_BYTES` random bytes."""
+    check = hashlib.sha1(_bytes_of(password) + key).digest()
+    data = salt + _masked(key, password, salt) + check
+    return der.encode(der.SEQUENCE, _KEY_PROTECTOR_ALGORITHM, der.encode(der.OCTET_STRING, data))
+
+
+class _Reader:
+    """``java.io.DataInputStream`` over bytes."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.at = 0
+
+    def take(self, count: int) -> bytes:
+        start, self.at = self.at, self.at + count
+        if self.at > len(self._content):
+            raise InvalidKeyStore("it ends too early")
+        return self._content[start : self.at]
+
+    def integer(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "big")
+
+    def block(self) -> bytes:
+        return self.take(self.integer(4))
+
+    def text(self) -> str:
+        """Java writes UTF-8 with surrogates, and NUL as two bytes."""
+        encoded = self.take(self.integer(2)).replace(b"\xc0\x80", b"\0")
+        units = encoded.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass")
+        return units.decode("utf-16", "replace")
+
+    def certificate(self, version: int) -> bytes:
+        if version == 2 and (kind := self.text()) not in ("X.509", "X509"):
+            raise InvalidKeyStore(f"a certificate of type {kind}, where TLS needs X.509")
+        return self.block()
+
+
+def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Salt, masked key, check."""
+    end = max(SALT_BYTES, len(data) - _DIGEST_BYTES)
+    return data[:SALT_BYTES], data[SALT_BYTES:end], data[end:]
+
+
+def _masked(key: bytes, password: str, salt: bytes) -> bytes:
+    """A key XOR a chain of digests that begins with the salt; the same again takes the mask off."""
+    secret, digest, mask = _bytes_of(password), salt, b""
+    while len(mask) < len(key):
+        digest = hashlib.sha1(secret + digest).digest()
+        mask += digest
+    return bytes(a ^ b for a, b in zip(key, mask, strict=False))
+
+
+def _digest(body: bytes, password: str) -> bytes:
+    return hashlib.sha1(_bytes_of(password) + _WHITENER + body).digest()
+
+
+def _bytes_of(password: str) -> bytes:
+    return password.encode("utf-16-be", "surrogatepass")
+
+
+def _certificates(certificates: Iterable[bytes]) -> Iterable[bytes]:
+    return (_text("X.509") + _block(each) for each in certificates)
+
+
+def _integer(value: int) -> bytes:
+    return value.to_bytes(4, "big")
+
+
+def _block(data: bytes) -> bytes:
+    return _integer(len(data)) + data
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode("utf-8")
+    return len(encoded).to_bytes(2, "big") + encoded
