@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from broker.trace.exchange import Exchange, Names, no_names
+from broker.trace.redaction import SECRETS
 from protocol.batch import CorruptBatch, RecordBatch, batches, parse_end_txn_marker
 from protocol.codec import MalformedRequest, UnknownVersion, client_codec, request_codec
 from protocol.error_codes import error_name
@@ -19,8 +20,6 @@ Decoded = dict[str, Any]
 CUT: Final[Decoded] = {"cut": True}
 """Instead of a message whose frame was too large to keep."""
 
-SECRETS: Final = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})
-"""Fields of which only the size is shown."""
 RECORDS_TOLD_MAX: Final = 10_000
 """Of one ``records`` field, where records are asked for."""
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -29,8 +28,9 @@ _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 def request_dict(exchange: Exchange, names: Names = no_names, *, values: bool = False) -> Decoded:
     """The request, field by field in the order of the wire.
 
-    Bytes are base64; records are summaries of their batches, with the records themselves if ``values``. Behind an error
-    code stands its name as ``error`` (``partition_error`` behind ``partition_error_code``), behind a topic's id its name.
+    Bytes are base64, of secrets only how many; records are summaries of their batches, with the records themselves if
+    ``values``. Behind an error code stands its name as ``error`` (``partition_error`` behind ``partition_error_code``),
+    behind a topic's id its name.
     """
     if exchange.request_is_cut:
         return CUT

@@ -15,6 +15,7 @@ from broker.trace.exchange import Ends, Exchange, Names, Outcome, no_names
 from broker.trace.filters import EVERYTHING, TraceFilter
 from broker.trace.lines import answer_summary, request_summary
 from broker.trace.producer_facts import transactions_in
+from broker.trace.redaction import redacted
 from broker.trace.ring import Ring, TraceLimits
 from broker.trace.subscription import Subscription
 
@@ -125,6 +126,7 @@ class Trace:
     def arrived(self, call: Call) -> bool:
         self._numbered += 1
         context, connection, header = call.context, call.connection, call.header
+        frame = redacted(header.api_key, header.api_version, call.frame, is_request=True)
         exchange = Exchange(
             number=self._numbered,
             node_id=call.node.node_id,
@@ -138,12 +140,12 @@ class Trace:
             transactions=transactions_in(header.api_key, call.request),
             arrived_ms=call.received_ms,
             arrived_us=self._time.now_us(call.received_ms),
-            request=call.frame,
-            request_bytes=len(call.frame),
+            request=frame,
+            request_bytes=len(frame),
         )
         if exchange.request_bytes > self.limits.frame_bytes_max:
             exchange.request_summary = request_summary(request_dict(exchange, self.names))
-            exchange.request = self.limits.cut(call.frame)
+            exchange.request = self.limits.cut(frame)
         self._ring.add(exchange)
         call.watch(partial(self._happened, exchange, self._time.measure_us()))
         return True
@@ -173,6 +175,7 @@ class Trace:
         self._tell(exchange)
 
     def _keep_answer(self, exchange: Exchange, answer: bytes) -> None:
+        answer = redacted(exchange.api_key, exchange.api_version, answer, is_request=False)
         exchange.answer, exchange.answer_bytes = answer, len(answer)
         if exchange.answer_bytes > self.limits.frame_bytes_max:
             exchange.answer_summary = answer_summary(answer_dict(exchange, self.names) or {})

@@ -1,0 +1,65 @@
+"""Settings whose values are never shown: passwords, and what Kafka does not know (``KafkaConfig.maybeSensitive``).
+
+is_sensitive(BROKER_RESOURCE, "listener.name.internal.ssl.key.password")  # True
+broker_key("listener.name.internal.max.connections")  # the key of max.connections
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.config.definitions import BrokerConfigKey, alterable_configs
+from broker.config.group_configs import group_configs
+from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
+from storage.config import ALL_TOPIC_CONFIGS
+from storage.config_def import ConfigKey
+
+LOGGER_RESOURCE: Final = 8
+
+# `DynamicBrokerConfig.LISTENER_CONFIG_REGEX`, and the settings that may have a mechanism between them and the prefix.
+_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_OF_MECHANISMS: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+_OPEN: Final = (LOGGER_RESOURCE, METRICS_RESOURCE)
+"""Kinds of resources none of whose settings is a secret."""
+
+
+def base_of(name: str) -> str | None:
+    """The setting that a setting of a listener stands for; None for a name that is not a listener's.
+
+    >>> base_of("listener.name.internal.plain.sasl.jaas.config"), base_of("listener.name.internal.max.connections")
+    ('sasl.jaas.config', 'max.connections')
+    """
+    match = _LISTENER.fullmatch(name)
+    if match is None:
+        return None
+    return next((each for each in _OF_MECHANISMS if match[1].endswith(each)), match[1])
+
+
+def broker_key(name: str) -> BrokerConfigKey | None:
+    """The definition of a broker's setting, with the prefix of a listener too; None if Kafka does not know it."""
+    known = alterable_configs()
+    return known.get(name) or known.get(base_of(name) or "")
+
+
+_KEYS: Final[Mapping[int, Callable[[str], ConfigKey | None]]] = {
+    TOPIC_RESOURCE: lambda name: ALL_TOPIC_CONFIGS.get(name),
+    BROKER_RESOURCE: broker_key,
+    GROUP_RESOURCE: lambda name: group_configs().get(name),
+}
+
+
+def is_sensitive(kind: int, name: str) -> bool:
+    """Whether the value of a resource's setting may be a secret."""
+    if kind in _OPEN:
+        return False
+    find = _KEYS.get(kind)
+    key = None if find is None else find(name)
+    return key is None or key.sensitive
