@@ -23,6 +23,11 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+    if context.node.authorizer is not None:
+        if not context.authorize("WRITE", "TRANSACTIONAL_ID", request.transactional_id):
+            return AddOffsetsToTxnResponse(error_code=ErrorCode.transactional_id_authorization_failed)
+        if not context.authorize("READ", "GROUP", request.group_id):
+            return AddOffsetsToTxnResponse(error_code=ErrorCode.group_authorization_failed)
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.invalid_request)
     answer: Deferred[AddOffsetsToTxnResponse] = Deferred()

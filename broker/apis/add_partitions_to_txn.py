@@ -6,12 +6,13 @@ the brokers' (KIP-890): many transactions, ``verify_only`` to ask without adding
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from broker.loop.deferred import Deferred
 from broker.metadata.topics import is_internal
 from broker.node.context import RequestContext
 from broker.requests.api import api
+from broker.requests.authorization import may_on_cluster, unauthorized
 from broker.transactions.error_compatibility import fenced_error_for
 from broker.transactions.transaction import Answer, TopicPartition
 from protocol.errors import ErrorCode
@@ -37,6 +38,8 @@ def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     if context.api_version < FIRST_BROKER_VERSION:
         return _for_client(request, context)
+    if not may_on_cluster(context, "CLUSTER_ACTION"):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.cluster_authorization_failed)
     return _for_broker(request, context)
 
 
@@ -91,16 +94,22 @@ def _run(
 ) -> None:
     """One transaction; ``done`` gets an error for each of its partitions."""
     keys = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    is_client = context.api_version < FIRST_BROKER_VERSION
+    transactional_id = transaction.transactional_id
+    asks = is_client and context.node.authorizer is not None  # a broker has asked about its client already
+    if asks and not context.authorize("WRITE", "TRANSACTIONAL_ID", transactional_id):
+        done(dict.fromkeys(keys, ErrorCode.transactional_id_authorization_failed))
+        return
     refused = _refused(keys, context)
     if refused:
         # All or nothing: the others are told that nothing was tried.
         done({key: refused.get(key, ErrorCode.operation_not_attempted) for key in keys})
         return
-    if not transaction.transactional_id:
+    if not transactional_id:
         done(dict.fromkeys(keys, ErrorCode.invalid_request))
         return
     coordinator = context.node.transactions
-    identity = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
+    identity = (transactional_id, transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
         done(coordinator.verify_partitions(*identity, keys))
         return
@@ -109,16 +118,21 @@ def _run(
         error = fenced_error_for(outcome.error, context.api_version, FIRST_VERSION_WITH_PRODUCER_FENCED)
         done(dict.fromkeys(keys, error))
 
-    client_version = 2 if context.api_version >= FIRST_BROKER_VERSION else 0
+    client_version = 0 if is_client else 2
     coordinator.add_partitions(*identity, keys, client_version, added)
 
 
 def _refused(keys: Sequence[TopicPartition], context: RequestContext) -> Errors:
-    """Partitions that do not exist, and internal topics, which clients may not add (offsets have AddOffsetsToTxn)."""
+    """Partitions that do not exist, and topics that a client may not write to: internal ones it may never add (offsets
+    have AddOffsetsToTxn)."""
     refused: Errors = {}
+    from_client = context.api_version < FIRST_BROKER_VERSION
+    denied: Collection[str] = ()
+    if from_client and context.node.authorizer is not None:
+        denied = unauthorized(context, "WRITE", "TOPIC", [name for name, _ in keys if not is_internal(name)])
     for name, index in keys:
         topic = context.node.metadata.topic(name)
-        if context.api_version < FIRST_BROKER_VERSION and is_internal(name):
+        if from_client and (is_internal(name) or name in denied):
             refused[name, index] = ErrorCode.topic_authorization_failed
         elif topic is None or topic.partition(index) is None:
             refused[name, index] = ErrorCode.unknown_topic_or_partition

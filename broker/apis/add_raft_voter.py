@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.node.context import RequestContext
 from broker.requests.api import api
+from broker.requests.authorization import CLUSTER_REFUSED, may_on_cluster
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
@@ -14,6 +15,8 @@ CONTROLLER_LISTENER: Final = "CONTROLLER"
 
 @api(key=80, versions=range(2))
 def add_raft_voter(request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
+    if not may_on_cluster(context, "ALTER"):
+        return _refused(ErrorCode.cluster_authorization_failed, CLUSTER_REFUSED)
     cluster_id = context.node.metadata.cluster_id
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return _refused(

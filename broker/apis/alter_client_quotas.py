@@ -9,7 +9,7 @@ from broker.metadata import ApiError
 from broker.metadata.client_quotas import Alteration, Operation, QuotaEntity, entity_of
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.authorization import CLUSTER_REFUSED, may_on_cluster
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -30,13 +30,12 @@ async def alter_client_quotas(
         )
         for entry in request.entries
     ]
-    results: dict[QuotaEntity, ApiError | None]
-    if context.authorize("ALTER_CONFIGS", "CLUSTER", CLUSTER_NAME):
-        control = context.node.metadata.client_control
-        results = await control.alter_quotas(alterations, validate_only=request.validate_only)
-    else:
-        refusal = ApiError(ErrorCode.cluster_authorization_failed)
-        results = dict.fromkeys((each.entity for each in alterations), refusal)
+    if not may_on_cluster(context, "ALTER_CONFIGS"):
+        return _refused(request)
+    control = context.node.metadata.client_control
+    results: dict[QuotaEntity, ApiError | None] = await control.alter_quotas(
+        alterations, validate_only=request.validate_only
+    )
     return AlterClientQuotasResponse(
         entries=[
             ResponseEntryData(
@@ -45,5 +44,22 @@ async def alter_client_quotas(
                 entity=[ResponseEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
             )
             for entity, refusal in results.items()
+        ]
+    )
+
+
+def _refused(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    """Each entry as it was asked for, also one that comes twice."""
+    return AlterClientQuotasResponse(
+        entries=[
+            ResponseEntryData(
+                error_code=ErrorCode.cluster_authorization_failed,
+                error_message=CLUSTER_REFUSED,
+                entity=[
+                    ResponseEntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                    for part in entry.entity
+                ],
+            )
+            for entry in request.entries
         ]
     )

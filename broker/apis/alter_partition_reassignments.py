@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from broker.metadata import ApiError
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
-from protocol.errors import ErrorCode
+from broker.requests.authorization import cluster_refusal
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -24,10 +23,9 @@ from protocol.messages.alter_partition_reassignments import (
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    if not context.authorize("ALTER", "CLUSTER", CLUSTER_NAME):
-        return _refused(
-            request, ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
-        )
+    denied = cluster_refusal(context, "ALTER")
+    if denied is not None:
+        return _refused(request, denied)
     if not request.topics:
         # Kafka's default for the words, where all other answers without an error have none.
         return AlterPartitionReassignmentsResponse(error_message="")

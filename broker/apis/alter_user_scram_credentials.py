@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from broker.metadata import ApiError
 from broker.metadata.scram_credentials import Deletion, Results, Upsertion
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
-from protocol.errors import NONE, ErrorCode
+from broker.requests.authorization import cluster_refusal
+from protocol.errors import NONE
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -25,12 +24,12 @@ async def alter_user_scram_credentials(
         for each in request.upsertions
     ]
     results: Results
-    if context.authorize("ALTER", "CLUSTER", CLUSTER_NAME):
+    denied = cluster_refusal(context, "ALTER")
+    if denied is None:
         results = await context.node.metadata.client_control.alter_credentials(deletions, upsertions)
     else:
-        refusal = ApiError(ErrorCode.cluster_authorization_failed)
-        users = [*(each.user for each in deletions), *(each.user for each in upsertions)]
-        results = dict.fromkeys(users, refusal)
+        users = {*(each.user for each in deletions), *(each.user for each in upsertions)}
+        results = dict.fromkeys(sorted(users), denied)
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(

@@ -5,7 +5,7 @@ v1 tells which protocol each member speaks.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from broker.groups.consumer.topics import TopicsImage
 from broker.groups.consumer_settings import assignors
 from broker.node.context import RequestContext
 from broker.requests.api import api
+from broker.requests.authorization import unauthorized
 from broker.requests.described_groups import describe_groups
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import (
@@ -31,6 +32,8 @@ from storage.steps import Steps
 
 CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
+HAS_OTHER_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
+"""Kafka's words."""
 
 
 @api(key=69, versions=range(2))
@@ -70,7 +73,19 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
     except Refused as refusal:
         return DescribedGroup(group_id=group_id, error_code=refusal.error, error_message=refusal.message)
     default = assignors(context.node.config)[0]
-    return _described(group, groups.consumer_groups.topics, default)
+    described = _described(group, groups.consumer_groups.topics, default)
+    if unauthorized(context, "DESCRIBE", "TOPIC", _topics_of(described)):
+        return DescribedGroup(
+            group_id=group_id, error_code=ErrorCode.topic_authorization_failed, error_message=HAS_OTHER_TOPICS
+        )
+    return described
+
+
+def _topics_of(group: DescribedGroup) -> Iterator[str]:
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            for topic in assignment.topic_partitions:
+                yield topic.topic_name
 
 
 def _described(group: ConsumerGroup, topics: TopicsImage, default_assignor: str) -> DescribedGroup:

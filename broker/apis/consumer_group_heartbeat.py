@@ -11,6 +11,7 @@ from broker.groups.consumer_settings import is_enabled
 from broker.metadata.features import GROUP_VERSION
 from broker.node.context import RequestContext
 from broker.requests.api import api
+from broker.requests.authorization import describable_topics, unauthorized
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -26,11 +27,10 @@ def consumer_group_heartbeat(
         return _refused(ErrorCode.unsupported_version)
     if not context.authorize("READ", "GROUP", request.group_id):
         return _refused(ErrorCode.group_authorization_failed)
-    names = request.subscribed_topic_names or ()
-    if not all(context.authorize("DESCRIBE", "TOPIC", name) for name in names):
+    if unauthorized(context, "DESCRIBE", "TOPIC", request.subscribed_topic_names or ()):
         return _refused(ErrorCode.topic_authorization_failed)
     return context.node.groups.consumer_group_heartbeat(
-        request, context.client_id, context.peer, context.api_version
+        request, context.client_id, context.peer, context.api_version, describable_topics(context)
     )
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.authorization import CLUSTER_REFUSED, may_on_cluster
 from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -29,8 +29,10 @@ UNKNOWN_PARTITION: Final = "This server does not host this topic-partition."
 
 @api(key=55, versions=range(3))
 def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    if not context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME):
-        return DescribeQuorumResponse(error_code=ErrorCode.cluster_authorization_failed, error_message="")
+    if not may_on_cluster(context, "DESCRIBE"):
+        return DescribeQuorumResponse(
+            error_code=ErrorCode.cluster_authorization_failed, error_message=CLUSTER_REFUSED
+        )
     asked = [
         (topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions
     ]

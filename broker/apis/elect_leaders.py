@@ -11,7 +11,7 @@ from broker.metadata import ApiError
 from broker.metadata.elections import Election
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.authorization import cluster_refusal
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -23,9 +23,9 @@ from protocol.messages.elect_leaders import (
 
 @api(key=43, versions=range(3))
 async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    if not context.authorize("ALTER", "CLUSTER", CLUSTER_NAME):
-        refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
-        return _refused(request, refusal)
+    denied = cluster_refusal(context, "ALTER")
+    if denied is not None:
+        return _refused(request, denied)
     if request.topic_partitions is not None and not request.topic_partitions:
         return ElectLeadersResponse()
     try:

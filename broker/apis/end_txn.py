@@ -22,6 +22,9 @@ FIRST_VERSION_THAT_BUMPS = 5
 
 @api(key=26, versions=range(6))
 def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    has_authorizer = context.node.authorizer is not None
+    if has_authorizer and not context.authorize("WRITE", "TRANSACTIONAL_ID", request.transactional_id):
+        return EndTxnResponse(error_code=ErrorCode.transactional_id_authorization_failed)
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.invalid_request)
     answer: Deferred[EndTxnResponse] = Deferred()

@@ -15,6 +15,7 @@ from broker.loop.slices import each
 from broker.metadata import ApiError, Topic
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.requests.api import api
+from broker.requests.authorization import CLUSTER_REFUSED, may_on_cluster
 from broker.requests.metadata_views import NOWHERE, Address, address_of
 from protocol.errors import NONE, ErrorCode
 from protocol.hashing import partition_for
@@ -42,8 +43,10 @@ _KINDS: Final = {
     1: _Kind(TRANSACTION_STATE, "TRANSACTIONAL_ID", ErrorCode.transactional_id_authorization_failed),
 }
 
-_KNOWN: Final = (*_KINDS, 2)
-"""2 is a share partition: known to Kafka, and not served here."""
+SHARE: Final = 2
+"""A share partition: known to Kafka, and not served here."""
+SHARE_SINCE: Final = 6
+MANY_KEYS_SINCE: Final = 4
 
 _Found = tuple[ErrorCode, Address]
 
@@ -53,9 +56,36 @@ def find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     kind = _KINDS.get(request.key_type)
-    if kind is None or context.node.metadata.topic(kind.topic) is not None:
+    if kind is None:
+        return _refused_kind(request, context)
+    if context.node.metadata.topic(kind.topic) is not None or not _finds_any(request, context, kind):
         return _answer_in_slices(request, context, kind)
     return _create_and_answer(request, context, kind)
+
+
+def _refused_kind(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    """A kind that is not served: a broker asks for share partitions, everything else is a mistake."""
+    error = ErrorCode.invalid_request
+    is_share = request.key_type == SHARE and context.api_version >= SHARE_SINCE
+    if is_share and request.coordinator_keys and not may_on_cluster(context, "CLUSTER_ACTION"):
+        error = ErrorCode.cluster_authorization_failed
+    message = _MESSAGES[error]
+    if context.api_version < MANY_KEYS_SINCE:
+        return FindCoordinatorResponse(error_code=error, error_message=message, node_id=-1, port=-1)
+    # The words come with an exception only; a share key that is refused by its form has none.
+    words = "" if request.key_type == SHARE and error is ErrorCode.invalid_request else message
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(key=key, error_code=error, error_message=words, node_id=-1, port=-1)
+            for key in request.coordinator_keys
+        ]
+    )
+
+
+def _finds_any(request: FindCoordinatorRequest, context: RequestContext, kind: _Kind) -> bool:
+    """The internal topic is made for a client that may ask for what is kept there."""
+    keys = request.coordinator_keys if context.api_version >= MANY_KEYS_SINCE else (request.key,)
+    return any(context.authorize("DESCRIBE", kind.resource_type, key) for key in keys)
 
 
 async def _create_and_answer(
@@ -69,15 +99,15 @@ async def _create_and_answer(
 
 
 def _answer_in_slices(
-    request: FindCoordinatorRequest, context: RequestContext, kind: _Kind | None
+    request: FindCoordinatorRequest, context: RequestContext, kind: _Kind
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     return context.node.slices.answer(_answer(request, context, kind))
 
 
 def _answer(
-    request: FindCoordinatorRequest, context: RequestContext, kind: _Kind | None
+    request: FindCoordinatorRequest, context: RequestContext, kind: _Kind
 ) -> Steps[FindCoordinatorResponse]:
-    if context.api_version < 4:
+    if context.api_version < MANY_KEYS_SINCE:
         error, address = _find(context, kind, request.key)
         return FindCoordinatorResponse(
             error_code=error,
@@ -92,8 +122,7 @@ def _answer(
         return Coordinator(
             key=key,
             error_code=error,
-            # The text is Kafka's response to an unknown type; a known type that is refused has none.
-            error_message="" if request.key_type in _KNOWN else _MESSAGES[error],
+            error_message="",
             node_id=address.node_id,
             host=address.host,
             port=address.port,
@@ -103,9 +132,7 @@ def _answer(
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
-def _find(context: RequestContext, kind: _Kind | None, key: str) -> _Found:
-    if kind is None:
-        return ErrorCode.invalid_request, NOWHERE
+def _find(context: RequestContext, kind: _Kind, key: str) -> _Found:
     if not context.authorize("DESCRIBE", kind.resource_type, key):
         return kind.unauthorized, NOWHERE
     topic = context.node.metadata.topic(kind.topic)
@@ -134,6 +161,7 @@ _MESSAGES: Final = {
         "This most likely occurs because of a request being malformed by the client library or the message was "
         "sent to an incompatible broker. See the broker logs for more details."
     ),
+    ErrorCode.cluster_authorization_failed: CLUSTER_REFUSED,
     ErrorCode.group_authorization_failed: "Group authorization failed.",
     ErrorCode.transactional_id_authorization_failed: "Transactional Id authorization failed.",
 }

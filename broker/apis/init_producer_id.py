@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from broker.loop.deferred import Deferred
 from broker.node.context import RequestContext
 from broker.requests.api import api
+from broker.requests.metadata_views import CLUSTER_NAME
 from broker.transactions.error_compatibility import fenced_error_for
 from broker.transactions.transaction import Answer
 from protocol.errors import NONE, ErrorCode
@@ -24,6 +25,10 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 def init_producer_id(
     request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    if context.node.authorizer is not None:
+        refusal = _refusal(request, context)
+        if refusal is not NONE:
+            return _failure(refusal)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _failure(ErrorCode.invalid_request)
     if request.transactional_id is None:
@@ -42,6 +47,19 @@ def init_producer_id(
         lambda outcome: answer.resolve(_phrase(outcome, context.api_version)),
     )
     return answer.outcome()
+
+
+def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCode:
+    """An idempotent producer needs a right on the cluster, or, since KIP-679, to write to whatever topic."""
+    if request.transactional_id is not None:
+        if context.authorize("WRITE", "TRANSACTIONAL_ID", request.transactional_id):
+            return NONE
+        return ErrorCode.transactional_id_authorization_failed
+    if context.authorize("IDEMPOTENT_WRITE", "CLUSTER", CLUSTER_NAME):
+        return NONE
+    if context.authorize_by_resource_type("WRITE", "TOPIC"):
+        return NONE
+    return ErrorCode.cluster_authorization_failed
 
 
 def _phrase(outcome: Answer, api_version: int) -> InitProducerIdResponse:

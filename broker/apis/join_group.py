@@ -13,6 +13,7 @@ from typing import Final
 from broker.groups.waiting import then
 from broker.node.context import RequestContext
 from broker.requests.api import api
+from broker.requests.authorization import describable_topics
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -25,7 +26,9 @@ def join_group(
 ) -> JoinGroupResponse | Future[JoinGroupResponse]:
     if not context.authorize("READ", "GROUP", request.group_id):
         return _spell(JoinGroupResponse(error_code=ErrorCode.group_authorization_failed), context)
-    response = context.node.groups.join(request, context.client_id, context.peer, context.api_version)
+    response = context.node.groups.join(
+        request, context.client_id, context.peer, context.api_version, describable_topics(context)
+    )
     return then(response, lambda answer: _spell(answer, context))
 
 

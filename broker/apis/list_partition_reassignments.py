@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.metadata import PartitionState, Topic
+from broker.metadata import ApiError, PartitionState, Topic
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
-from protocol.errors import ErrorCode
+from broker.requests.authorization import cluster_refusal
 from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -21,8 +20,9 @@ from protocol.messages.list_partition_reassignments import (
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    if not context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME):
-        return _refused(request)
+    denied = cluster_refusal(context, "DESCRIBE")
+    if denied is not None:
+        return _refused(request, denied)
     topics = context.node.metadata.topics
     asked: Iterable[tuple[Topic, Iterable[PartitionState | None]]]
     if request.topics is None:
@@ -37,11 +37,13 @@ def list_partition_reassignments(
     return ListPartitionReassignmentsResponse(topics=[topic for topic in moving if topic.partitions])
 
 
-def _refused(request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+def _refused(
+    request: ListPartitionReassignmentsRequest, refusal: ApiError
+) -> ListPartitionReassignmentsResponse:
     """With all that was asked for, and nothing about it, as Kafka does."""
     return ListPartitionReassignmentsResponse(
-        error_code=ErrorCode.cluster_authorization_failed,
-        error_message="Cluster authorization failed.",
+        error_code=refusal.error,
+        error_message=refusal.message,
         topics=[
             OngoingTopicReassignment(
                 name=topic.name,

@@ -14,6 +14,7 @@ from uuid import UUID
 from broker.metadata import NewTopic, Topic
 from broker.metadata.topics import invalid_topic_name, is_internal
 from broker.requests.api import api
+from broker.requests.authorization import may_on_cluster
 from broker.requests.metadata_views import (
     CLUSTER_NAME,
     NO_NODE,
@@ -62,7 +63,7 @@ def _answer(request: MetadataRequest, context: RequestContext) -> Generator[None
         if left <= 0:
             left = ELEMENTS_PER_SLICE
             yield
-    if request.allow_auto_topic_creation and context.node.config.auto_create_topics_enable:
+    if _creates(request, context):
         _create_missing(context, topics)
     response = MetadataResponse(
         brokers=[
@@ -107,8 +108,13 @@ def _found(request: MetadataRequest, context: RequestContext, live: Live) -> Ite
         for topic_id in topic_ids:
             yield _by_id(context, live, topic_id)
     else:
+        creates = _creates(request, context)
         for name in dict.fromkeys([one.name or "" for one in wanted or ()]):
-            yield _by_name(context, live, name)
+            yield _by_name(context, live, name, creates=creates)
+
+
+def _creates(request: MetadataRequest, context: RequestContext) -> bool:
+    return request.allow_auto_topic_creation and context.node.config.auto_create_topics_enable
 
 
 def _wants_all(request: MetadataRequest, context: RequestContext) -> bool:
@@ -146,12 +152,15 @@ def _by_id(context: RequestContext, live: Live, topic_id: UUID) -> MetadataRespo
     return _existing(context, live, topic)
 
 
-def _by_name(context: RequestContext, live: Live, name: str) -> MetadataResponseTopic:
+def _by_name(context: RequestContext, live: Live, name: str, *, creates: bool) -> MetadataResponseTopic:
     if not context.authorize("DESCRIBE", "TOPIC", name):
         return MetadataResponseTopic(error_code=ErrorCode.topic_authorization_failed, name=name)
     topic = context.node.metadata.topic(name)
     if topic is not None:
         return _existing(context, live, topic)
+    if creates and not _may_create(context, name):
+        error = ErrorCode.topic_authorization_failed
+        return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name))
     invalid = invalid_topic_name(name) is not None
     return MetadataResponseTopic(
         error_code=ErrorCode.invalid_topic_exception if invalid else ErrorCode.unknown_topic_or_partition,
@@ -187,7 +196,9 @@ def _partition(
 def _create_missing(context: RequestContext, answers: Iterable[MetadataResponseTopic]) -> None:
     """Begin to create what is missing. As on Kafka this answer still says 3, and the client asks again."""
     missing = [one.name or "" for one in answers if one.error_code == ErrorCode.unknown_topic_or_partition]
-    allowed = context.authorize("CREATE", "CLUSTER", CLUSTER_NAME)
-    wanted = [NewTopic(name) for name in missing if allowed or context.authorize("CREATE", "TOPIC", name)]
-    if wanted:
-        context.node.metadata.auto_topic_creation.create_in_background(wanted)
+    if missing:
+        context.node.metadata.auto_topic_creation.create_in_background([NewTopic(name) for name in missing])
+
+
+def _may_create(context: RequestContext, name: str) -> bool:
+    return may_on_cluster(context, "CREATE") or context.authorize("CREATE", "TOPIC", name)

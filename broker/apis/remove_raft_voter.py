@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from broker.node.context import RequestContext
 from broker.requests.api import api
+from broker.requests.authorization import CLUSTER_REFUSED, may_on_cluster
 from protocol.errors import ErrorCode
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 
 @api(key=81, versions=range(1))
 def remove_raft_voter(request: RemoveRaftVoterRequest, context: RequestContext) -> RemoveRaftVoterResponse:
+    if not may_on_cluster(context, "ALTER"):
+        return _refused(ErrorCode.cluster_authorization_failed, CLUSTER_REFUSED)
     cluster_id = context.node.metadata.cluster_id
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return _refused(

@@ -7,7 +7,7 @@ offsets partition to the transaction by itself (KIP-890).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 
 from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
 from broker.groups.commits import OffsetToCommit
@@ -17,6 +17,7 @@ from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
 from broker.requests.api import api
+from broker.requests.authorization import unauthorized
 from broker.transactions.verification import Check
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.txn_offset_commit import (
@@ -46,6 +47,10 @@ class TxnOffsetCommit:
         self._offsets: list[OffsetToCommit] = []
 
     def run(self) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+        if self._context.node.authorizer is not None:
+            refusal = self._refusal()
+            if refusal is not NONE:
+                return self._refused(refusal)
         self._look()
         if not self._offsets:
             return self._phrase()
@@ -66,12 +71,36 @@ class TxnOffsetCommit:
         )
         return self._answer.outcome()
 
+    def _refusal(self) -> ErrorCode:
+        """The transactional id stands for the producer, so nothing is asked about that."""
+        context, request = self._context, self._request
+        if not context.authorize("WRITE", "TRANSACTIONAL_ID", request.transactional_id):
+            return ErrorCode.transactional_id_authorization_failed
+        if not context.authorize("READ", "GROUP", request.group_id):
+            return ErrorCode.group_authorization_failed
+        return NONE
+
+    def _refused(self, error: ErrorCode) -> TxnOffsetCommitResponse:
+        """One error for everything, and nothing about which of it exists."""
+        for topic in self._request.topics:
+            for partition in topic.partitions:
+                self._errors[topic.name, partition.partition_index] = error
+        return self._phrase()
+
     def _look(self) -> None:
         metadata = self._context.node.metadata
+        denied: Collection[str] = ()
+        if self._context.node.authorizer is not None:
+            denied = unauthorized(
+                self._context, "READ", "TOPIC", [each.name for each in self._request.topics]
+            )
         for wanted in self._request.topics:
             topic = metadata.topic(wanted.name)
             for partition in wanted.partitions:
                 index = partition.partition_index
+                if wanted.name in denied:
+                    self._errors[wanted.name, index] = ErrorCode.topic_authorization_failed
+                    continue
                 if topic is None or topic.partition(index) is None:
                     self._errors[wanted.name, index] = ErrorCode.unknown_topic_or_partition
                     continue

@@ -9,8 +9,7 @@ from __future__ import annotations
 from broker.metadata import ApiError
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
-from protocol.errors import ErrorCode
+from broker.requests.authorization import cluster_refusal
 from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
@@ -18,8 +17,9 @@ from protocol.messages.unregister_broker import UnregisterBrokerRequest, Unregis
 async def unregister_broker(
     request: UnregisterBrokerRequest, context: RequestContext
 ) -> UnregisterBrokerResponse:
-    if not context.authorize("ALTER", "CLUSTER", CLUSTER_NAME):
-        return UnregisterBrokerResponse(error_code=ErrorCode.cluster_authorization_failed)
+    denied = cluster_refusal(context, "ALTER")
+    if denied is not None:
+        return UnregisterBrokerResponse(error_code=denied.error, error_message=denied.message)
     try:
         await context.node.metadata.cluster_control.unregister(request.broker_id)
     except ApiError as refusal:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from broker.metadata import ApiError
 from broker.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.authorization import cluster_refusal
 from protocol.errors import ErrorCode
 from protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -29,8 +29,9 @@ LAST_VERSION_WITH_RESULTS: Final = 1
 
 @api(key=57, versions=range(3))
 async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    if not context.authorize("ALTER", "CLUSTER", CLUSTER_NAME):
-        return UpdateFeaturesResponse(error_code=ErrorCode.cluster_authorization_failed)
+    denied = cluster_refusal(context, "ALTER")
+    if denied is not None:
+        return UpdateFeaturesResponse(error_code=denied.error, error_message=denied.message)
     # Of a feature that is named twice the last level counts, as in Kafka's map.
     wanted = {update.feature: update for update in request.feature_updates}
     try:

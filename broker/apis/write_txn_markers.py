@@ -13,6 +13,7 @@ from broker.loop.deferred import Deferred
 from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
 from broker.requests.api import api
+from broker.requests.authorization import may_on_cluster
 from broker.transactions.markers import write_marker
 from broker.transactions.transaction import TopicPartition
 from protocol.batch import EndTxnMarker
@@ -33,7 +34,20 @@ Results = dict[int, dict[TopicPartition, ErrorCode]]
 def write_txn_markers(
     request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
+    # Operators abort hanging transactions with the right to alter the cluster (KIP-664).
+    if not may_on_cluster(context, "ALTER") and not may_on_cluster(context, "CLUSTER_ACTION"):
+        return _phrase(_refused(request))
     return WriteTxnMarkers(request, context).run()
+
+
+def _refused(request: WriteTxnMarkersRequest) -> Results:
+    error = ErrorCode.cluster_authorization_failed
+    return {
+        marker.producer_id: {
+            (topic.name, index): error for topic in marker.topics for index in topic.partition_indexes
+        }
+        for marker in request.markers
+    }
 
 
 class WriteTxnMarkers:

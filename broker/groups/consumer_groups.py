@@ -15,7 +15,7 @@ from uuid import UUID
 from broker.clock import Clock
 from broker.groups import classic
 from broker.groups.consumer import classic_members, fencing, heartbeat
-from broker.groups.consumer.context import Client, Context, Decision, Refused, live_group
+from broker.groups.consumer.context import Client, Context, Decision, MayDescribe, Refused, live_group
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.subscribing import resolve_regexes
 from broker.groups.consumer_settings import assignors, settings_of
@@ -82,7 +82,7 @@ class ConsumerGroups:
             request.member_id = self._new_member_id()
 
         def decide(context: Context) -> Decision[ConsumerGroupHeartbeatResponse]:
-            return heartbeat.heartbeat(
+            decision = heartbeat.heartbeat(
                 context,
                 shard.state.group(group_id),
                 request,
@@ -90,6 +90,8 @@ class ConsumerGroups:
                 shard.state.config,
                 resolving=shard.is_armed(group_id, REGEX_TIMER),
             )
+            decision.may_describe = client.may_describe
+            return decision
 
         return self._answer(shard, group_id, decide, refuse_heartbeat)
 
@@ -117,7 +119,9 @@ class ConsumerGroups:
         def decide(context: Context) -> Decision[JoinGroupResponse]:
             joiner = classic_members.read_join(context, group, request, client, api_version, new_member_id)
             resolving = shard.is_armed(group.group_id, REGEX_TIMER)
-            return classic_members.join(context, group, joiner, shard.state.config, resolving=resolving)
+            decision = classic_members.join(context, group, joiner, shard.state.config, resolving=resolving)
+            decision.may_describe = client.may_describe
+            return decision
 
         def refuse(error: ErrorCode, _: str | None) -> JoinGroupResponse:
             # It names no member, as Kafka's; a classic group's names the one of the request.
@@ -254,7 +258,7 @@ class ConsumerGroups:
             if decision.rebalances:
                 shard.run(became, classic.begin_rebalance(became, self._clock.now_ms()))
         elif decision.regexes:
-            resolve = partial(self._resolve, shard, group_id, decision.regexes)
+            resolve = partial(self._resolve, shard, group_id, decision.regexes, decision.may_describe)
             shard.arm(group_id, Arm(REGEX_TIMER, 0), resolve)
 
     # -- time ---------------------------------------------------------------------------------------------------
@@ -278,9 +282,12 @@ class ConsumerGroups:
 
         self._alone(shard, group_id, decide)
 
-    def _resolve(self, shard: GroupShard, group_id: str, regexes: frozenset[str]) -> None:
+    def _resolve(
+        self, shard: GroupShard, group_id: str, regexes: frozenset[str], may_describe: MayDescribe | None
+    ) -> None:
         def decide(context: Context) -> Decision[None]:
-            return resolve_regexes(context, live_group(shard.state.group(group_id), group_id), regexes)
+            group = live_group(shard.state.group(group_id), group_id)
+            return resolve_regexes(context, group, regexes, may_describe)
 
         self._alone(shard, group_id, decide)
 

@@ -13,7 +13,7 @@ from broker.clock import Clock, Domain, Periodic, Timer
 from broker.coordinator_runtime.runtime import CoordinatorRuntime
 from broker.groups import classic, commits
 from broker.groups.commits import Committer, Errors, OffsetToCommit
-from broker.groups.consumer.context import Client
+from broker.groups.consumer.context import Client, MayDescribe
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.records import group_tombstones
 from broker.groups.consumer_groups import ConsumerGroups, refuse_heartbeat
@@ -154,7 +154,12 @@ class GroupCoordinator(MetadataListener):
     # -- members ------------------------------------------------------------------------------------------------
 
     def join(
-        self, request: JoinGroupRequest, client_id: str | None, client_host: str, api_version: int
+        self,
+        request: JoinGroupRequest,
+        client_id: str | None,
+        client_host: str,
+        api_version: int,
+        may_describe: MayDescribe | None = None,
     ) -> JoinGroupResponse | Future[JoinGroupResponse]:
         config = self._config
         session_timeout_ms = request.session_timeout_ms
@@ -170,7 +175,7 @@ class GroupCoordinator(MetadataListener):
             return JoinGroupResponse(error_code=shard)
         consumer_group = shard.state.consumer_groups.get(request.group_id)
         if consumer_group is not None and consumer_group.members:
-            client = Client(client_id or "", client_host)
+            client = Client(client_id or "", client_host, may_describe)
             return self.consumer_groups.join(shard, consumer_group, request, client, api_version)
         if consumer_group is not None and not request.member_id:
             # An empty group takes any protocol.
@@ -258,14 +263,17 @@ class GroupCoordinator(MetadataListener):
         client_id: str | None,
         client_host: str,
         api_version: int,
+        may_describe: MayDescribe | None = None,
     ) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
+        """``may_describe`` says which topics the client's regular expression may stand for; None: all."""
         refusal = self.consumer_groups.check_heartbeat(request, api_version)
         if refusal is not None:
             return refusal
         shard = self._shard_of(request.group_id)
         if isinstance(shard, ErrorCode):
             return refuse_heartbeat(shard)
-        return self.consumer_groups.heartbeat(shard, request, Client(client_id or "", client_host))
+        client = Client(client_id or "", client_host, may_describe)
+        return self.consumer_groups.heartbeat(shard, request, client)
 
     def _group_of(self, group_id: str) -> tuple[GroupShard, ClassicGroup | ConsumerGroup | None] | ErrorCode:
         if not group_id:

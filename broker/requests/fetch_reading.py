@@ -16,6 +16,7 @@ from broker.node.fetch_sessions import Answers, CachedPartition
 from broker.replicas.partition import Partition
 from broker.replicas.replication.leading import Leading
 from broker.replicas.replication.selection import RACK_AWARE, preferred_replica
+from broker.requests.metadata_views import CLUSTER_NAME
 from broker.resources.unsent import UNSENT
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.fetch import (
@@ -82,8 +83,14 @@ class FetchReading:
         """What was read without an error the last time, to watch while waiting."""
         self._interesting: list[CachedPartition] = []
         self.refused: Answers = []
+        # Followers need a right on the cluster, and none on the topic.
+        may_follow = (
+            self._replica_id < 0
+            or self._node.authorizer is None
+            or context.authorize("CLUSTER_ACTION", "CLUSTER", CLUSTER_NAME)
+        )
         for wanted in partitions:
-            error = self._refusal(wanted)
+            error = self._refusal(wanted) if may_follow else ErrorCode.topic_authorization_failed
             if error is NONE:
                 self._interesting.append(wanted)
             else:
@@ -96,7 +103,11 @@ class FetchReading:
             wanted.topic = topic_name(self._node, wanted.topic_id)
             if wanted.topic is None:
                 return ErrorCode.unknown_topic_id
-        if not self._context.authorize("READ", "TOPIC", wanted.topic):
+        if (
+            self._node.authorizer is not None
+            and self._replica_id < 0
+            and not self._context.authorize("READ", "TOPIC", wanted.topic)
+        ):
             return ErrorCode.topic_authorization_failed
         if self._node.replicas.opened_leader(wanted.topic, wanted.index) is None:
             topic = self._node.metadata.topic(wanted.topic)

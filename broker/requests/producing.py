@@ -126,6 +126,7 @@ class Produce:
         context = self.context
         replicas = context.node.replicas
         by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+        unauthorized = self._unauthorized_topics() if context.node.authorizer is not None else None
         # A partition that is named twice gets the last of its batches, as on Kafka.
         items: dict[tuple[str, UUID | None, int], Item] = {}
         transactional: list[Item] = []
@@ -133,7 +134,9 @@ class Produce:
             name, topic_id = topic.name, topic.topic_id
             for data in topic.partition_data:
                 item = items[name, topic_id, data.index] = Item(name, topic_id, data.index)
-                if by_id or replicas.opened_leader(name, data.index) is None:
+                if unauthorized and (name, topic_id) in unauthorized:
+                    item.result = AppendResult(ErrorCode.topic_authorization_failed)
+                elif by_id or replicas.opened_leader(name, data.index) is None:
                     self._locate(item)
                 if item.result is None:
                     self._parse(item, data.records)
@@ -150,6 +153,19 @@ class Produce:
         if len(transactional) > 1:
             transactional = [item for item in transactional if item in self.items]
         return transactional
+
+    def _unauthorized_topics(self) -> set[tuple[str, UUID | None]]:
+        """Topics that the principal may not write to, there or not; an id without a topic is not among them."""
+        context = self.context
+        refused: set[tuple[str, UUID | None]] = set()
+        for topic in self.request.topic_data:
+            name: str | None = topic.name
+            if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+                found = context.node.metadata.topic_by_id(topic.topic_id)
+                name = None if found is None else found.name
+            if name is not None and not context.authorize("WRITE", "TOPIC", name):
+                refused.add((topic.name, topic.topic_id))
+        return refused
 
     def _locate(self, item: Item) -> None:
         """Resolve the topic; the check that this node leads it comes later, as in Kafka."""
@@ -193,20 +209,25 @@ class Produce:
             item.batch = batch
 
     def _refuse_as_a_whole(self, transactional: Sequence[Item]) -> bool:
-        """A transactional batch without an id, or batches of two producers, refuse every partition."""
+        """A transactional batch without an id, or with that of others, or batches of two producers: all is refused."""
         error = NONE
+        transactional_id = self.request.transactional_id
         producers = {
             (item.batch.producer_id, item.batch.producer_epoch)
             for item in transactional
             if item.batch is not None
         }
-        if self.request.transactional_id is None:
+        if transactional_id is None or (
+            self.context.node.authorizer is not None
+            and not self.context.authorize("WRITE", "TRANSACTIONAL_ID", transactional_id)
+        ):
             error = ErrorCode.transactional_id_authorization_failed
         elif len(producers) > 1:
             error = ErrorCode.invalid_producer_id_mapping
         if error is NONE:
             return False
-        message = "a request carries the batches of one producer" if len(producers) > 1 else None
+        several = error is ErrorCode.invalid_producer_id_mapping
+        message = "a request carries the batches of one producer" if several else None
         for item in self.items:
             item.result = AppendResult(error, message=message)
         return True

@@ -6,7 +6,7 @@ decision that is not carried out leaves nothing behind, and one that waits is ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -20,6 +20,8 @@ from protocol.errors import ErrorCode
 from protocol.slotted import slotted
 
 R = TypeVar("R")
+MayDescribe = Callable[[str], bool]
+"""May a client know of a topic?"""
 
 
 class Refused(Exception):
@@ -82,6 +84,8 @@ class Client:
 
     client_id: str
     client_host: str
+    may_describe: MayDescribe | None = None
+    """None: it may know of every topic."""
 
 
 @slotted
@@ -95,6 +99,8 @@ class Decision(Generic[R]):
     """The metadata hash was compared with the topics as they are."""
     regexes: frozenset[str] = frozenset()
     """To be resolved, in a turn of its own."""
+    may_describe: MayDescribe | None = None
+    """What they are resolved to: topics that the client knows of whose request they are resolved for. None: all topics."""
     becomes: ClassicGroup | None = None
     """The group that a downgrade makes."""
     rebalances: bool = False

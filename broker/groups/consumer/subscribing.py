@@ -14,7 +14,7 @@ from uuid import UUID
 
 from broker.config.patterns import InvalidPattern, full_match
 from broker.groups.consumer import records
-from broker.groups.consumer.context import Context, Decision, refused
+from broker.groups.consumer.context import Context, Decision, MayDescribe, refused
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import ConsumerGroupMember
 from broker.groups.consumer.resolved import ResolvedRegex
@@ -115,7 +115,9 @@ def _to_resolve(
     return frozenset()
 
 
-def resolve_regexes(context: Context, group: ConsumerGroup, regexes: Iterable[str]) -> Decision[None]:
+def resolve_regexes(
+    context: Context, group: ConsumerGroup, regexes: Iterable[str], may_describe: MayDescribe | None = None
+) -> Decision[None]:
     """What these stand for now. Another topic among them, and the group has a new epoch."""
     decision: Decision[None] = Decision(None)
     after = group.subscriptions.copy()
@@ -124,7 +126,11 @@ def resolve_regexes(context: Context, group: ConsumerGroup, regexes: Iterable[st
         if regex not in group.subscriptions.regexes:
             continue
         matches = full_match(regex)
-        found = frozenset(name for name in context.topics.names() if matches(name))
+        found = frozenset(
+            name
+            for name in context.topics.names()
+            if matches(name) and (may_describe is None or may_describe(name))
+        )
         resolved = ResolvedRegex(found, context.topics.version, context.now_ms)
         before = group.resolved.get(regex)
         if (before or NOTHING_RESOLVED).topics != found:

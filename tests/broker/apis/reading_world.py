@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -63,7 +62,11 @@ class World:
             fetch_sessions=FetchSessionCache(1000, lambda: next(ids)),
             quotas=SimpleNamespace(are_set=False),
             slices=Slices(),
+            authorizer=SimpleNamespace(authorize=self._authorize),
         )
+
+    def _authorize(self, principal: str, host: str, operation: str, resource_type: str, name: str) -> bool:
+        return name not in self.unauthorized if resource_type == "TOPIC" else not self.unauthorized
 
     def _topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
@@ -99,11 +102,8 @@ class World:
         return topic
 
     def context(self, version: int, api_key: int = 1) -> RequestContext:
-        context = Context(
-            self.node, Listener("PLAINTEXT", "", 9092, "", 9092), api_key, version, "test", "/127.0.0.1"
-        )
-        context.unauthorized = self.unauthorized
-        return context
+        listener = Listener("PLAINTEXT", "", 9092, "", 9092)
+        return RequestContext(self.node, listener, api_key, version, "test", "/127.0.0.1")
 
     def produce(
         self,
@@ -148,13 +148,6 @@ class World:
     @property
     def watchers(self) -> int:
         return sum(len(partition.delayed.watchers) for partition in self.partitions.values())
-
-
-class Context(RequestContext):
-    unauthorized: Iterable[str] = ()
-
-    def authorize(self, operation: str, resource_type: str, resource_name: str) -> bool:
-        return resource_name not in self.unauthorized
 
 
 def asked(index: int = 0, offset: int = 0, max_bytes: int = 1 << 20, **more: int) -> FetchPartition:

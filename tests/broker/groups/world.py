@@ -209,7 +209,11 @@ class World:
         }
         self.replicas = FakeReplicas(self.partitions)
         self.node = SimpleNamespace(
-            config=self.config, clock=self.clock, metadata=self.metadata, slices=Slices()
+            config=self.config,
+            clock=self.clock,
+            metadata=self.metadata,
+            slices=Slices(),
+            authorizer=SimpleNamespace(authorize=lambda principal, host, *what: what not in self.denied),
         )
         self.denied: set[tuple[str, str, str]] = set()
         self._uuids = count(1)
@@ -244,15 +248,14 @@ class World:
             **fields
         )
         frame = b"".join(bytes(chunk) for chunk in client.encode(request))
-        context = _Context(
+        context = RequestContext(
             node=self.node,
-            listener=None,
+            listener=None,  # type: ignore[arg-type]
             api_key=key,
             api_version=version,
             client_id="client",
             peer="/127.0.0.1",
         )
-        context.denied = self.denied
         outcome = APIS[key].handler(server.decode(frame, 0), context)
 
         def seen_by_client(response: Any) -> Any:
@@ -363,13 +366,6 @@ class World:
             self.groups.on_marker(partition, producer_id, 0, committed, result.base_offset)
 
         where.on_committed(result.last_offset + 1, told)
-
-
-class _Context(RequestContext):
-    denied: set[tuple[str, str, str]]
-
-    def authorize(self, operation: str, resource_type: str, resource_name: str) -> bool:
-        return (operation, resource_type, resource_name) not in self.denied
 
 
 def offer(name: str, metadata: bytes) -> Any:

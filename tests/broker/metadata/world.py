@@ -127,19 +127,9 @@ def context_of(
             settings_of_node.current.telemetry_max_bytes,
             exporter_of(settings_of_node.current),
         ),
+        authorizer=SimpleNamespace(authorize=lambda principal, host, *what: what not in denied),
     )
-    context = Restricted(node, LISTENER, 0, api_version, "test", "/127.0.0.1")  # type: ignore[arg-type]
-    context.denied = set(denied)
-    return context
-
-
-class Restricted(RequestContext):
-    """A principal with some rights taken away."""
-
-    denied: set[tuple[str, str, str]]
-
-    def authorize(self, operation: str, resource_type: str, resource_name: str) -> bool:
-        return (operation, resource_type, resource_name) not in self.denied
+    return RequestContext(node, LISTENER, 0, api_version, "test", "/127.0.0.1")  # type: ignore[arg-type]
 
 
 def away(cluster: ClusterMetadata, node_id: int = 2, *, fenced: bool = True) -> BrokerRegistration:

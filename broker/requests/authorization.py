@@ -1,0 +1,65 @@
+"""What a request needs on the cluster as a whole, and Kafka's words where the client lacks it (``AuthHelper``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from broker.metadata import ApiError
+from broker.requests.metadata_views import CLUSTER_NAME
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.node.context import RequestContext
+
+
+def unauthorized(
+    context: RequestContext, operation: str, resource_type: str, names: Iterable[str]
+) -> frozenset[str]:
+    """Those of the resources that the principal may not do this to; each is asked about once."""
+    if context.node.authorizer is None:
+        return frozenset()
+    return frozenset(
+        name for name in dict.fromkeys(names) if not context.authorize(operation, resource_type, name)
+    )
+
+
+def describable_topics(context: RequestContext) -> Callable[[str], bool] | None:
+    """Asks whether the principal may know of a topic; None where it may know of all."""
+    if context.node.authorizer is None:
+        return None
+    return lambda name: context.authorize("DESCRIBE", "TOPIC", name)
+
+
+def may_on_cluster(context: RequestContext, operation: str) -> bool:
+    """May the principal do this to the cluster?"""
+    return context.authorize(operation, "CLUSTER", CLUSTER_NAME)
+
+
+def cluster_refusal(context: RequestContext, operation: str) -> ApiError | None:
+    """The exception in which Kafka's ``authorizeClusterOperation`` ends; None if the principal has the right.
+
+    APIs that repeat the words of an exception show this one's. The others have the words of the code (`CLUSTER_REFUSED`).
+    """
+    if may_on_cluster(context, operation):
+        return None
+    message = f"Request {_in_words(context)} needs {operation} permission."
+    return ApiError(ErrorCode.cluster_authorization_failed, message)
+
+
+CLUSTER_REFUSED: Final = "Cluster authorization failed."
+"""What ``Errors.CLUSTER_AUTHORIZATION_FAILED`` says."""
+
+
+def _in_words(context: RequestContext) -> str:
+    """``RequestChannel.Request.toString``, without what only a JVM has."""
+    listener = context.listener
+    connection = (
+        f"{listener.advertised_host}:{listener.port}-{context.peer[1:]}:{context.client.port}"
+        f"-{context.node.node_id}-{context.connection_id}"
+    )
+    return (
+        f"Request(processor=0, connectionId={connection}, session=Session(principal={context.principal}), "
+        f"listenerName=ListenerName({listener.name}), securityProtocol={listener.security_protocol}, "
+        "buffer=null, envelope=None)"
+    )
