@@ -10,7 +10,7 @@ from odradek.certify.exchanges import Exchange
 from odradek.certify.lints.evidence import Lint
 
 _LIBRDKAFKA: Final = re.compile(r"(?:rdkafka-|^)(\d+)\.(\d+)")
-_BROKEN: Final = frozenset({"answer_lost", "connection_gone", "held"})
+_BY_RULE: Final = frozenset({"answer_lost", "held"})
 _REBOOTSTRAPS: Final = (2, 10)
 """The first version with metadata.recovery.strategy=rebootstrap by default (KIP-899)."""
 
@@ -22,7 +22,7 @@ def only_broker_dropped(exchanges: Sequence[Exchange], exits: Sequence[tuple[int
         return None
     versions = [found for each in exchanges if (found := _librdkafka(each)) is not None]
     brokers = {len((each.answer or {}).get("brokers") or ()) for each in exchanges if each.api == "Metadata"}
-    broken = [each for each in exchanges if each.outcome in _BROKEN]
+    broken = _broken(exchanges)
     if not versions or max(versions) < _REBOOTSTRAPS or brokers != {1} or not broken:
         return None
     version = ".".join(map(str, max(versions)))
@@ -32,6 +32,21 @@ def only_broker_dropped(exchanges: Sequence[Exchange], exits: Sequence[tuple[int
         "with several brokers it does not. Set metadata.recovery.strategy=none, or certify with --nodes 3",
         broken[0].line,
     )
+
+
+def _broken(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Those whose connection broke while the job ran. At its end all of its connections go, and no new one comes."""
+    seen: set[str] = set()
+    newest = 0
+    for number, each in enumerate(exchanges):
+        if each.peer not in seen:
+            seen.add(each.peer)
+            newest = number
+    return [
+        each
+        for number, each in enumerate(exchanges)
+        if each.outcome in _BY_RULE or (each.outcome == "connection_gone" and number < newest)
+    ]
 
 
 def _librdkafka(exchange: Exchange) -> tuple[int, int] | None:

@@ -42,3 +42,11 @@ def test_librdkafka_on_a_single_broker_is_named(name: str, version: str) -> None
 )
 def test_other_clients_other_clusters_and_whole_connections_are_not(entries: list[dict[str, Any]]) -> None:
     assert only_broker_dropped(trace(*entries)) is None
+
+
+def test_a_connection_that_ends_with_the_job_is_none_that_broke() -> None:
+    """A run that is stuck is ended: what the job waits for by then has lost its connection, too."""
+    told = [client("librdkafka", "2.16.0"), metadata()]
+    waits = entry("Fetch") | {"outcome": "connection_gone"}
+    assert only_broker_dropped(trace(*told, waits)) is None
+    assert only_broker_dropped(trace(*told, waits, entry("Metadata", peer="127.0.0.1:5001"))) is not None

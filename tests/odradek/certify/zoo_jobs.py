@@ -109,8 +109,9 @@ OF_JAVA: Final = [
     Wrong("StreamsLoop", frozenset({"doubled", "lost"}), "streams-at-least-once"),
 ]
 OF_SPARK: Final = [Wrong("spark_sink", frozenset({"doubled"}), "spark-sink", until="exit")]
-BY_MORE_THAN_CALLS: Final = ("read_uncommitted",)
-"""A transaction on the input that aborts in the midst of a run shows them; a proxy stages none."""
+BY_MORE_THAN_CALLS: Final = ("read_uncommitted", "swallowed")
+"""What shows them is no fault on a call alone: a transaction on the input that aborts in the midst of a run, and a time-out
+of a transaction while the clock stands where it is."""
 RIGHT: Final = [
     Right("copier", partial(python, "right/copier")),
     Right("aio_copier", partial(python, "right/aio_copier")),
