@@ -49,4 +49,4 @@ def test_a_connection_that_ends_with_the_job_is_none_that_broke() -> None:
     told = [client("librdkafka", "2.16.0"), metadata()]
     waits = entry("Fetch") | {"outcome": "connection_gone"}
     assert only_broker_dropped(trace(*told, waits)) is None
-    assert only_broker_dropped(trace(*told, waits, entry("Metadata", peer="127.0.0.1:5001"))) is not None
+    assert only_broker_dropped(trace(*told, waits, entry("Fetch", peer="127.0.0.1:5001"))) is not None
