@@ -167,6 +167,18 @@ def _advertise_to_brokers(relay: Relay, settings: Path) -> None:
     settings.write_text(text)
 
 
+def add_listener(settings: Path, name: str) -> int:
+    """A further listener of a node that is not started yet; its port. The settings say what protocol it speaks."""
+    port = raw.free_port()
+    text = settings.read_text()
+    for setting in ("listeners", "advertised.listeners"):
+        text = re.sub(
+            rf"^({re.escape(setting)}=.*)$", rf"\1,{name}://127.0.0.1:{port}", text, flags=re.MULTILINE
+        )
+    settings.write_text(text)
+    return port
+
+
 def _stop(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)

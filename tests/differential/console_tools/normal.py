@@ -13,12 +13,15 @@ from typing import Final
 UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # Kafka's ``Uuid``: ids of topics, clusters, directories and members.
 BASE64_ID: Final = re.compile(r"(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])")
+# 64 bytes: the HMAC of a delegation token.
+HMAC: Final = re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{86}==")
 # Of letters alone are the names of Kafka's classes and fields too; one id in ten thousand looks like one.
 CLASS_NAME: Final = re.compile(r"[a-z]*(?:[A-Z][a-z]+)+")
 CASE_CHANGES_MAX: Final = 7
 """Of such a name of 22 letters."""
 REPLACED: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,:]\d+)?Z?"), "(time)"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d\b"), "(minute)"),
     (re.compile(r"(?<![\w.])1[6-9]\d{11}(?!\w)"), "(ms)"),
     (re.compile(r"(?<=[\w$;])@[0-9a-f]{5,8}\b"), "@(hash)"),
     (re.compile(r"(?<=-consumer-)\d+\b|(?<=adminclient-)\d+\b|(?<=\bproducer-)\d+\b"), "(number)"),
@@ -98,6 +101,7 @@ class TextNormal:
         for port, name in self.ports.items():
             line = line.replace(f":{port}", f":({name})")
         line = line.replace(self.prefix, "~")
+        line = HMAC.sub(lambda match: self.symbol("hmac", match.group()), line)
         line = UUID.sub(lambda match: self.symbol("id", match.group()), line)
         line = BASE64_ID.sub(self._base64, line)
         for pattern, replacement in REPLACED:

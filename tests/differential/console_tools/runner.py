@@ -32,7 +32,9 @@ def run(entry: Entry, side: Side, attempt: int = 0) -> Transcript:
     """One story from its first to its last command. What ends it early is its last line. Another attempt on the same
     broker has names of its own."""
     if side.stage is None:
-        told = ToolStory(entry, side.host, side.port, attempt, data_dir=side.data_dir)
+        told = ToolStory(
+            entry, side.host, side.port, attempt, data_dir=side.data_dir, sasl_port=side.sasl_port
+        )
     else:
         told = NodesStory(entry, side.host, side.port, attempt, data_dir=side.data_dir, stage=side.stage)
     try:

@@ -11,10 +11,16 @@ from tests.differential.cluster import sides as cluster
 from tests.differential.cluster.running import Stage
 from tests.differential.runner import COMMON, UNVERIFIED, warm_up
 from tests.support.broker import Broker
-from tests.support.kafka_oracle import kafka
+from tests.support.in_process import InProcess
+from tests.support.kafka_oracle import add_listener, format_directory, kafka, started
 
 NODES = "nodes"
 """The profile of three nodes."""
+SASL = "sasl"
+"""The profile with a second listener, `SASL`, whose users have the password `PASSWORD`."""
+USERS = ("alice", "bob", "carol", "dave", "erin", "frank")
+PASSWORD = "the-password"
+MODULES = "org.apache.kafka.common.security"
 
 
 @dataclass(frozen=True)
@@ -24,8 +30,18 @@ class Side:
     data_dir: Path
     stage: Stage | None = None
     """Where there are three nodes."""
+    sasl_port: int = 0
+    """Of the listener that asks who its clients are, where there is one."""
 
 
+_USERS = " ".join(f'user_{user}="{PASSWORD}"' for user in USERS)
+SASL_SETTINGS = COMMON | {
+    "delegation.token.secret.key": "the-secret-key",
+    "listener.name.sasl.plain.sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required {_USERS};",
+    "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+}
 # One broker start each, with the level of transaction.version; both sides get the same properties.
 PROFILES: dict[str, tuple[int, dict[str, str]]] = {
     "main": (2, COMMON),
@@ -33,6 +49,7 @@ PROFILES: dict[str, tuple[int, dict[str, str]]] = {
     "features": (2, COMMON),
     "unverified": (1, UNVERIFIED),
     NODES: (2, cluster.SETTINGS),
+    SASL: (2, SASL_SETTINGS),
     "formatters": (
         2,
         COMMON | {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"},
@@ -47,6 +64,12 @@ def kafka_side(profile: str, directory: Path) -> Iterator[Side]:
             yield Side(nodes.host, 0, directory, stage)
         return
     level, properties = PROFILES[profile]
+    if profile == SASL:
+        settings = format_directory(directory, properties, transaction_version=level)
+        sasl_port = add_listener(settings, "SASL")
+        with started(settings) as oracle:
+            yield Side(oracle.host, oracle.port, directory / "data", sasl_port=sasl_port)
+        return
     with kafka(properties, transaction_version=level, directory=directory) as oracle:
         warm_up(oracle.host, oracle.port)
         yield Side(oracle.host, oracle.port, directory / "data")
@@ -59,6 +82,12 @@ def our_side(profile: str, directory: Path) -> Iterator[Side]:
             yield Side(nodes.host, 0, directory, stage)
         return
     level, properties = PROFILES[profile]
+    if profile == SASL:
+        listeners = {"listeners": "PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0"}
+        with InProcess(directory, settings=properties | listeners) as here:
+            plain, sasl = here.cluster.first.listeners
+            yield Side(plain.host, plain.port, directory / "data", sasl_port=sasl.port)
+        return
     with Broker(directory, "--feature", f"transaction.version={level}", settings=properties) as broker:
         warm_up(broker.host, broker.port)
         yield Side(broker.host, broker.port, broker.data_dir)

@@ -98,6 +98,8 @@ def _words(arguments: Iterable[object]) -> Iterator[str]:
 class ToolStory(Story):
     data_dir: Path = field(default=Path(), kw_only=True)
     """Of the broker: one node's."""
+    sasl_port: int = field(default=0, kw_only=True)
+    """Of the listener that asks who its clients are, where there is one."""
     words: TextNormal = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,7 +111,8 @@ class ToolStory(Story):
         self._clients: list[str] = []
 
     def _words(self, paths: Mapping[Path, str]) -> TextNormal:
-        return TextNormal(self.prefix, {self.port: "port"}, paths)
+        ports = {self.port: "port"} | ({self.sasl_port: "sasl port"} if self.sasl_port else {})
+        return TextNormal(self.prefix, ports, paths)
 
     def close(self, on: str | None = None) -> None:
         super().close(on)

@@ -6,8 +6,9 @@ from tests.differential.console_tools.stories import (
     configs,
     groups,
     nodes,
+    tokens,
     topics,
     transactions,
 )
 
-__all__ = ["clients", "cluster", "configs", "groups", "nodes", "topics", "transactions"]
+__all__ = ["clients", "cluster", "configs", "groups", "nodes", "tokens", "topics", "transactions"]
