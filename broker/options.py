@@ -30,12 +30,15 @@ from storage.config import LogConfig
 if TYPE_CHECKING:
     import click
 
+    from broker.config.sasl_users import User
+
 # Finalized features that a start may choose, with the lowest and highest level this broker can give them.
 CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 2)}
 
 TOPICS_VARIABLE: Final = "ODRADEK_TOPICS"
 CREATE_TOPICS_VARIABLE: Final = "KAFKA_CREATE_TOPICS"
 CONTROL_HOST_VARIABLE: Final = "ODRADEK_CONTROL_HOST"
+SASL_VARIABLE: Final = "ODRADEK_SASL"
 
 
 LOG_FORMATS: Final = ("auto", "human", "json")
@@ -113,12 +116,14 @@ _PLAIN_NAMES: Final = {
     "--log-format": "log_format",
     "--log-level": "log_level",
 }
+_SECURITY_OPTIONS: Final = ("tls", "tls_directory", "sasl")
 _PLAIN_DEFAULTS: Final[Mapping[str, object]] = {
     **dict.fromkeys(_PLAIN_NAMES.values()),
     **dict.fromkeys(("assignments", "topics", "features"), ()),
     "config": None,
     "nodes": 1,
     "ends_with_stdin": False,
+    **dict(zip(_SECURITY_OPTIONS, (False, None, ()), strict=True)),
 }
 
 
@@ -145,6 +150,8 @@ def command(run: Callable[[Settings], None], environ: Mapping[str, str] | None =
 
 def _options() -> list[click.Parameter]:
     import click
+
+    from broker.security.command_line import options as security_options
 
     return [
         click.Option(["--host"], help=f"Address to listen on.  [default: {DEFAULT_HOST}]"),
@@ -199,6 +206,7 @@ def _options() -> list[click.Parameter]:
             help="Address of the control port; any address but loopback requires ODRADEK_CONTROL_TOKEN.  "
             f"[default: {DEFAULT_HOST}]",
         ),
+        *security_options(),
         click.Option(
             ["--ends-with-stdin"],
             is_flag=True,
@@ -226,10 +234,17 @@ def _log_options() -> list[click.Parameter]:
 
 
 def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
+    users: tuple[User, ...] = ()
+    authority: Path | None = None
+    number, file = int(str(options["nodes"])), _path(options["config"])
     try:
-        nodes, warnings = node_configs(
-            _path(options["config"]), environ, _overrides(options), int(str(options["nodes"]))
-        )
+        overrides = _overrides(options, environ)
+        if _is_secured(options, environ):
+            from broker.security.command_line import secure
+
+            overrides, preset = secure(options, environ, overrides, properties_file=file, nodes=number)
+            users, authority = preset.users, preset.authority
+        nodes, warnings = node_configs(file, environ, overrides, number)
         _check_exporter(nodes[0])
         _check_authorizers(nodes)
         topics = [parse_topic(text, nodes[0]) for text in _texts(options["topics"])]
@@ -246,7 +261,14 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         _control(options, environ, nodes[0]),
         _faults(environ.get(FAULTS_VARIABLE, "")),
         bool(options["ends_with_stdin"]),
+        users,
+        authority,
     )
+
+
+def _is_secured(options: Mapping[str, object], environ: Mapping[str, str]) -> bool:
+    """By an option; settings are no affair of it."""
+    return any(options[name] for name in _SECURITY_OPTIONS) or bool(environ.get(SASL_VARIABLE))
 
 
 def _check_exporter(config: BrokerConfig) -> None:
@@ -346,10 +368,12 @@ def _control(
         int(str(port)),
         config.control_token,
         config.control_allowed_hosts,
+        stage_token=config.get("odradek.control.token.stage"),
+        look_token=config.get("odradek.control.token.look"),
     )
 
 
-def _overrides(options: Mapping[str, object]) -> dict[str, str]:
+def _overrides(options: Mapping[str, object], environ: Mapping[str, str]) -> dict[str, str]:
     """What the options mean, as settings. Of an option and --set of the same setting one would be swallowed: an error."""
     overrides: dict[str, str] = {}
     for assignment in _texts(options["assignments"]):
@@ -360,7 +384,7 @@ def _overrides(options: Mapping[str, object]) -> dict[str, str]:
     host, port = options["host"], options["port"]
     if host is not None or port is not None:
         endpoint = Endpoint(
-            "PLAINTEXT",
+            _protocol(options, environ),
             str(DEFAULT_HOST if host is None else host),
             DEFAULT_PORT if port is None else int(str(port)),
         )
@@ -378,6 +402,15 @@ def _overrides(options: Mapping[str, object]) -> dict[str, str]:
             _check_not_set_twice(overrides, f"--{option.replace('_', '-')} sets", *names)
             overrides[names[0]] = str(options[option])
     return overrides
+
+
+def _protocol(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
+    """Of the listener of --host and --port, which has it for its name."""
+    if not _is_secured(options, environ):
+        return "PLAINTEXT"
+    from broker.security.command_line import protocol_of
+
+    return protocol_of(options, environ)
 
 
 def _check_not_set_twice(overrides: Mapping[str, str], by: str, *names: str) -> None:

@@ -23,6 +23,8 @@ class Started:
     topics: tuple[str, ...]
     """Those of the command line, with their partitions."""
     control_url: str | None
+    authority: Path | None
+    """The directory of the certificates that --tls has made."""
     start_ms: int
 
     @property
@@ -47,8 +49,14 @@ def block(started: Started) -> Iterator[str]:
     yield f"  data directory     {started.data_dir} ({kept})"
     yield f"  topics             {' '.join(started.topics) or 'none yet: a client creates one by using it'}"
     yield f"  control port       {started.control_url or 'none: --control-port 0 opens one, for faults, clock and trace'}"
-    topic = started.topics[0].partition(":")[0] if started.topics else "orders"
-    yield f"  try                odradek produce {topic} hello -b {started.bootstrap_servers}"
+    if started.authority is not None:
+        from broker.config.authority_files import STORE_PASSWORD, authority_files
+
+        ca, *stores = authority_files(started.authority).values()
+        yield f"  certificates       trust {ca}, or {' or '.join(stores)} (password {STORE_PASSWORD})"
+    if all(each.security_protocol == "PLAINTEXT" for each in started.listeners):
+        topic = started.topics[0].partition(":")[0] if started.topics else "orders"
+        yield f"  try                odradek produce {topic} hello -b {started.bootstrap_servers}"
     yield "  end                Ctrl-C"
 
 
@@ -74,6 +82,11 @@ def _say_to_tools(started: Started) -> None:
         ):
             log.info(line)
     facts: dict[str, object] = {} if started.control_url is None else {"control": started.control_url}
+    if started.authority is not None:
+        from broker.config.authority_files import STORE_PASSWORD, authority_files
+
+        facts |= authority_files(started.authority)
+        facts["truststore_password"] = STORE_PASSWORD
     log.info(
         "started",
         node_id=started.node_ids[0],

@@ -176,6 +176,7 @@ class Cluster:
             with suppress(LifeOver):
                 runtime.start_coordinators()
         await self.create_startup_topics()
+        await self._create_startup_users()
         self.first_features = dict(self.metadata.features)
         for runtime in self._living():
             with suppress(LifeOver):
@@ -269,6 +270,12 @@ class Cluster:
             if isinstance(result, ApiError):
                 raise StartError(f"--topic {topic.name}: {result.message}")
 
+    async def _create_startup_users(self) -> None:
+        if self.settings.users:
+            from broker.cluster.startup_users import create_startup_users
+
+            await create_startup_users(self.metadata, self.settings.users)
+
     def say_started(self, control_url: str | None = None) -> None:
         """Say that the cluster serves clients, and where: a block on a terminal, else the lines that tools wait for."""
         announce(
@@ -280,6 +287,7 @@ class Cluster:
                 is_temporary=self.settings.config.log_dir is None,
                 topics=tuple(f"{each.name}:{each.partitions}" for each in self.settings.topics),
                 control_url=control_url,
+                authority=self.settings.authority,
                 start_ms=round((time.perf_counter() - self._began) * 1000),
             )
         )

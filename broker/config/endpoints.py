@@ -9,7 +9,7 @@ from storage.config_def import ConfigError
 
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _WILDCARDS = frozenset({"", "0.0.0.0", "::"})
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_CONTROLLER_NAME = "CONTROLLER"
 
 
@@ -59,11 +59,11 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     protocols = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, _, protocol = pair.rpartition(":")
-        if not name or protocol.upper() not in _PROTOCOLS:
+        if not name or protocol.upper() not in PROTOCOLS:
             raise ConfigError.of(
                 "listener.security.protocol.map",
                 pair,
-                f"expected NAME:PROTOCOL, with one of {', '.join(_PROTOCOLS)}",
+                f"expected NAME:PROTOCOL, with one of {', '.join(PROTOCOLS)}",
             )
         protocols[name.strip().upper()] = protocol.upper()
     return protocols

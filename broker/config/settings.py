@@ -1,10 +1,16 @@
 """What a start of the broker needs to know: the configuration of each node, topics, features, the control port."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker.config.config import BrokerConfig
 from protocol.slotted import slotted
+
+if TYPE_CHECKING:
+    from broker.config.sasl_users import User
 
 
 @slotted(frozen=True)
@@ -36,6 +42,8 @@ class Settings:
     control: ControlPort | None = None
     faults: tuple[str, ...] = ()  # rules that hold from the start on, as text
     ends_with_stdin: bool = False  # the program that started it holds the other end
+    users: tuple[User, ...] = ()  # of --sasl, those that log in by SCRAM: the metadata has their credentials
+    authority: Path | None = None  # of --tls: the directory with its certificates
 
     @property
     def config(self) -> BrokerConfig:
@@ -44,8 +52,9 @@ class Settings:
 
     @property
     def uses_tls(self) -> bool:
-        """Does any listener?"""
-        return any(each.uses_tls for each in self.nodes)
+        """Does any listener, or the control port?"""
+        control_has = self.control is not None and self.config.get("odradek.control.tls.certificate")
+        return bool(control_has) or any(each.uses_tls for each in self.nodes)
 
     @property
     def data_dir(self) -> Path | None:

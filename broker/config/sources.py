@@ -47,6 +47,7 @@ _NOT_SETTINGS = re.compile(
 OF_OTHERS = frozenset(
     {
         "ODRADEK_CONTROL",
+        "ODRADEK_CONTROL_CA",
         "ODRADEK_CACHE",
         "ODRADEK_DEADLINE_FACTOR",
         "ODRADEK_IVY_SETTINGS",
@@ -55,7 +56,15 @@ OF_OTHERS = frozenset(
     }
 )
 # What a start is asked by variables beside settings: `broker.options` reads them.
-OF_THE_START = frozenset({"ODRADEK_CONTROL_HOST", "ODRADEK_CONTROL_PORT", "ODRADEK_FAULTS", "ODRADEK_TOPICS"})
+OF_THE_START = frozenset(
+    {
+        "ODRADEK_CONTROL_HOST",
+        "ODRADEK_CONTROL_PORT",
+        "ODRADEK_FAULTS",
+        "ODRADEK_SASL",
+        "ODRADEK_TOPICS",
+    }
+)
 _OF_NODE = re.compile(r"odradek\.node\.([0-9]{1,4})\.(.+)", re.ASCII)
 
 
@@ -74,7 +83,10 @@ def from_file(path: Path) -> list[Setting]:
 
 
 def from_environment(environ: Mapping[str, str]) -> list[Setting]:
-    """KAFKA_LOG_DIRS is log.dirs, as in the apache/kafka image; ODRADEK_LOG_FORMAT is odradek.log.format."""
+    """KAFKA_LOG_DIRS is log.dirs, as in the apache/kafka image; ODRADEK_LOG_FORMAT is odradek.log.format.
+
+    Variables of other images: `image_variables`.
+    """
     return list(_from_environment(environ))
 
 
@@ -88,8 +100,22 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
             continue
         if variable.startswith("ODRADEK_"):
             yield _variable(property_name(variable), environ, variable)
+        elif variable.startswith("KAFKA_CFG_"):
+            yield from _of_bitnami(environ, variable)
         elif variable.startswith("KAFKA_") and not _NOT_SETTINGS.fullmatch(variable):
             yield _variable(property_name(variable.removeprefix("KAFKA_")), environ, variable)
+    if "SSL://" in environ.get("KAFKA_ADVERTISED_LISTENERS", ""):
+        from broker.config.image_variables import secrets_of
+
+        for secret in secrets_of(environ):
+            yield Setting(secret.name, secret.value, Rank.ENVIRONMENT, f"the variable {secret.variable}")
+
+
+def _of_bitnami(environ: Mapping[str, str], variable: str) -> Iterator[Setting]:
+    from broker.config.image_variables import bitnami_name
+
+    if environ[variable]:  # its script passes over those that are empty
+        yield _variable(bitnami_name(variable), environ, variable)
 
 
 def _variable(name: str, environ: Mapping[str, str], variable: str) -> Setting:

@@ -27,6 +27,7 @@ def started(**more: object) -> Started:
         "is_temporary": False,
         "topics": ("orders:4",),
         "control_url": "http://127.0.0.1:1",
+        "authority": None,
         "start_ms": 5,
     }
     return Started(**{**facts, **more})

@@ -1,0 +1,45 @@
+"""Users of the start that log in by SCRAM: their credentials are in the metadata, as `kafka-storage format --add-scram`
+has them there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+
+from broker.config.sasl_users import User
+from broker.metadata import ClusterMetadata
+from broker.metadata.scram_credentials import Credentials, Upsertion
+from broker.security.sasl import scram
+
+
+async def create_startup_users(metadata: ClusterMetadata, users: Sequence[User]) -> None:
+    """Set the credentials that are not there yet, or are those of another password. Others stay."""
+    credentials = dict(metadata.image.credentials)
+    # Thousands of hashes for each password.
+    upsertions = await asyncio.to_thread(
+        lambda: [each for user in users for each in _needed(credentials, user)]
+    )
+    for mechanism in dict.fromkeys(each.mechanism for each in upsertions):
+        # One request changes a user once.
+        of_mechanism = [each for each in upsertions if each.mechanism == mechanism]
+        results = await metadata.client_control.alter_credentials((), of_mechanism)
+        for refusal in filter(None, results.values()):
+            raise refusal
+
+
+def _needed(credentials: Credentials, user: User) -> Sequence[Upsertion]:
+    """None where the password is the same as before."""
+    digest, number = scram.DIGESTS[user.mechanism], scram.TYPES[user.mechanism]
+
+    def salted(salt: bytes, iterations: int) -> bytes:
+        return hashlib.pbkdf2_hmac(digest, user.password.encode(), salt, iterations)
+
+    kept = credentials.get((user.name, number))
+    if kept is not None:
+        client_key = scram.client_key(digest, salted(kept.salt, kept.iterations))
+        if scram.stored_key(digest, client_key) == kept.stored_key:
+            return ()
+    salt, iterations = scram.random_text().encode(), scram.ITERATIONS_MIN
+    return (Upsertion(user.name, number, iterations, salt, salted(salt, iterations)),)

@@ -1,0 +1,133 @@
+"""`--tls`, `--tls-directory` and `--sasl`: the options of a start, and what comes of them before its settings are used."""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from broker.config.node_settings import moved
+from broker.config.sasl_users import MECHANISMS, VARIABLE, given_users
+from broker.config.security_presets import (
+    TLS_DIRECTORY_OPTION,
+    TLS_OPTION,
+    Asked,
+    Preset,
+    endpoints_of,
+    expand,
+)
+from broker.config.sources import (
+    Setting,
+    for_node,
+    from_command_line,
+    from_environment,
+    from_file,
+    strongest,
+)
+
+if TYPE_CHECKING:
+    import click
+
+FOLDER: Final = "tls"
+"""In the data directory."""
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")
+_ZONE: Final = "%"
+
+
+def options() -> list[click.Parameter]:
+    """For click."""
+    import click
+
+    return [
+        click.Option(
+            [TLS_OPTION],
+            is_flag=True,
+            help="Serve by TLS, with a certificate of an authority that is made for this broker. The start says where its "
+            "certificate lies, as PEM, JKS and PKCS12.",
+        ),
+        click.Option(
+            [TLS_DIRECTORY_OPTION],
+            type=click.Path(file_okay=False, path_type=Path),
+            metavar="DIR",
+            help=f"Directory of the authority, which is used again if it is there.  [default: {FOLDER}/ in the data "
+            "directory]",
+        ),
+        click.Option(
+            ["--sasl"],
+            multiple=True,
+            metavar="USER:PASSWORD[:MECHANISM]",
+            help=f"Let clients log in by SASL, as this user too. The mechanisms are {', '.join(MECHANISMS)}; without one, "
+            f"all of them. Other users can read a command line: the variable {VARIABLE} takes the same, one user in each "
+            "line or between semicolons.",
+        ),
+    ]
+
+
+def protocol_of(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
+    """Of a listener of which nothing is said but its address."""
+    return _asked(options, environ, Path()).protocol
+
+
+def secure(
+    options: Mapping[str, object],
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str],
+    *,
+    properties_file: Path | None,
+    nodes: int,
+) -> tuple[dict[str, str], Preset]:
+    """The settings of the command line with those that the options stand for. `ConfigError` where they contradict others."""
+    given = [
+        *(from_file(properties_file) if properties_file else ()),
+        *from_environment(environ),
+        *from_command_line(overrides),
+    ]
+    settings = strongest(for_node(given, 1))
+    asked = _asked(options, environ, _folder(options, settings))
+    preset = expand(asked, settings, nodes=nodes, broker_password=secrets.token_urlsafe())
+    overrides = {**overrides, **preset.settings}
+    if preset.authority is not None:
+        from broker.security.kept_authority import keep_authority
+
+        given += from_command_line(preset.settings)
+        keep_authority(preset.authority, dict.fromkeys(_hosts(given, nodes)), datetime.now(UTC))
+    return overrides, preset
+
+
+def _asked(options: Mapping[str, object], environ: Mapping[str, str], folder: Path) -> Asked:
+    sasl = options["sasl"]
+    texts = map(str, sasl) if isinstance(sasl, tuple) else ()
+    return Asked(
+        tls=folder if options["tls"] or options["tls_directory"] else None,
+        tls_directory_given=options["tls_directory"] is not None,
+        users=given_users(texts, environ.get(VARIABLE, "")),
+    )
+
+
+def _folder(options: Mapping[str, object], settings: Mapping[str, Setting]) -> Path:
+    """Where the authority is kept: a directory that goes with the process if the data does."""
+    if options["tls_directory"] is not None:
+        return Path(str(options["tls_directory"])).absolute()
+    if not options["tls"]:
+        return Path()
+    for name in ("log.dirs", "log.dir"):
+        if name in settings and (data_dir := settings[name].raw.split(",")[0].strip()):
+            return (Path(data_dir) / FOLDER).absolute()
+    folder = tempfile.mkdtemp(prefix="odradek-tls-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _hosts(given: list[Setting], nodes: int) -> Iterator[str]:
+    """By which clients reach the nodes."""
+    for number in range(1, nodes + 1):
+        settings = moved(strongest(for_node(given, number)), number - 1)
+        for name in ("listeners", "advertised.listeners"):
+            for endpoint in endpoints_of(settings, name):
+                if endpoint.host not in _EVERYWHERE:
+                    yield endpoint.host.partition(_ZONE)[0]

@@ -1,0 +1,115 @@
+"""The authority of `--tls`: made in a directory at the first start, and used again by the next ones.
+
+    keep_authority(Path("data/tls"), hosts, now)
+
+Clients that trust it go on trusting it after a restart. A broker that is reached by another name gets a certificate that has
+this name too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from broker.config.authority_files import CA, SERVER_STORE, STORE_PASSWORD
+from broker.security.tls.authority import Authority, local_hosts
+from broker.security.tls.directory import write_directory
+from storage.config_def import ConfigError
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+CLIENT: Final = "client"
+"""The common name in the certificate of a client."""
+_KEY: Final = "ca.key"
+_LAST: Final = "client.jks"
+"""What is written last: with it the directory is complete."""
+_LOCK: Final = ".lock"
+
+
+def keep_authority(folder: Path, hosts: Collection[str], now: datetime) -> None:
+    """`ConfigError` if the directory cannot be used."""
+    names = tuple(dict.fromkeys(map(normalized, local_hosts(*hosts))))
+    try:
+        with _locked(folder):
+            _keep(folder, names, now)
+    except OSError as error:
+        raise ConfigError(f"--tls: {error.filename or folder}: {error.strerror}") from None
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"--tls: {folder} has no authority that can be used again: {error}") from None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Brokers that start at once may have one authority."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _keep(folder: Path, names: Collection[str], now: datetime) -> None:
+    authority = _kept(folder, now)
+    if authority is not None and _is_complete(folder, authority, names, now):
+        return
+    authority = authority or Authority.create(now)
+    server = authority.issue("localhost", hosts=names)
+    client = authority.issue(CLIENT, client=True)
+    write_directory(folder, authority, server, client, STORE_PASSWORD)
+
+
+def _kept(folder: Path, now: datetime) -> Authority | None:
+    key, certificate = folder / _KEY, folder / CA
+    if not certificate.exists():
+        return None
+    if not key.exists():
+        raise ValueError(f"{CA} is there, and {_KEY} is not")
+    return Authority.load(key.read_bytes(), certificate.read_bytes(), now)
+
+
+def _is_complete(folder: Path, authority: Authority, names: Collection[str], now: datetime) -> bool:
+    from cryptography import x509
+
+    if not (folder / SERVER_STORE).exists() or not (folder / _LAST).exists():
+        return False
+    server = x509.load_pem_x509_certificate((folder / SERVER_STORE).read_bytes())
+    issuer = x509.load_der_x509_certificate(authority.certificate)
+    return now < server.not_valid_after_utc and _names(server) >= set(names) and _is_issued_by(server, issuer)
+
+
+def _is_issued_by(certificate: Certificate, issuer: Certificate) -> bool:
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _names(certificate: Certificate) -> set[str]:
+    from cryptography import x509
+
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    addresses = {str(each) for each in found.get_values_for_type(x509.IPAddress)}
+    return {*found.get_values_for_type(x509.DNSName), *addresses}
+
+
+def normalized(host: str) -> str:
+    """An address in its one form; a name as it is.
+
+    >>> normalized("0:0::1")
+    '::1'
+    """
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host
