@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from odradek.assertions import Assertions
-from odradek.control_client import ADVANCE_TIMEOUT_S, ControlClient, in_path
+from odradek.control_client import ADVANCE_TIMEOUT_S, CA_VARIABLE, ControlClient, in_path
 from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
 from odradek.nodes import Loss, Node, Nodes, Partition, losses, move_coordinator, move_leader, partitions
 from odradek.snapshots import Snapshot
@@ -27,6 +27,7 @@ from odradek.waiting import WAIT_S, slices_ms
 CONTROL_VARIABLE: Final = "ODRADEK_CONTROL"
 PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
 TOKEN_VARIABLE: Final = "ODRADEK_CONTROL_TOKEN"
+CERTIFICATE_VARIABLE: Final = "ODRADEK_CONTROL_TLS_CERTIFICATE"
 
 ENTRIES_MAX: Final = 10_000
 """The control port returns so many exchanges of a trace at once, the newest."""
@@ -43,26 +44,36 @@ MATCH: Final = frozenset(
         "connection",
         "listener",
         "peer",
+        "principal",
+        "mechanism",
     ]
 )
 WHEN: Final = frozenset(["after", "nth", "every", "times", "p", "seed", "expires", "expires_ms"])
-ACTION: Final = frozenset(["do", "code", "delay", "delay_ms", "silent", "by", "nodes", "one_way", "fields"])
+ACTION: Final = frozenset(
+    ["do", "code", "delay", "delay_ms", "silent", "by", "nodes", "one_way", "fields", "acl"]
+)
 """The words of a rule, by their place in its JSON form. A test compares them with the broker's."""
 
 
-def connect(url: str | None = None, token: str | None = None) -> Remote:
+def connect(url: str | None = None, token: str | None = None, ca: str | None = None) -> Remote:
     """Connect to a running broker by the URL of its control port; the default is the variable ODRADEK_CONTROL.
 
-    Without it, ODRADEK_CONTROL_PORT is a port of this machine: it is the variable that opened the broker's own.
+    Without it, ODRADEK_CONTROL_PORT is a port of this machine: it is the variable that opened the broker's own. For https
+    ``ca`` is a PEM file with the certificates to trust; the default is ODRADEK_CONTROL_CA, and then what the system trusts.
     """
-    port = os.environ.get(PORT_VARIABLE)
-    url = url or os.environ.get(CONTROL_VARIABLE) or (f"http://127.0.0.1:{port}" if port else None)
+    url = url or os.environ.get(CONTROL_VARIABLE) or _url_of_port(os.environ.get(PORT_VARIABLE))
     if not url:
         raise ControlUnreachable(
             f"which broker? Give the URL of its control port (--control), or set {CONTROL_VARIABLE}: a broker that was "
             "started with --control-port prints it as control=http://..."
         )
-    return Remote(ControlClient(url, token or os.environ.get(TOKEN_VARIABLE)))
+    return Remote(ControlClient(url, token or os.environ.get(TOKEN_VARIABLE), ca=ca))
+
+
+def _url_of_port(port: str | None) -> str | None:
+    if not port:
+        return None
+    return f"https://localhost:{port}" if os.environ.get(CERTIFICATE_VARIABLE) else f"http://127.0.0.1:{port}"
 
 
 class Remote(Assertions):
@@ -142,6 +153,7 @@ class Faults:
         faults.add("EndTxn transactional_id=payments nth=2 -> lose-answer")
         faults.add("Fetch", topic="orders", do="delay", delay="1.5s")
         faults.add("EndTxn", do="answer", fields={"error_code": "CONCURRENT_TRANSACTIONS"})
+        faults.add("Produce", principal="User:alice", nth=3, do="remove-acls", acl={"topic": "orders"})
         faults.add(do="cut", nodes=(1, 2), expires=timedelta(seconds=10))
         """
         if not words:
@@ -396,6 +408,7 @@ class Trace:
 
 
 __all__ = [
+    "CA_VARIABLE",
     "CONTROL_VARIABLE",
     "TOKEN_VARIABLE",
     "WAIT_S",

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.snapshots import Snapshots
-from broker.control.access import ControlConfigError
+from broker.control.access import (
+    LOOK_TOKEN_SETTING,
+    STAGE_TOKEN_SETTING,
+    TLS_CERTIFICATE_SETTING,
+    TLS_KEY_SETTING,
+    ControlConfigError,
+)
 from broker.control.ports import Control
 from broker.control.server import ControlServer
 from broker.faults import FaultError, Faults
@@ -21,8 +27,13 @@ from broker.views.cluster_views import ClusterViews
 __all__ = ["ControlConfigError", "control_of", "open_control"]
 
 if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
     from broker.cluster import Cluster
+    from broker.config import BrokerConfig
     from broker.config.settings import ControlPort
+    from broker.faults.acl_rules import AclControl
     from broker.trace.timeline_view import Timeline
 
 
@@ -38,6 +49,13 @@ class ClusterTransactions:
 
     async def timeline(self, transactional_id: str) -> Timeline:
         return await timeline(self._cluster.running_nodes(), transactional_id, self._trace)
+
+
+def acls_of(cluster: Cluster) -> Callable[[], AclControl] | None:
+    """What changes the cluster's ACLs; None without an authorizer, which reads them."""
+    if not cluster.settings.config.authorizer_class_name:
+        return None
+    return lambda: cluster.metadata.acl_control
 
 
 def control_of(cluster: Cluster) -> Control:
@@ -57,6 +75,7 @@ def control_of(cluster: Cluster) -> Control:
         nodes=lambda: {
             node_id: [listener.name for listener in node.listeners] for node_id, node in cluster.nodes.items()
         },
+        acls=acls_of(cluster),
     )
     control = Control(
         cluster=cluster,
@@ -85,7 +104,21 @@ async def open_control(control: Control, where: ControlPort) -> ControlServer:
         host=where.host,
         port=where.port,
         token=config.control_token,
+        stage_token=config.get(STAGE_TOKEN_SETTING),
+        look_token=config.get(LOOK_TOKEN_SETTING),
         allowed_hosts=config.control_allowed_hosts,
+        tls=_tls(config),
     )
     await server.start()
     return server
+
+
+def _tls(config: BrokerConfig) -> ssl.SSLContext | None:
+    certificate, key = config.get(TLS_CERTIFICATE_SETTING), config.get(TLS_KEY_SETTING)
+    if not certificate:
+        if key:
+            raise ControlConfigError(f"{TLS_KEY_SETTING} is set, but {TLS_CERTIFICATE_SETTING} is not")
+        return None
+    from broker.control.tls import server_context
+
+    return server_context(certificate, key)

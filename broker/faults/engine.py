@@ -14,6 +14,7 @@ from typing import Final
 
 from broker.clock import Clock, Domain
 from broker.faults import states
+from broker.faults.acl_rules import AclControl, AclRules
 from broker.faults.active_rule import ActiveRule, HeldItem
 from broker.faults.held_items import HeldItems, Running
 from broker.faults.places import Nodes, check_exists
@@ -21,7 +22,7 @@ from broker.faults.point_rules import PointRules
 from broker.faults.request_rules import RequestRules
 from broker.faults.request_subjects import RequestSubjects
 from broker.faults.rule_executor import RuleExecutor
-from broker.faults.rules import FaultError, Match, Rule
+from broker.faults.rules import ACTIONS, FaultError, Match, Rule
 from broker.faults.text import rule_to_text
 from broker.injection.crash import kill_this_process
 from broker.injection.happenings import Happening
@@ -44,12 +45,13 @@ class Faults:
         kill_node: Callable[[int], object] | None = None,
         running: Running | None = None,
         nodes: Callable[[], Nodes] | None = None,
+        acls: Callable[[], AclControl] | None = None,
         crash: Callable[[str], object] = kill_this_process,
     ) -> None:
         """``kill_node(id)`` kills a node at once; ``running(id)`` is the node while it runs, None if it does not.
 
         ``nodes()`` is every node that there is, running or not, with the names of its listeners; without it no rule is
-        refused for a node or a listener that does not exist.
+        refused for a node or a listener that does not exist. ``acls()`` changes ACLs; without an authorizer there is none.
         """
         self.injection = injection
         self.calls = calls
@@ -57,7 +59,8 @@ class Faults:
         self._kill_node = kill_node
         self._nodes = nodes
         self._held_items = HeldItems(clock, running, self._attach)
-        executor = RuleExecutor(self._held_items, kill_node, crash, self._note_hit, self._attach)
+        self._acls = AclRules(acls) if acls is not None else None
+        executor = RuleExecutor(self._held_items, kill_node, crash, self._note_hit, self._attach, self._acls)
         self._rules: dict[int, ActiveRule] = {}
         self._next_id = 1
         self._call_rules = RequestRules(executor)
@@ -70,6 +73,8 @@ class Faults:
             raise FaultError(f"there are {RULES_MAX} rules already; remove some")
         if rule.action.do == "kill" and self._kill_node is None:
             raise FaultError("kill: this broker has no node that could be killed alone; there is crash")
+        if "acl" in ACTIONS[rule.action.do].parameters and self._acls is None:
+            raise FaultError(f"{rule.action.do}: this broker has no authorizer (authorizer.class.name)")
         if self._nodes is not None:
             check_exists(rule, self._nodes())
         active = ActiveRule(self._next_id, rule)

@@ -13,6 +13,10 @@ from protocol.messages.index import APIS
 from protocol.versions import message_name
 
 FIND_COORDINATOR: Final = 10
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+LOGINS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
+"""The requests by which a client logs in."""
 
 TOPIC_NAMES: Final = ("name", "topic", "topic_name")
 PARTITION_ARRAYS: Final = ("partition_data", "partition_indexes", "partitions")
@@ -67,7 +71,12 @@ def roles(union: Any, api_key: int) -> tuple[tuple[str, str, Any], ...]:
 
 @cache
 def named_by(api_key: int) -> frozenset[str]:
-    """What some version of an API's requests names: of ``transactional_id``, ``group``, ``topic``, ``partition``."""
+    """What some version of an API's requests names: of ``transactional_id``, ``group``, ``topic``, ``partition``.
+
+    A login has a ``mechanism``.
+    """
+    if api_key in LOGINS:
+        return frozenset({"mechanism"})
     if api_key == FIND_COORDINATOR:
         return frozenset({"transactional_id", "group"})
     request = getattr(_module_of(api_key), f"{message_name(APIS[api_key][0])}Request")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Clock, Domain
 from broker.faults.active_rule import ActiveRule, HeldItem
+from broker.faults.fields import LOGINS
 from broker.faults.released_requests import ReleasedRequest, follow
 from broker.faults.request_subjects import subjects_at, subjects_of
 from broker.logging import get_logger
@@ -201,6 +202,9 @@ class HeldItems:
         return self._running is None or self._running(node.node_id) is node
 
     def _arrive_late(self, call: Call) -> None:
+        if call.context.api_key in LOGINS:
+            call.note(CallEvent.GONE)  # of which connection would it be the login?
+            return
         if self._running is not None:
             node = self._running(call.node.node_id)
             if node is None:

@@ -51,7 +51,7 @@ def _plain(name: str, value: Any) -> Any:
         return value.name.upper()
     if name in _AS_TEXT:
         return duration_text(value)
-    if name == "fields":
+    if name in ("acl", "fields"):
         return dict(value)
     return list(value) if name == "nodes" else value
 
@@ -167,6 +167,12 @@ def _fields(name: str, value: object) -> tuple[tuple[str, Any], ...]:
     return tuple(value.items())
 
 
+def _acl(name: str, value: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise FaultError(f'{name}: {value!r} is not an object of strings, such as {{"topic": "orders"}}')
+    return tuple(value.items())
+
+
 def _pair(name: str, value: object) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
         raise FaultError(f"{name}: {value!r} is not a list of two nodes, such as [1, 2]")
@@ -174,6 +180,7 @@ def _pair(name: str, value: object) -> tuple[int, int]:
 
 
 _READERS: Final[dict[str, Callable[[str, Any], Any]]] = {
+    "acl": _acl,
     "code": lambda name, value: parse_code(name, str(value)),
     "delay": _duration,
     "expires": _duration,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.faults.active_rule import ActiveRule
 from broker.faults.altered_answers import altered
+from broker.faults.login_rules import is_login, mechanism_of, refuse
 from broker.faults.request_subjects import asks_for_subjects, subjects_of
 from broker.faults.rule_executor import RuleExecutor
 from broker.faults.rules import Match, matches
@@ -83,19 +84,24 @@ def _circumstances_meet(match: Match, call: Call) -> bool:
         return False
     if match.sender is not None and not comes_from(match.sender, context.client_id):
         return False
-    return all(
-        asked is None or asked == said
-        for asked, said in (
-            (match.node, context.node.node_id),
-            (match.connection, context.connection_id),
+    return (
+        all(
+            asked is None or asked == said
+            for asked, said in (
+                (match.node, context.node.node_id),
+                (match.connection, context.connection_id),
+            )
         )
-    ) and all(
-        pattern is None or matches(pattern, name)
-        for pattern, name in (
-            (match.client_id, context.client_id),
-            (match.listener, context.listener.name),
-            (match.peer, context.peer.removeprefix("/")),
+        and all(
+            pattern is None or matches(pattern, name)
+            for pattern, name in (
+                (match.client_id, context.client_id),
+                (match.listener, context.listener.name),
+                (match.peer, context.peer.removeprefix("/")),
+                (match.principal, context.principal),
+            )
         )
+        and (match.mechanism is None or matches(match.mechanism, mechanism_of(call)))
     )
 
 
@@ -114,6 +120,9 @@ def _error(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
         return False
     code = active.rule.action.code
     assert code is not None, "a rule without it is refused"
+    if is_login(call):
+        refuse(call, code)
+        return False
     context = call.context
     answer = error_answer(context.api_key, context.api_version, call.request, code)
     call.connection.answer_held(call, answer)
@@ -210,6 +219,12 @@ def _count_down(executor: RuleExecutor, active: ActiveRule, call: Call) -> None:
     _before_answer(call, take_along)
 
 
+def _change_acls(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
+    assert executor.acls is not None, "a rule that needs it is refused"
+    executor.acls.change(active, call)
+    return False
+
+
 def _kill(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
     executor.kill(call.node.node_id)
     return False
@@ -231,6 +246,8 @@ _ACTIONS: Final[dict[str, Callable[[RuleExecutor, ActiveRule, Call], bool]]] = {
     "hold": _hold,
     "detach": _detach,
     "reorder": _reorder,
+    "remove-acls": _change_acls,
+    "add-acl": _change_acls,
     "kill": _kill,
     "crash": _crash,
 }

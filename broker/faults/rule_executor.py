@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.faults.acl_rules import AclRules
 from broker.faults.active_rule import ActiveRule
 from broker.faults.held_items import HeldItems
 from broker.faults.request_subjects import RequestSubjects, subjects_at, subjects_of
@@ -28,6 +29,8 @@ class RuleExecutor:
     """A hit: the rule, the API or point, the node, and what the request or step names."""
     changed: Callable[[], None]
     """A rule is spent, or the held steps have changed: attach and detach interceptors accordingly."""
+    acls: AclRules | None = None
+    """None without an authorizer."""
 
     def takes_call(self, active: ActiveRule, call: Call) -> bool:
         """As `takes`, of a request."""

@@ -18,6 +18,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
+from broker.faults.acl_words import AclWords, BadAcl, checked_words
 from broker.faults.altered_answers import BadField, Fields, checked, known_fields
 from broker.faults.fields import known_at, named_by
 from broker.injection.points import POINTS
@@ -70,6 +71,10 @@ class Match:
     listener: str | None = None
     peer: str | None = None
     """The address of the other end, without its port."""
+    principal: str | None = None
+    """Who has sent the request: ``User:alice``; ``User:ANONYMOUS`` before it has logged in."""
+    mechanism: str | None = None
+    """Of a login: the SASL mechanism that the client has chosen."""
 
 
 @slotted(frozen=True)
@@ -108,6 +113,8 @@ class Action:
     """cut, slow-link: only what the first node would tell the second."""
     fields: Fields = ()
     """answer: fields of the response, with what they are to say."""
+    acl: AclWords = ()
+    """add-acl, remove-acls: which ACLs (`broker.faults.acl_words`)."""
 
 
 @slotted(frozen=True)
@@ -149,6 +156,8 @@ ACTIONS: Final[dict[str, Kind]] = {
     "detach": _kind([Place.CALL], "close the connection, handle the request when the rule is released"),
     "reorder": _kind([Place.CALL], "close the connection, handle the request after later matches", "by"),
     "lose": _kind([Place.POINT], "the step never happens"),
+    "remove-acls": _kind([Place.CALL], "remove ACLs, then handle the request", "acl"),
+    "add-acl": _kind([Place.CALL], "create an ACL, then handle the request", "acl", required=("acl",)),
     "kill": _kind(_BOTH, "kill the node"),
     "crash": _kind(_BOTH, "kill the process with SIGKILL"),
     "cut": _kind(
@@ -182,7 +191,7 @@ _ASKED: Final[dict[Place, frozenset[str]]] = {
     Place.DISK: frozenset({"topic", "partition", "node"}),
 }
 SENDERS: Final = ("client", "node")
-_NAMED: Final = ("transactional_id", "group", "topic", "partition")
+_NAMED: Final = ("transactional_id", "group", "topic", "partition", "mechanism")
 _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
 """A link or a replica is what it is from the moment the rule is added: there is nothing to count."""
 
@@ -206,6 +215,8 @@ class Rule:
         _check_when_fits(self, place)
         if self.action.fields:
             _check_fields(self)
+        if "acl" in kind.parameters:
+            _check_acl(self)
 
     @property
     def place(self) -> Place:
@@ -285,6 +296,7 @@ def _check_parameters(action: Action, kind: Kind) -> None:
 
 
 _NEEDED: Final = {
+    "acl": "an operation and a resource, such as operation=WRITE topic=orders",
     "code": "an error code, such as NOT_COORDINATOR",
     "delay_ms": "a delay, such as 200ms",
     "fields": "fields of the response, such as throttle_time_ms=500",
@@ -328,6 +340,15 @@ def _check_fields(rule: Rule) -> None:
         except BadField as error:
             raise FaultError(f"answer: {error}") from None
     object.__setattr__(rule, "action", replace(rule.action, fields=tuple(values)))
+
+
+def _check_acl(rule: Rule) -> None:
+    """Words become Kafka's constants, so that the same rule is equal in both forms."""
+    try:
+        words = checked_words(rule.action.acl, is_filter=rule.action.do == "remove-acls")
+    except BadAcl as error:
+        raise FaultError(f"{rule.action.do}: {error}") from None
+    object.__setattr__(rule, "action", replace(rule.action, acl=words))
 
 
 def _asked(rule: Rule, place: Place) -> frozenset[str]:

@@ -19,7 +19,6 @@ from dataclasses import fields
 from typing import Any, Final
 
 from broker.clock.durations import BadDuration, duration_text, parse_duration_ms
-from broker.faults.altered_answers import Fields
 from broker.faults.rules import ACTIONS, PLACED, Action, FaultError, Kind, Match, Rule, When, there_is
 from protocol.errors import ErrorCode
 
@@ -105,6 +104,8 @@ MATCHERS: Final[dict[str, Parser]] = {
     "connection": parse_number,
     "listener": _as_is,
     "peer": _as_is,
+    "principal": _as_is,
+    "mechanism": _as_is,
 }
 CONDITIONS: Final[dict[str, Parser]] = {
     "after": parse_number,
@@ -200,7 +201,9 @@ def _action(do: str, words: list[str]) -> Action:
     if kind is None:
         raise FaultError(there_is("the action", do, ACTIONS))
     if "fields" in kind.parameters:
-        return Action(do, fields=_fields(do, words))
+        return Action(do, fields=_words(do, words, "fields, such as throttle_time_ms=500"))
+    if "acl" in kind.parameters:
+        return Action(do, acl=_words(do, words, "parts of an ACL, such as topic=orders"))
     return _with_parameters(do, kind, words)
 
 
@@ -233,13 +236,13 @@ def _with_parameters(do: str, kind: Kind, words: list[str]) -> Action:
     return Action(do, **given)
 
 
-def _fields(do: str, words: list[str]) -> Fields:
-    """``throttle_time_ms=500``; their kinds are the rule's affair, which knows the API."""
+def _words(do: str, words: list[str], such_as: str) -> tuple[tuple[str, str], ...]:
+    """``throttle_time_ms=500``; what they may say is the rule's affair, which knows the API."""
     found: dict[str, str] = {}
     for word in words:
         name, mark, value = word.partition("=")
         if not mark:
-            raise FaultError(f"{do} takes no {word!r}, but fields, such as throttle_time_ms=500")
+            raise FaultError(f"{do} takes no {word!r}, but {such_as}")
         if name in found:
             raise FaultError(f"{do}: {name} is said twice")
         found[name] = value
@@ -305,4 +308,5 @@ def _action_words(action: Action) -> list[str]:
         words.append(str(action.by))
     words += [word for word, name in FLAGS.items() if getattr(action, name)]
     words += [f"{name}={_field_text(name, value)}" for name, value in action.fields]
+    words += [f"{name}={value}" for name, value in action.acl]
     return words

@@ -10,6 +10,7 @@ from broker.control.access import ControlConfigError
 from broker.control.ports import Looking
 from broker.control.server import ControlServer
 from broker.faults import ActiveRule, FaultError, Faults, Rule, parse_rule
+from broker.faults.fields import SASL_AUTHENTICATE
 from broker.faults.rules import Place
 from broker.metrics.metrics import Metrics
 from broker.metrics.of_views import ViewMetrics
@@ -39,6 +40,10 @@ class ProxyFaults(Faults):
             raise FaultError(f"{what}: {ONLY_CALLS}, not what happens inside the nodes")
         if rule.action.do in ("kill", "crash"):
             raise FaultError(f"{rule.action.do}: {ONLY_CALLS}, and cannot end a node of the upstream")
+        if rule.match.principal is not None:
+            raise FaultError("principal: the nodes of the upstream know who has logged in, a proxy does not")
+        if rule.match.mechanism is not None and SASL_AUTHENTICATE in rule.api_keys:
+            raise FaultError("mechanism: a proxy sees it in SaslHandshake only")
         return super().add(rule)
 
 

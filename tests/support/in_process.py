@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from broker.clock.durations import parse_duration_ms
 from broker.clock.virtual import VirtualClock, parse_domains
 from broker.cluster import Cluster
+from broker.control.wiring import acls_of
 from broker.faults import ActiveRule, Faults, parse_rule
 from broker.options import parse
 from tests.support.deadlines import HANG_S
@@ -64,6 +65,7 @@ class InProcess:
                 node_id: [each.name for each in node.listeners]
                 for node_id, node in self.cluster.nodes.items()
             },
+            acls=acls_of(self.cluster),
         )
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -7,16 +7,19 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from broker.control.access import Role
 from broker.control.errors import HttpError
 from broker.control.forms import WAIT_MS_MAX, FaultId, Given, View
 from broker.control.operations import operation
 from broker.control.ports import Looking
-from broker.faults import ActiveRule, FaultError, Faults, Match, rule_from_json
+from broker.faults import ActiveRule, FaultError, Faults, Match, Rule, rule_from_json
 
 NAME_CHARACTERS_MAX: Final = 1024
 RULE_CHARACTERS_MAX: Final = 4096
 FIELDS_MAX: Final = 32
 NUMBER_MAX: Final = 2**53 - 1
+ENDING: Final = ("kill", "crash")
+"""Actions that end a node, or all of them."""
 
 Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
 Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
@@ -37,6 +40,8 @@ class MatchForm(Given, omit_defaults=True):
     connection: Number | None = None
     listener: Name | None = None
     peer: Name | None = None
+    principal: Annotated[Name | None, Meta(description="User:alice; User:ANONYMOUS before the login.")] = None
+    mechanism: Annotated[Name | None, Meta(description="Of SaslHandshake and SaslAuthenticate.")] = None
 
 
 class WhenForm(Given, omit_defaults=True):
@@ -67,6 +72,17 @@ class ActionForm(Given, omit_defaults=True):
         Annotated[
             dict[Name, bool | int | float | Name],
             Meta(max_length=FIELDS_MAX, description="Of answer: fields of the response with their values."),
+        ]
+        | None
+    ) = None
+    acl: (
+        Annotated[
+            dict[Name, Name],
+            Meta(
+                max_length=FIELDS_MAX,
+                description="Of add-acl and remove-acls: principal, host, operation, permission, and a resource, "
+                "such as topic.",
+            ),
         ]
         | None
     ) = None
@@ -198,17 +214,7 @@ async def list_faults(control: Looking) -> FaultsView:
     return rules_view(control.faults)
 
 
-@operation(
-    "POST",
-    "/v1/faults",
-    body_example={"rule": "EndTxn transactional_id=payments nth=2 -> lose-answer"},
-    answer_example={**_FAULT_EXAMPLE, "matches": 0, "hits": 0, "spent": False},
-)
-async def add_fault(control: Looking, body: NewFault) -> FaultView:
-    """Add a rule; it counts matches from now on.
-
-    docs/faults.md has the language, as text and as JSON.
-    """
+def _rule(body: NewFault) -> Rule:
     form: Any = body.rule
     said = msgspec.structs.replace(body, rule=None)
     if form is None:
@@ -217,7 +223,26 @@ async def add_fault(control: Looking, body: NewFault) -> FaultView:
         raise HttpError(400, "say the rule once: in rule, or beside it")
     if not isinstance(form, str):
         form = msgspec.to_builtins(form)
-    return _view(control.faults.add(rule_from_json(form)))
+    return rule_from_json(form)
+
+
+def _role_of(body: NewFault) -> Role:
+    return Role.STOP if _rule(body).action.do in ENDING else Role.STAGE
+
+
+@operation(
+    "POST",
+    "/v1/faults",
+    body_example={"rule": "EndTxn transactional_id=payments nth=2 -> lose-answer"},
+    answer_example={**_FAULT_EXAMPLE, "matches": 0, "hits": 0, "spent": False},
+    role_of=_role_of,
+)
+async def add_fault(control: Looking, body: NewFault) -> FaultView:
+    """Add a rule; it counts matches from now on.
+
+    docs/faults.md has the language, as text and as JSON. A rule that kills a node, or the process, needs the role stop.
+    """
+    return _view(control.faults.add(_rule(body)))
 
 
 @operation("GET", "/v1/faults/{fault_id}", answer_example=_FAULT_EXAMPLE)

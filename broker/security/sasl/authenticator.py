@@ -82,6 +82,11 @@ class SaslServerAuthenticator:
         return self._state is State.COMPLETE
 
     @property
+    def is_again(self) -> bool:
+        """The client has logged in before (KIP-368)."""
+        return self._session is not None
+
+    @property
     def enabled(self) -> list[str]:
         return list(self._mechanisms)
 
@@ -141,6 +146,10 @@ class SaslServerAuthenticator:
             )
         self.mechanism, self._server = mechanism, chosen.server()
         return True
+
+    def fail(self) -> None:
+        """The exchange is over, without a principal: it is refused before the mechanism has seen the token."""
+        self._state = State.FAILED
 
     async def evaluate(self, token: bytes) -> tuple[bytes, int]:
         """The answer to a token, and for how many milliseconds the session lasts (0: for ever, or not complete yet).

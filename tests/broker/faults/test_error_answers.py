@@ -12,8 +12,8 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader
 
-from broker.requests.error_answers import error_answer
 from broker.requests.api import discover
+from broker.requests.error_answers import error_answer
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
 from protocol.versions import at_version, versions_of
@@ -95,6 +95,8 @@ WHERE: dict[str, list[tuple[int, set[str]]]] = {
     ],
     "offset_for_leader_epoch": [(2, {"topics.partitions.error_code"})],
     "produce": [(3, {"responses.partition_responses.error_code"})],
+    "sasl_authenticate": [(0, {TOP})],
+    "sasl_handshake": [(0, {TOP})],
     "sync_group": [(0, {TOP})],
     "txn_offset_commit": [(0, {"topics.partitions.error_code"})],
     "update_features": [(0, {TOP})],

@@ -27,6 +27,7 @@ NOT_BY_BYTE = {
     "alter_client_quotas",
     "describe_quorum",
     "remove_raft_voter",
+    "sasl_authenticate",
     "unregister_broker",
 }
 PROGRAM = "org.apache.kafka.common.requests.ErrorAnswers"

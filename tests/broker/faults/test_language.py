@@ -61,6 +61,22 @@ RULES: dict[str, Rule] = {
     "EndTxn -> answer error_code=CONCURRENT_TRANSACTIONS producer_epoch=7": Rule(
         Action("answer", fields=(("error_code", 51), ("producer_epoch", 7))), "EndTxn"
     ),
+    "SaslAuthenticate mechanism=SCRAM* nth=2 -> delay 2s": Rule(
+        Action("delay", delay_ms=2000), "SaslAuthenticate", Match(mechanism="SCRAM*"), When(nth=2)
+    ),
+    "Produce principal=User:alice nth=3 -> remove-acls": Rule(
+        Action("remove-acls"), "Produce", Match(principal="User:alice"), When(nth=3)
+    ),
+    "Fetch -> remove-acls topic=orders operation=Read": Rule(
+        Action("remove-acls", acl=(("topic", "orders"), ("operation", "READ"))), "Fetch"
+    ),
+    "Fetch -> add-acl operation=idempotent_write cluster=kafka-cluster permission=deny": Rule(
+        Action(
+            "add-acl",
+            acl=(("operation", "IDEMPOTENT_WRITE"), ("cluster", "kafka-cluster"), ("permission", "DENY")),
+        ),
+        "Fetch",
+    ),
     "cut 1 2": Rule(Action("cut", nodes=(1, 2))),
     "cut 1 2 one-way expires=5m": Rule(
         Action("cut", nodes=(1, 2), one_way=True), when=When(expires_ms=300_000)
@@ -145,6 +161,7 @@ CALL_MATCHES = st.builds(
     connection=maybe(NUMBERS),
     listener=maybe(NAMES),
     peer=maybe(NAMES),
+    principal=maybe(NAMES),
 )
 CIRCUMSTANCES = st.builds(
     Match,
@@ -154,6 +171,7 @@ CIRCUMSTANCES = st.builds(
     connection=maybe(NUMBERS),
     listener=maybe(NAMES),
     peer=maybe(NAMES),
+    principal=maybe(NAMES),
 )
 POINT_MATCHES = st.builds(
     Match,
@@ -189,7 +207,11 @@ def whens(draw: st.DrawFn) -> When:
 def actions(draw: st.DrawFn, place: Place) -> Action:
     do = draw(
         st.sampled_from(
-            sorted(name for name, kind in ACTIONS.items() if place in kind.places and name != "answer")
+            sorted(
+                name
+                for name, kind in ACTIONS.items()
+                if place in kind.places and not {"acl", "fields"} & {*kind.parameters}
+            )
         )
     )
     values: dict[str, Any] = {
@@ -212,6 +234,26 @@ ALTERATIONS = st.builds(
 """Of APIs that have these fields."""
 
 
+WORDS = st.text(min_size=1, max_size=8).filter(lambda text: "\0" not in text)
+ENTRIES: dict[str, st.SearchStrategy[str]] = {
+    "principal": WORDS.map(lambda name: f"User:{name}"),
+    "host": WORDS,
+    "permission": st.sampled_from(["ALLOW", "DENY"]),
+}
+OPERATIONS_OF_ACLS = {"operation": st.sampled_from(["ALL", "WRITE", "TWO_PHASE_COMMIT"])}
+RESOURCES = st.tuples(st.sampled_from(["topic", "group", "transactional_id", "user"]), WORDS)
+
+
+@st.composite
+def acl_changes(draw: st.DrawFn) -> Action:
+    do = draw(st.sampled_from(["add-acl", "remove-acls"]))
+    needed, others = (OPERATIONS_OF_ACLS, ENTRIES) if do == "add-acl" else ({}, ENTRIES | OPERATIONS_OF_ACLS)
+    words = list(draw(st.fixed_dictionaries(needed, optional=others)).items())
+    if needed or draw(st.booleans()):
+        words.append(draw(RESOURCES))
+    return Action(do, acl=tuple(draw(st.permutations(words))))
+
+
 def patterns(names: list[str]) -> st.SearchStrategy[str]:
     """Names, some of them with a star for one of their first letters; a dot stays."""
     return st.sampled_from(names) | st.sampled_from(names).map(lambda name: name[:1] + "*" + name[2:])
@@ -225,6 +267,14 @@ ANY_RULE = st.one_of(
         Rule, actions(Place.CALL), st.sampled_from(["*", "*Txn*", "TxnOffsetCommit"]), CALL_MATCHES, whens()
     ),
     st.builds(Rule, actions(Place.CALL), patterns(sorted(API_KEYS)), CIRCUMSTANCES, whens()),
+    st.builds(Rule, acl_changes(), st.sampled_from(["*", "Produce"]), CIRCUMSTANCES, whens()),
+    st.builds(
+        Rule,
+        actions(Place.CALL),
+        st.sampled_from(["*", "Sasl*"]),
+        st.builds(Match, mechanism=NAMES, principal=maybe(NAMES)),
+        whens(),
+    ),
     st.builds(Rule, actions(Place.POINT), st.sampled_from(["*.append", "*.*"]), POINT_MATCHES, whens()),
     st.builds(Rule, actions(Place.POINT), patterns(sorted(POINTS)), DISK_MATCHES, whens()),
     st.builds(Rule, actions(Place.LINK), st.none(), st.just(Match()), STATES),
@@ -281,7 +331,7 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("txn.maker -> hold", "the point 'txn.maker' is not known; there is txn.marker"),
         ("EndTxn -> hald", "the action 'hald' is not known; there is hold"),
         ("EndTxn", "does something only with an action behind an arrow"),
-        ("EndTxn ->", "behind the arrow stands an action; there is answer, crash, cut"),
+        ("EndTxn ->", "behind the arrow stands an action; there is add-acl, answer, crash, cut"),
         ("-> hold", "in front of the arrow stands an API or a point"),
         ("topic=a -> hold", "in front of the arrow stands an API or a point"),
         ("Produce topic -> hold", "'topic' is not of the form name=value"),
@@ -292,7 +342,7 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
             "txn.marker -> lose-answer",
             "lose-answer is not possible at a point inside the broker (txn.marker)",
         ),
-        ("Produce -> lose", "lose is not possible at an API (Produce); there is answer, crash, delay"),
+        ("Produce -> lose", "lose is not possible at an API (Produce); there is add-acl, answer, crash"),
         ("Produce -> cut 1 2", "cut takes no API or point"),
         ("hold", "hold needs an API or a point, such as"),
         ("txn.marker client_id=a -> hold", "txn.marker has no client_id; it has node, part"),
@@ -340,6 +390,31 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("EndTxn -> answer error_code=1 error_code=2", "answer: error_code is said twice"),
         ("EndTxn -> answer silent", "answer takes no 'silent', but fields"),
         ("txn.marker -> answer error_code=1", "answer is not possible at a point inside the broker"),
+        ("Produce mechanism=PLAIN -> hold", "Produce has no mechanism"),
+        ("SaslAuthenticate topic=a -> hold", "SaslAuthenticate has no topic; it has client_id, connection"),
+        ("txn.marker principal=User:a -> hold", "txn.marker has no principal"),
+        ("txn.marker -> remove-acls", "remove-acls is not possible at a point inside the broker"),
+        (
+            "Produce -> remove-acls orders",
+            "remove-acls takes no 'orders', but parts of an ACL, such as topic=orders",
+        ),
+        ("Produce -> remove-acls topic=a topic=b", "remove-acls: topic is said twice"),
+        ("Produce -> remove-acls topic=a group=b", "remove-acls: one resource, not topic and group"),
+        ("Produce -> remove-acls topic=", "remove-acls: topic is empty"),
+        (
+            "Produce -> remove-acls principal=alice",
+            "a principal is of the form User:alice, not 'alice'",
+        ),
+        ("Produce -> remove-acls operation=Any", "the operation 'Any' is not known; there is ALL, READ"),
+        ("Produce -> remove-acls permission=ANY", "the permission 'ANY' is not known; there is DENY, ALLOW"),
+        ("Produce -> remove-acls table=a", "'table' is not known; there is principal, host, operation"),
+        ("Produce -> remove-acls cluster=mine", "the only cluster is kafka-cluster"),
+        ("Produce -> add-acl", "add-acl needs an operation and a resource"),
+        ("Produce -> add-acl topic=a", "add-acl: it needs an operation"),
+        (
+            "Produce -> add-acl operation=WRITE",
+            "add-acl: it needs a resource, such as topic=orders; there is",
+        ),
         ("Produce -> drop now", "drop takes no 'now'"),
         ("Produce -> drop code=3", "drop has no code"),
         ("Produce -> drop colour=red", "the parameter 'colour' is not known"),
@@ -381,6 +456,7 @@ def test_what_makes_no_sense_is_refused_with_a_sentence(text: str, sentence: str
         ({"action": "drop", "on": "Produce", "when": {"often": 1}}, "the key 'often' is not known"),
         ({"action": {"do": "cut", "nodes": [1]}}, "nodes: [1] is not a list of two nodes"),
         ({"action": {"do": "lose-answer", "silent": 1}, "on": "Produce"}, "silent: 1 is neither"),
+        ({"action": {"do": "remove-acls", "acl": {"topic": 1}}, "on": "Produce"}, "is not an object of str"),
     ],
 )
 def test_json_that_makes_no_sense_is_refused_with_a_sentence(form: Any, sentence: str) -> None:

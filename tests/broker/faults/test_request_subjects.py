@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.faults.fields import named_by
+from broker.faults.fields import LOGINS, named_by
 from broker.faults.request_subjects import RequestSubjects, subjects_in, subjects_of
 from broker.faults.rules import Match
 from broker.node import Node
@@ -163,10 +163,11 @@ def test_one_of_its_partitions_is_enough_but_it_must_be_one(match: Match, met: b
 def test_what_a_rule_may_ask_of_an_api_is_what_its_requests_name() -> None:
     kinds = {"X": {"transactional_id"}, "G": {"group"}, "T": {"topic"}, "P": {"topic", "partition"}}
     for key, api in APIS.items():
-        if api.name not in OF_A_KIND:
+        if api.name not in OF_A_KIND and key not in LOGINS:
             expected = set().union(*(kinds[kind] for kind in NAMES.get(api.name, "")))
             assert named_by(key) == expected, api.name
     assert named_by(10) == {"transactional_id", "group"}
+    assert [named_by(key) for key in LOGINS] == [{"mechanism"}] * 2
     assert [named_by(key) for key in (32, 33, 44)] == [{"topic", "group"}] * 3
 
 
