@@ -1,20 +1,93 @@
-"""CreateAcls, without an authorizer: SECURITY_DISABLED for each."""
+"""CreateAcls: rules of who may do what. An ACL that is there already is created once more without an effect.
+
+No version has changed anything but the encoding.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from broker.metadata import ApiError
+from broker.metadata.acls import ANY, MATCH, Acl, check_resource
 from broker.node.context import RequestContext
+from broker.requests.acls import NO_AUTHORIZER, refuse_unknown
 from broker.requests.api import api
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from broker.requests.authorization import cluster_refusal
+from protocol.errors import NONE, ErrorCode
+from protocol.messages.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 
 
 @api(key=30, versions=range(1, 4))
-def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+async def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+    refuse_unknown(_codes(creation) for creation in request.creations)
+    refusal = _refusal(request, context)
+    if refusal is None:
+        results = await _create([_acl(creation) for creation in request.creations], context)
+    else:
+        results = [refusal] * len(request.creations)
     return CreateAclsResponse(
         results=[
             AclCreationResult(
-                error_code=ErrorCode.security_disabled, error_message="No Authorizer is configured."
+                error_code=NONE if refusal is None else refusal.error,
+                error_message="" if refusal is None else refusal.message,
             )
-            for _ in request.creations
+            for refusal in results
         ]
     )
+
+
+def _refusal(request: CreateAclsRequest, context: RequestContext) -> ApiError | None:
+    """Why nothing of the request is done."""
+    refusal = cluster_refusal(context, "ALTER")
+    if refusal is not None:
+        return refusal
+    if context.node.authorizer is None:
+        return ApiError(ErrorCode.security_disabled, NO_AUTHORIZER)
+    if any(_is_for_filters(creation) for creation in request.creations):
+        # Kafka falls over it when it makes its own objects of the request.
+        return ApiError(ErrorCode.unknown_server_error)
+    return None
+
+
+async def _create(acls: Sequence[Acl], context: RequestContext) -> list[ApiError | None]:
+    """The resources are checked before the controller sees the rest."""
+    refused: dict[Acl, ApiError] = {}
+    for acl in acls:
+        try:
+            check_resource(acl)
+        except ApiError as refusal:
+            refused[acl] = refusal
+    wanted = [acl for acl in acls if acl not in refused]
+    results = iter(await context.node.metadata.acl_control.create_acls(wanted))
+    return [refused[acl] if acl in refused else next(results) for acl in acls]
+
+
+def _acl(creation: AclCreation) -> Acl:
+    return Acl(
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
+    )
+
+
+def _codes(creation: AclCreation) -> tuple[int, int, int, int]:
+    return (
+        creation.resource_type,
+        creation.resource_pattern_type,
+        creation.operation,
+        creation.permission_type,
+    )
+
+
+def _is_for_filters(creation: AclCreation) -> bool:
+    """`ANY`, or MATCH of a pattern: both are for filters."""
+    return ANY in _codes(creation) or creation.resource_pattern_type == MATCH

@@ -413,9 +413,10 @@ def _tagged(shape: Shape, body: Mapping[str, Any], tags: Mapping[int, bytes]) ->
 class Wire:
     """One blocking connection."""
 
-    def __init__(self, host: str, port: int, timeout: float = HANG_S) -> None:
+    def __init__(self, host: str, port: int, timeout: float = HANG_S, source: str = "") -> None:
+        """``source`` is the client's own address, where it matters."""
         self.timeout = timeout
-        self.socket = socket.create_connection((host, port), timeout=HANG_S)
+        self.socket = socket.create_connection((host, port), timeout=HANG_S, source_address=(source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
 
