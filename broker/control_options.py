@@ -48,14 +48,22 @@ def port_of(text: str) -> int | None:
     return int(text)
 
 
-def control_port(host: str | None, port: int, token: str, allowed_hosts: Collection[str]) -> ControlPort:
+def control_port(
+    host: str | None,
+    port: int,
+    token: str,
+    allowed_hosts: Collection[str],
+    *,
+    stage_token: str = "",
+    look_token: str = "",
+) -> ControlPort:
     """Where a control port listens; ``click.UsageError`` if others could reach it without a token."""
     # Only a start with a control port pays for the import.
-    from broker.control.access import Access, ControlConfigError
+    from broker.control.access import Access, ControlConfigError, Tokens
 
     control = ControlPort(DEFAULT_HOST if host is None else host, port)
     try:
-        Access.of(control.host, token, allowed_hosts)
+        Access.of(control.host, Tokens(token, stage_token, look_token), allowed_hosts)
     except ControlConfigError as error:
         raise usage_error(f"{error}.") from None
     return control

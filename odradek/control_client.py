@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from odradek.deadlines import stretched
 from odradek.errors import ControlRefused, ControlUnreachable, NotFound
 from odradek.printable import printable_lines
 
+if TYPE_CHECKING:
+    import ssl
+
 TIMEOUT_S: Final = stretched(60.0)
 """Stopping a node may take long."""
 ADVANCE_TIMEOUT_S: Final = stretched(3600.0)
 """All timers that fall due fire before the broker responds."""
+CA_VARIABLE: Final = "ODRADEK_CONTROL_CA"
 _JSON: Final = "application/json"
 
 
@@ -28,18 +33,22 @@ class ControlClient:
     client.post("/v1/faults", {"rule": "EndTxn nth=2 -> lose-answer"})
     """
 
-    def __init__(self, url: str, token: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, url: str, token: str | None = None, timeout_s: float = TIMEOUT_S, ca: str | None = None
+    ) -> None:
+        """``ca`` is a PEM file with the certificates to trust; None: that of ODRADEK_CONTROL_CA, or what the system trusts."""
         parts = urlsplit(url if "//" in url else f"//{url}")
         try:
             port = parts.port
         except ValueError:
             port = None
-        if parts.scheme not in ("http", "") or not parts.hostname or port is None:
+        if parts.scheme not in ("http", "https", "") or not parts.hostname or port is None:
             raise ControlUnreachable(
                 f"{url!r} is not the URL of a control port, such as http://127.0.0.1:18092"
             )
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        self.url = f"http://{host}:{port}"
+        self.url = f"{parts.scheme or 'http'}://{host}:{port}"
+        self._tls = _context(ca or os.environ.get(CA_VARIABLE) or None) if parts.scheme == "https" else None
         self._host, self._port = parts.hostname, port
         self._token = token
         self._timeout_s = timeout_s
@@ -102,7 +111,7 @@ class ControlClient:
             headers["Content-Type"] = _JSON
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        connection = self._connection(timeout_s)
         try:
             try:
                 connection.connect()
@@ -121,6 +130,11 @@ class ControlClient:
             yield answer
         finally:
             connection.close()
+
+    def _connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._tls)
 
     def _refused(self, answer: http.client.HTTPResponse) -> ControlRefused:
         text = answer.read().decode("utf-8", "replace")
@@ -141,10 +155,26 @@ class ControlClient:
         )
 
     def _unreachable(self, error: Exception) -> ControlUnreachable:
+        verify_message = getattr(error, "verify_message", None)
+        if verify_message:
+            return ControlUnreachable(
+                f"the certificate of {self.url} is not trusted ({verify_message.rstrip('.')}): {CA_VARIABLE} names a PEM "
+                "file with the certificate of its authority, or with its own"
+            )
         reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
         return ControlUnreachable(
             f"no control port at {self.url} ({reason}): is the broker running, and was it started with --control-port?"
         )
+
+
+def _context(ca: str | None) -> ssl.SSLContext:
+    import ssl  # only a control port with TLS pays for the import
+
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ControlUnreachable(f"{CA_VARIABLE}={ca} cannot be read as certificates ({reason})") from None
 
 
 def in_path(text: object) -> str:

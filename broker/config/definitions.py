@@ -136,12 +136,43 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             "token it accepts any Host.",
         ),
         _own(
+            "control.tls.certificate",
+            ConfigType.STRING,
+            "",
+            None,
+            "A PEM file with the certificate chain of the control port, its own certificate first. The control port then "
+            "speaks HTTPS. Empty: it speaks HTTP.",
+        ),
+        _own(
+            "control.tls.key",
+            ConfigType.STRING,
+            "",
+            None,
+            "A PEM file with the key of odradek.control.tls.certificate, not encrypted. Empty: the key is in the file of "
+            "the certificate.",
+        ),
+        _own(
             "control.token",
             ConfigType.PASSWORD,
             "",
             None,
             "The bearer token that every call of the control port must then have. Set one if other machines can reach "
-            "the control port, and set it by ODRADEK_CONTROL_TOKEN: other users can read a process's command line.",
+            "the control port, and set it by ODRADEK_CONTROL_TOKEN: other users can read a process's command line. Its "
+            "role is stop, which allows everything.",
+        ),
+        _own(
+            "control.token.look",
+            ConfigType.PASSWORD,
+            "",
+            None,
+            "A token of the role look: calls with it see everything, records too, and change nothing.",
+        ),
+        _own(
+            "control.token.stage",
+            ConfigType.PASSWORD,
+            "",
+            None,
+            "A token of the role stage: calls with it may do all that does not end a node or damage its files.",
         ),
         _own(
             "crash.points",

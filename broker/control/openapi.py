@@ -10,6 +10,7 @@ import msgspec
 from broker.control.operations import Operation, Stream
 
 OPENAPI_VERSION: Final = "3.1.0"
+ROLE: Final = "x-role"
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ERROR: Final = {
     "description": "It cannot be done; the sentence says why and, where it can, what would do.",
@@ -33,13 +34,16 @@ def document(
     schemas = _Schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
     for each in operations.values():
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, schemas)
+        described = paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, schemas)
+        if with_token and not each.open_to_all:
+            described["security"] = [{"token": [str(each.role)]}]
     found: dict[str, Any] = {
         "openapi": OPENAPI_VERSION,
         "info": {
             "title": "Odradek control port",
             "version": version,
-            "description": "Stage failures in a running broker, move its time, and see what it does.",
+            "description": "Stage failures in a running broker, move its time, and see what it does. A token has a role: "
+            "look, stage or stop, of which each may do what those before it may; x-role says which one a call needs.",
         },
         "paths": paths,
         "components": {"schemas": schemas.components},
@@ -97,6 +101,8 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         found["requestBody"] = {"required": True, "content": {"application/json": content}}
     if operation.open_to_all:
         found["security"] = []
+    else:
+        found[ROLE] = str(operation.role)
     return found
 
 

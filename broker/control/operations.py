@@ -1,6 +1,6 @@
 """What the control port can be asked, each as one function that says all there is to know about it.
 
-    @operation("POST", "/v1/nodes/{node_id}/kill", answer_example={...})
+    @operation("POST", "/v1/nodes/{node_id}/kill", answer_example={...}, role=Role.STOP)
     async def kill_node(control: Control, params: OneNode) -> NodeView:
         \"\"\"Kill a node: its connections are reset and its memory is gone, without one write.\"\"\"
 
@@ -20,12 +20,14 @@ from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
 
+from broker.control.access import Role
 from broker.control.ports import Looking
 from protocol.slotted import slotted
 
 OPERATIONS: Final[dict[tuple[str, str], Operation]] = {}
 
 _Function = Callable[..., Awaitable[object]]
+RoleOf = Callable[[Any], Role]
 _F = TypeVar("_F", bound=_Function)
 _SAFE_METHODS: Final = ("GET", "HEAD")
 
@@ -59,6 +61,10 @@ class Operation:
     """No token is asked for, and any name of the host will do: for health checks."""
     may_wait: bool
     """Its answer may take long: so many of these may be under way. The others are answered at once, however many wait."""
+    role: Role
+    """What a token must allow."""
+    role_of: RoleOf | None
+    """What it must allow for a call with this body, where some need more than ``role``."""
 
     @property
     def name(self) -> str:
@@ -90,8 +96,13 @@ def operation(
     content_type: str = "application/json",
     open_to_all: bool = False,
     may_wait: bool = False,
+    role: Role | None = None,
+    role_of: RoleOf | None = None,
 ) -> Callable[[_F], _F]:
-    """Serve ``method path`` with a function ``(control, params=…, body=…) -> answer`` (either may be left out)."""
+    """Serve ``method path`` with a function ``(control, params=…, body=…) -> answer`` (either may be left out).
+
+    Without a ``role``, what changes nothing needs the role look, and all else the role stage.
+    """
 
     def register(function: _F) -> _F:
         assert (method, path) not in OPERATIONS, f"{method} {path} is served twice"
@@ -110,6 +121,8 @@ def operation(
             content_type=content_type,
             open_to_all=open_to_all,
             may_wait=may_wait,
+            role=role or (Role.LOOK if method in _SAFE_METHODS else Role.STAGE),
+            role_of=role_of,
         )
         return function
 

@@ -9,14 +9,14 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from broker.control import openapi, page
-from broker.control.access import Access, ControlConfigError
+from broker.control.access import Access, ControlConfigError, Role, Tokens, require
 from broker.control.errors import HttpError
 from broker.control.operations import Operation, Stream, arguments, call, discover
 from broker.control.ports import Looking
@@ -27,9 +27,14 @@ BODY_BYTES_MAX: Final = 256 * 1024
 CALLS_MAX: Final = 64
 """That wait, follow or take long, at the same time; further ones get 429. What is answered at once (``GET /health``, the
 list of rules, their removal) is not counted: it must be possible while others wait."""
+HANDSHAKE_S_MAX: Final = 10.0
+"""Of TLS: a connection that does not end its handshake is closed."""
 SHUTDOWN_S_MAX: Final = 0.3
 """How long a stop waits for answers to leave, as for the clients of the broker itself."""
 _JSON: Final = "application/json"
+
+if TYPE_CHECKING:
+    import ssl
 
 log = get_logger()
 
@@ -46,13 +51,17 @@ class ControlServer:
         host: str = "127.0.0.1",
         port: int = 0,
         token: str = "",
+        stage_token: str = "",
+        look_token: str = "",
         allowed_hosts: Collection[str] = (),
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``ControlConfigError`` if others could reach it without a token."""
+        """``token`` allows everything. ``ControlConfigError`` if others could reach it without a token."""
         self._control = control
         self._host = host
         self._port = port
-        self._access = Access.of(host, token, allowed_hosts)
+        self._access = Access.of(host, Tokens(token, stage_token, look_token), allowed_hosts)
+        self._tls = tls
         self._runner: web.AppRunner | None = None
         self._listening: asyncio.Server | None = None
         self._calls: dict[asyncio.Task[object], Operation] = {}
@@ -76,6 +85,8 @@ class ControlServer:
                 self._host or None,
                 self._port,
                 backlog=CONTROL_CONNECTIONS_MAX,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S_MAX,
             )
         except OSError as error:
             await runner.cleanup()
@@ -89,7 +100,8 @@ class ControlServer:
     def url(self) -> str:
         """Where it listens, as people type it."""
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
-        return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://[{host}]:{self._port}" if ":" in host else f"{scheme}://{host}:{self._port}"
 
     async def close(self) -> None:
         """Hang up. Calls that wait or follow end where they are; what changes something is let finish."""
@@ -125,7 +137,7 @@ class ControlServer:
 
         async def describe(request: web.Request) -> web.StreamResponse:
             self._access.check(headers=_headers(request), changes_state=False)
-            described = openapi.document(operations, version=_version(), with_token=bool(self._access.token))
+            described = openapi.document(operations, version=_version(), with_token=self._access.wants_token)
             return web.Response(body=msgspec.json.encode(described), content_type=_JSON)
 
         application.router.add_get("/openapi.json", describe)
@@ -134,9 +146,10 @@ class ControlServer:
 
     def _serving(self, operation: Operation) -> Handler:
         async def serve(request: web.Request) -> web.StreamResponse:
-            if not operation.open_to_all:
-                self._access.check(headers=_headers(request), changes_state=operation.changes_state)
+            role = None if operation.open_to_all else self._check(operation, request)
             found = arguments(operation, _params(request), await request.read())
+            if role is not None and operation.role_of is not None:
+                require(role, operation.role_of(found["body"]))
             waiting = sum(each.may_wait for each in self._calls.values())
             if operation.may_wait and waiting >= CALLS_MAX:
                 raise HttpError(429, f"{CALLS_MAX} calls are under way: wait for one of them to end")
@@ -150,11 +163,17 @@ class ControlServer:
 
         return serve
 
+    def _check(self, operation: Operation, request: web.Request) -> Role:
+        """The role of the caller."""
+        return self._access.check(
+            headers=_headers(request), changes_state=operation.changes_state, needed=operation.role
+        )
+
     def _refusing(self, operation: Operation) -> Handler:
         """Of what the control port of something else has."""
 
         async def refuse(request: web.Request) -> web.StreamResponse:
-            self._access.check(headers=_headers(request), changes_state=operation.changes_state)
+            self._check(operation, request)
             raise HttpError(404, self._control.refusal(f"{operation.method} {operation.path}"))
 
         return refuse

@@ -8,6 +8,7 @@ from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.addresses import bootstrap_servers, host_and_port
 from broker.cluster.reset import reset
 from broker.cluster.runtime import PAUSED, NodeRuntime, NodeState
+from broker.control.access import Role
 from broker.control.errors import HttpError
 from broker.control.forms import Given, NodeId, View
 from broker.control.operations import operation
@@ -110,7 +111,12 @@ async def reset_broker(control: Control) -> ClusterView:
     return await show_cluster(control)
 
 
-@operation("POST", "/v1/nodes/{node_id}/kill", answer_example={**NODE_EXAMPLE, "state": "killed"})
+@operation(
+    "POST",
+    "/v1/nodes/{node_id}/kill",
+    answer_example={**NODE_EXAMPLE, "state": "killed"},
+    role=Role.STOP,
+)
 async def kill_node(control: Control, params: OneNode) -> NodeView:
     """Kill a node as kill -9 does: it resets its connections and writes nothing more.
 
@@ -129,6 +135,7 @@ async def kill_node(control: Control, params: OneNode) -> NodeView:
     "/v1/nodes/{node_id}/stop",
     answer_example={**NODE_EXAMPLE, "state": "stopped"},
     may_wait=True,
+    role=Role.STOP,
 )
 async def stop_node(control: Control, params: OneNode) -> NodeView:
     """Stop a node by a controlled shutdown: other nodes take over its leaderships, and it closes its logs cleanly."""

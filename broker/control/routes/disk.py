@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from broker.cluster import NoSuchNode
 from broker.cluster.disk import NoSuchBatch, damage, lose_power
+from broker.control.access import Role
 from broker.control.errors import HttpError
 from broker.control.forms import Given, View
 from broker.control.operations import operation
@@ -49,6 +50,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
     "/v1/nodes/{node_id}/lose-power",
     answer_example={**NODE_EXAMPLE, "state": "killed"},
     may_wait=True,
+    role=Role.STOP,
 )
 async def lose_power_of_node(control: Control, params: OneNode) -> NodeView:
     """Let a node lose its power: it dies as by a kill, and its logs end where they were last synced to the disk.
@@ -68,6 +70,7 @@ async def lose_power_of_node(control: Control, params: OneNode) -> NodeView:
     body_example={"topic": "orders", "partition": 0, "offset": 0, "how": "flip"},
     answer_example=_EXAMPLE,
     may_wait=True,
+    role=Role.STOP,
 )
 async def damage_files(control: Control, params: OneNode, body: Damage) -> DamageView:
     """Damage a batch in the files of a node that does not run: flip a byte of it, or tear the file in the middle of it.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.control.access import Access, ControlConfigError, is_loopback
+from broker.control.access import Access, ControlConfigError, Role, Tokens, is_loopback
 from broker.control.errors import HttpError
 
+SECRET = Tokens("secret")
 FINE = {"host": "127.0.0.1:18092", "content-type": "application/json"}
 
 
@@ -110,15 +111,15 @@ def test_a_port_that_others_reach_wants_a_token() -> None:
     for host in ("0.0.0.0", "", "::", "10.0.0.5", "kafka.test"):
         with pytest.raises(ControlConfigError, match="ODRADEK_CONTROL_TOKEN"):
             Access.of(host)
-        Access.of(host, "secret")
+        Access.of(host, SECRET)
 
 
 def test_the_address_it_was_opened_at_is_a_name_of_its_own() -> None:
-    check(Access.of("10.0.0.5", "secret"), host="10.0.0.5:1", authorization="Bearer secret")
+    check(Access.of("10.0.0.5", SECRET), host="10.0.0.5:1", authorization="Bearer secret")
 
 
 def test_with_the_token_it_may_be_called_by_any_name_but_by_no_page_of_elsewhere() -> None:
-    access = Access.of("0.0.0.0", "secret")
+    access = Access.of("0.0.0.0", SECRET)
     check(access, host="kafka.test:18092", authorization="Bearer secret")
     assert refused(access, host="kafka.test:18092").status == 401
     page = {"origin": "https://evil.example", "authorization": "Bearer secret"}
@@ -130,13 +131,59 @@ def test_with_the_token_it_may_be_called_by_any_name_but_by_no_page_of_elsewhere
 )
 @pytest.mark.parametrize("changes_state", [True, False])
 def test_with_a_token_every_call_brings_it_along(authorization: str, changes_state: bool) -> None:
-    access = Access.of("127.0.0.1", "secret")
+    access = Access.of("127.0.0.1", SECRET)
     assert refused(access, changes_state, authorization=authorization).status == 401
     assert refused(access, changes_state).status == 401
     check(access, changes_state, authorization="Bearer secret")
     check(access, changes_state, authorization="bearer  secret")
 
 
-def test_a_token_can_be_sent_at_all() -> None:
-    with pytest.raises(ControlConfigError, match="ASCII"):
-        Access.of("127.0.0.1", "gehéim")
+ROLES = Tokens(stop="of stop", stage="of stage", look="of look")
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("needed", Role)
+def test_a_role_may_do_what_lower_roles_may(role: Role, needed: Role) -> None:
+    access = Access.of("127.0.0.1", ROLES)
+    headers = {**FINE, "authorization": f"Bearer of {role}"}
+    if role >= needed:
+        assert access.check(headers=headers, changes_state=True, needed=needed) is role
+        return
+    with pytest.raises(HttpError) as caught:
+        access.check(headers=headers, changes_state=True, needed=needed)
+    assert caught.value.status == 403
+    assert caught.value.sentence == f"this needs the role {needed}, and the token has the role {role}"
+
+
+def test_without_a_token_a_caller_may_do_everything() -> None:
+    assert HERE.check(headers=FINE, changes_state=True, needed=Role.STOP) is Role.STOP
+
+
+def test_a_port_with_a_token_of_one_role_only_wants_it_and_allows_no_more() -> None:
+    access = Access.of("0.0.0.0", Tokens(look="of look"))
+    for headers in (FINE, {**FINE, "authorization": "Bearer "}, {**FINE, "authorization": "Bearer"}):
+        with pytest.raises(HttpError) as caught:
+            access.check(headers=headers, changes_state=False)
+        assert caught.value.status == 401
+    headers = {**FINE, "authorization": "Bearer of look"}
+    assert access.check(headers=headers, changes_state=False) is Role.LOOK
+    with pytest.raises(HttpError):
+        access.check(headers=headers, changes_state=True, needed=Role.STAGE)
+
+
+@pytest.mark.parametrize("role", ["stop", "stage", "look"])
+def test_a_token_can_be_sent_at_all(role: str) -> None:
+    with pytest.raises(ControlConfigError, match="ASCII") as caught:
+        Access.of("127.0.0.1", Tokens(**{role: "gehéim"}))
+    assert "geh" not in str(caught.value)
+
+
+def test_two_roles_do_not_have_the_same_token() -> None:
+    with pytest.raises(ControlConfigError, match="a token of its own") as caught:
+        Access.of("127.0.0.1", Tokens(stop="secret", look="secret"))
+    assert "secret" not in str(caught.value)
+
+
+def test_tokens_are_not_shown() -> None:
+    assert repr(ROLES) == "Tokens(stop, stage, look)"
+    assert "of " not in repr(Access.of("127.0.0.1", ROLES))

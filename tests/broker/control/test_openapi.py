@@ -9,6 +9,7 @@ import aiokafka
 import msgspec
 import pytest
 
+from broker.control.access import Role
 from broker.control.operations import OPERATIONS, Operation, Stream, discover
 from tests.broker.control.conftest import Caller, OpenControl
 
@@ -25,6 +26,45 @@ async def test_it_is_openapi_3_1(open_control: OpenControl, token: str) -> None:
     assert document["openapi"].startswith("3.1.")
     validator.OpenAPIV31SpecValidator(document).validate()
     assert ("security" in document) == bool(token)
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            role = operation.get("x-role")
+            assert operation.get("security", ["inherited"]) == _security(role, bool(token))
+
+
+def _security(role: str | None, with_token: bool) -> list[object]:
+    if role is None:
+        return []  # for health checks
+    return [{"token": [role]}] if with_token else ["inherited"]
+
+
+def test_which_operations_need_which_role() -> None:
+    """What looks is a GET, and no GET does more. The others are listed, so that a new one is thought about."""
+    by_role: dict[Role, set[str]] = {role: set() for role in Role}
+    for operation in OPERATIONS.values():
+        by_role[operation.role].add(operation.name)
+        assert (operation.role is Role.LOOK) == (operation.method == "GET"), operation.name
+    assert by_role[Role.STOP] == {"kill_node", "stop_node", "lose_power_of_node", "damage_files"}
+    assert by_role[Role.STAGE] == {
+        "add_fault",
+        "advance_clock",
+        "clear_faults",
+        "create_topic",
+        "move_coordinator",
+        "move_leader",
+        "pause_node",
+        "release_fault",
+        "remove_fault",
+        "remove_snapshot",
+        "reset_broker",
+        "restore_snapshot",
+        "resume_node",
+        "skew_node",
+        "start_node",
+        "start_trace",
+        "stop_trace",
+        "take_snapshot",
+    }
 
 
 async def test_it_has_every_operation_with_a_sentence_and_an_example(caller: Caller) -> None:
