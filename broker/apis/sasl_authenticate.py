@@ -31,4 +31,6 @@ async def sasl_authenticate(
             error_code=ErrorCode.sasl_authentication_failed, error_message=str(failure)
         )
         raise CloseConnection(reason, refusal) from None
-    return SaslAuthenticateResponse(error_code=NONE, auth_bytes=answer, session_lifetime_ms=lifetime_ms)
+    return SaslAuthenticateResponse(
+        error_code=NONE, error_message="", auth_bytes=answer, session_lifetime_ms=lifetime_ms
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.node.context import RequestContext
 from broker.requests.api import CloseConnection, api
+from broker.security.sasl.authenticator import NAME_CHARACTERS_MAX, NotAuthenticated
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -14,8 +15,12 @@ async def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext)
     if authentication is None or authentication.sasl.is_complete:
         return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state, mechanisms=[])
     sasl = authentication.sasl
-    if sasl.handshake(request.mechanism, context.api_version):
+    try:
+        is_enabled = sasl.handshake(request.mechanism, context.api_version)
+    except NotAuthenticated as refusal:
+        raise CloseConnection(str(refusal)) from None
+    if is_enabled:
         return SaslHandshakeResponse(error_code=NONE, mechanisms=sasl.enabled)
     await authentication.delay_failure()
     refusal = SaslHandshakeResponse(error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=sasl.enabled)
-    raise CloseConnection(f"Unsupported SASL mechanism {request.mechanism[:100]}", refusal)
+    raise CloseConnection(f"Unsupported SASL mechanism {request.mechanism[:NAME_CHARACTERS_MAX]}", refusal)

@@ -10,12 +10,14 @@ from enum import Enum
 from typing import Final
 
 from broker.security.principals import user
+from broker.security.sasl.failures import Unanswered
 from broker.security.sasl.mechanism import AuthenticationFailed, SaslServer
 from protocol.named_tuple import NamedTuple
 
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
+NAME_CHARACTERS_MAX: Final = 100
 REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
 """A client may not authenticate again more often than that (``KafkaChannel``)."""
 
@@ -130,16 +132,21 @@ class SaslServerAuthenticator:
             self._state = State.HANDSHAKE
 
     def handshake(self, mechanism: str, version: int) -> bool:
-        """Begin an exchange; False if the mechanism is not enabled, which is the end."""
+        """Begin an exchange; False if the mechanism is not enabled, which is the end.
+
+        `NotAuthenticated` if the client has authenticated before: Kafka answers that with the end alone.
+        """
         chosen = self._mechanisms.get(mechanism)
         if chosen is None:
             self._state = State.FAILED
+            if self._session is not None:
+                raise NotAuthenticated(f"Unsupported SASL mechanism {mechanism[:NAME_CHARACTERS_MAX]}")
             return False
         self.takes_raw_tokens = version == 0
         self._state = State.AUTHENTICATE
         previous = self._session
         if previous is not None and previous.mechanism != mechanism:
-            # Told with the answer to the first token, as Kafka does.
+            # The end comes behind the first token, as Kafka has it.
             self._bad_mechanism = (
                 f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication"
                 f" of mechanism '{previous.mechanism}'"
@@ -160,7 +167,7 @@ class SaslServerAuthenticator:
             return await self._evaluate(token)
         except AuthenticationFailed as failure:
             self._state = State.FAILED
-            if self._session is None:
+            if self._session is None or isinstance(failure, Unanswered):
                 raise
             told = str(failure).replace("during authentication", "during re-authentication")
             raise AuthenticationFailed(told, failure.reason) from None
@@ -169,7 +176,7 @@ class SaslServerAuthenticator:
         server = self._server
         assert server is not None, "SaslHandshake has chosen a mechanism"
         if self._bad_mechanism:
-            raise AuthenticationFailed(self._bad_mechanism)
+            raise Unanswered(self.mechanism, self._bad_mechanism)
         answer = server.evaluate(token)
         if isinstance(answer, Awaitable):
             answer = await answer

@@ -1,0 +1,73 @@
+"""A broker of ours whose listeners a test names itself: `BrokerProcess` has one, on a port of its own choice.
+
+with listening({"FIRST": "SASL_PLAINTEXT"}, settings, home) as ports:
+    ports["FIRST"], ports["PLAINTEXT"]
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.support.children import reset_signals
+from tests.support.deadlines import TEST_S, Deadline
+from tests.support.raw import free_port
+
+ROOT: Final = Path(__file__).parents[2]
+LOOK_PAUSE_S: Final = 0.02
+STARTED: Final = '"event": "started"'
+
+
+@contextmanager
+def listening(
+    protocols: Mapping[str, str],
+    settings: Mapping[str, str],
+    home: Path,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[dict[str, int]]:
+    """The ports of a broker by the names of its listeners. ``PLAINTEXT`` is one of them, for what sets the test up.
+
+    A broker that left a traceback fails the test.
+    """
+    ports = {name: free_port() for name in ("PLAINTEXT", *protocols)}
+    said = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocol}" for name, protocol in {"PLAINTEXT": "PLAINTEXT", **protocols}.items()
+        ),
+        **settings,
+    }
+    words = [word for name, value in said.items() for word in ("--set", f"{name}={value}")]
+    command = [sys.executable, "-m", "broker", "--data-dir", str(home / "data"), "--log-format", "json"]
+    log = home / "broker.log"
+    reset_signals()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, *words, *arguments],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+        )
+    try:
+        _wait(process, log)
+        yield ports
+    finally:
+        process.terminate()
+        process.wait(TEST_S)
+    assert "Traceback" not in log.read_text(), log.read_text()
+
+
+def _wait(process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = Deadline(TEST_S)
+    while STARTED not in log.read_text():
+        assert process.poll() is None, log.read_text()
+        assert not deadline.is_over, log.read_text()
+        time.sleep(LOOK_PAUSE_S)
