@@ -282,6 +282,7 @@ class NodeRuntime:
             client_metrics=client_metrics,
             rack=config.broker_rack,
             authorizer=self._authorizer,
+            check_listeners=None if self._secured is None else self._secured.check,
             injection=injection,
             slices=self._slices,
             append_queues=AppendQueues(self._slices, limits_of(config), self._takes_appends),

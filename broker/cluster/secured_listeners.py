@@ -97,10 +97,11 @@ class SecuredListeners:
         security.tls = newest  # type: ignore[assignment]
         security.principal_of = partial(principal_of, rules=parse_rules(settings.principal_mapping_rules))
 
-    def _tls_settings(self, name: str) -> TlsSettings:
+    def _tls_settings(self, name: str, config: BrokerConfig | None = None) -> TlsSettings:
         from broker.security.tls.settings import tls_settings
 
-        return tls_settings(ListenerConfigs(self._config.values, name), sasl=name in self._sasl)
+        configs = ListenerConfigs((config or self._config).values, name)
+        return tls_settings(configs, sasl=name in self._sasl)
 
     # -- what a login needs --------------------------------------------------------------------------------------
 
@@ -130,6 +131,11 @@ class SecuredListeners:
             tls=None if tls is None else lambda: tls.client_context,
             login=(lambda: sasl_client(self._login, self._now_ms)) if name in self._sasl else None,
         )
+
+    def check(self, config: BrokerConfig) -> None:
+        """`ConfigError` if the listeners cannot go on with the key stores and trust stores of ``config``."""
+        for name, context in self._tls.items():
+            context.check(self._tls_settings(name, config))
 
     def reconfigure(self) -> None:
         """Key stores and trust stores may be set while the broker runs (KIP-226)."""

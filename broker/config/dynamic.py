@@ -121,6 +121,8 @@ def with_dynamic(static: BrokerConfig, layers: Layers) -> BrokerConfig:
         key = keys.get(name)
         if key is not None:
             values[name] = key.default if raw is None else key.parse(raw)
+        elif raw is not None and (of_listener := _key(name)) is not None:
+            values[name] = of_listener.parse(raw)
     changed: dict[str, Any] = {attribute: values[name] for attribute, name in attributes().items()}
     return replace(static, **changed, log_defaults=log_defaults_of(values), values=values)
 

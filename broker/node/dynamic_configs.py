@@ -31,7 +31,8 @@ class DynamicConfigPublisher(MetadataListener):
             return
         before = self._config.values
         follow(self._config, self._settings.current)
-        changed = [name for name, value in self._config.values.items() if before[name] != value]
+        after = self._config.values
+        changed = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
         if changed:
             log.info("settings changed", node_id=node_id, settings=sorted(changed))
             self._configured()

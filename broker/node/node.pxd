@@ -1,10 +1,11 @@
 cdef extern from *:
     """
-    typedef struct { PyObject_HEAD PyObject *append_queues; PyObject *authorizer; PyObject *client_metrics; PyObject *clock; PyObject *config; PyObject *fetch_sessions; PyObject *groups; PyObject *injection; PyObject *life; PyObject *metadata; PyObject *node_id; PyObject *peers; PyObject *quotas; PyObject *rack; PyObject *replicas; PyObject *settings; PyObject *slices; PyObject *transactions; PyObject *verifier; } Slots_Node;
+    typedef struct { PyObject_HEAD PyObject *append_queues; PyObject *authorizer; PyObject *check_listeners; PyObject *client_metrics; PyObject *clock; PyObject *config; PyObject *fetch_sessions; PyObject *groups; PyObject *injection; PyObject *life; PyObject *metadata; PyObject *node_id; PyObject *peers; PyObject *quotas; PyObject *rack; PyObject *replicas; PyObject *settings; PyObject *slices; PyObject *transactions; PyObject *verifier; } Slots_Node;
     """
     ctypedef class broker.node.node.Node [object Slots_Node, check_size ignore]:
         cdef object append_queues
         cdef object authorizer
+        cdef object check_listeners
         cdef object client_metrics
         cdef object clock
         cdef object config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,8 @@ class Node:
     rack: str | None = None
     authorizer: Authorizer | None = None
     """None: every principal may do everything."""
+    check_listeners: Callable[[BrokerConfig], None] | None = None
+    """`ConfigError` if its listeners cannot go on with other settings; None where all are PLAINTEXT."""
     injection: FaultInjection = field(default_factory=FaultInjection)
     """Shared by all nodes of the broker."""
     slices: Slices = field(default_factory=Slices)

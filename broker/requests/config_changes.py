@@ -129,7 +129,10 @@ def check_broker(each: Wanted, context: RequestContext, *, replaces: bool) -> No
     after = layers._replace(own=wanted) if name else layers._replace(cluster=wanted)
     try:
         check(wanted, per_broker=bool(name))
-        check_change(node.config, with_dynamic(static, after))
+        changed = with_dynamic(static, after)
+        check_change(node.config, changed)
+        if node.check_listeners is not None:
+            node.check_listeners(changed)
     except ConfigError as error:
         # KAFKA-13609: not INVALID_CONFIG, in Kafka neither.
         raise ApiError(ErrorCode.invalid_request, str(error)) from None
