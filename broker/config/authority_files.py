@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+FOLDER: Final = "tls"
+"""In the data directory."""
 SERVER_STORE: Final = "server.pem"
 CA: Final = "ca.pem"
 STORE_PASSWORD: Final = "odradek"

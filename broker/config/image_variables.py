@@ -46,6 +46,8 @@ def secrets_of(environ: Mapping[str, str], folder: Path = SECRETS) -> Iterator[S
 
     Nor do they look for a trust store where clients are asked for no certificate. `ConfigError` for a missing file.
     """
+    if "SSL://" not in environ.get("KAFKA_ADVERTISED_LISTENERS", ""):
+        return
     asks_clients = _CLIENT_AUTH.search(environ.get("KAFKA_SSL_CLIENT_AUTH", ""))
     for name, variable, is_content in (*_KEY_STORE, *(_TRUST_STORE if asks_clients else ())):
         if file := environ.get(variable):

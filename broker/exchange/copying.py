@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from broker.config.authority_files import FOLDER
 from storage.directory import DELETION, LOCK
 
 _COPY_BYTES: Final = 1 << 24
@@ -18,10 +19,10 @@ _CANNOT_COPY_RANGES: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOP
 
 
 def copy_directory(source: Path, target: Path) -> None:
-    """Copy a log directory, but for its lock and the folders of deleted topics."""
+    """Copy a log directory, but for its lock, the folders of deleted topics and the certificates of --tls."""
     target.mkdir(parents=True, exist_ok=True)
     for entry in sorted(source.iterdir()):
-        if entry.is_dir() and not entry.name.endswith(DELETION):
+        if entry.is_dir() and entry.name != FOLDER and not entry.name.endswith(DELETION):
             copy_directory(entry, target / entry.name)
         elif entry.is_file() and entry.name != LOCK:
             copy_file(entry, target / entry.name)

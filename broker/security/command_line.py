@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from broker.config.authority_files import FOLDER
 from broker.config.node_settings import moved
 from broker.config.sasl_users import MECHANISMS, VARIABLE, given_users
 from broker.config.security_presets import (
@@ -33,8 +34,6 @@ from broker.config.sources import (
 if TYPE_CHECKING:
     import click
 
-FOLDER: Final = "tls"
-"""In the data directory."""
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")
 _ZONE: Final = "%"
 

@@ -1,10 +1,13 @@
 """The command line of the broker."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from cryptography import x509
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -66,6 +69,9 @@ WORDS = (
         "--ends-with-stdin",
         "--log-format",
         "--log-level",
+        "--tls",
+        "--tls-directory",
+        "--sasl",
         "--help",
         "-h",
         "--unknown",
@@ -222,6 +228,15 @@ def test_topics_to_create_are_read_and_checked():
         (["--port", "70000"], "70000 is not in the range"),
         (["--prot", "1"], "No such option"),
         (["extra"], "unexpected extra argument"),
+        (["--sasl", "alice"], "--sasl: expected USER:PASSWORD[:MECHANISM]"),
+        (
+            ["--sasl", "a:b", "--set", "listeners=SSL://:1"],
+            "--sasl has no listener: those of the command line are SSL:SSL",
+        ),
+        (
+            ["--tls", "--port", "0", "--set", "listeners=A://:1"],
+            "--set listeners: --host and --port set it, too",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_clear_line(argv: list[str], message: str):
@@ -265,6 +280,48 @@ def test_a_control_port_is_of_this_machine_unless_it_has_a_token():
     )
     assert settings.control == ControlPort("0.0.0.0", 1)
     assert settings.config.control_token == "secret"
+
+
+# TLS and SASL
+
+
+def test_tls_and_users_make_the_listener_and_what_it_needs(tmp_path: Path):
+    settings = parse(["--port", "0", "--data-dir", str(tmp_path), "--tls", "--sasl", "alice:secret"], {})
+    assert [str(each) for each in settings.config.listeners] == ["SASL_SSL://127.0.0.1:0"]
+    assert settings.authority == tmp_path / "tls"
+    assert settings.config.values["ssl.keystore.location"] == str(tmp_path / "tls" / "server.pem")
+    assert settings.config.values["sasl.enabled.mechanisms"] == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    assert [each.name for each in settings.users] == ["alice", "alice"]
+    assert "secret" not in repr(settings)
+
+
+def test_the_certificate_has_the_names_that_each_node_is_reached_by(tmp_path: Path):
+    variables = {
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka-1:9092",
+        "ODRADEK_NODE_2_ADVERTISED_LISTENERS": "PLAINTEXT://[fe80::1%25eth0]:9093",
+    }
+    settings = parse(["--nodes", "2", "--tls-directory", str(tmp_path)], variables)
+    assert {each.listeners[0].security_protocol for each in settings.nodes} == {"SSL"}
+    certificate = x509.load_pem_x509_certificate((tmp_path / "server.crt").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert {"kafka-1", "fe80::1"} <= {str(each.value) for each in names}
+
+
+def test_without_a_data_directory_the_authority_goes_with_the_process():
+    code = "from broker.options import parse; print(parse(['--tls'], {}).authority)"
+    folder = Path(
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        ).stdout.strip()
+    )
+    assert folder.name.startswith("odradek-tls-")
+    assert not folder.exists()
+
+
+def test_users_come_by_variable_where_no_other_user_reads_it():
+    settings = parse(["--port", "0"], {"ODRADEK_SASL": "alice:secret:PLAIN"})
+    assert [str(each) for each in settings.config.listeners] == ["SASL_PLAINTEXT://127.0.0.1:0"]
+    assert settings.authority is None
 
 
 # Variables of containers

@@ -82,6 +82,12 @@ def test_a_broker_that_runs_is_not_exported(start_broker: StartBroker, tmp_path:
     assert not (tmp_path / "target").exists()
 
 
+def test_certificates_stay_behind_of_which_kafka_would_take_the_folder_for_a_partition(tmp_path: Path):
+    (tmp_path / "data" / "tls").mkdir(parents=True)
+    copying.copy_directory(tmp_path / "data", tmp_path / "copy")
+    assert list((tmp_path / "copy").iterdir()) == []
+
+
 def test_what_a_killed_broker_left_is_recovered_in_the_copy(start_broker: StartBroker, tmp_path: Path):
     broker = start_broker(topics=["orders:1"])
     ConfluentProducer(broker.bootstrap).send("orders", ["one", "two"])
