@@ -189,15 +189,16 @@ class _FileParser:
         while self._next.kind != END:
             name = self._take().text or "null"
             self._expect("{")
-            modules: list[LoginModule] = []
+            parsed: list[LoginModule] = []
             while self._next.kind != "}":
-                modules.append(self._module())
+                parsed.append(self._module())
             self._expect("}")
             self._expect(";")
             if name in found:
                 raise ConfigError(f"Configuration Error: Can not specify multiple entries for {name}")
-            found[name] = tuple(modules)
-        return found
+            found[name] = tuple(parsed)
+        # For Java a section without a module is not there.
+        return {name: modules for name, modules in found.items() if modules}
 
     def _module(self) -> LoginModule:
         name = self._text("module class name")

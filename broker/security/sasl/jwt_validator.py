@@ -87,6 +87,8 @@ def _header_of(value: str) -> tuple[str, str | None]:
         header = PyJWS().get_unverified_header(value)
     except (PyJWTError, ValueError, TypeError):
         raise InvalidToken("Could not validate the access token: JWT processing failed.") from None
+    if str(header.get("cty")).lower() in ("jwt", "application/jwt"):
+        raise InvalidToken("The JWT has another one in it")
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in KEY_TYPES:
         raise InvalidToken("The JWS has no algorithm that is allowed")
