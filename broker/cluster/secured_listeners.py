@@ -83,18 +83,14 @@ class SecuredListeners:
         security.token_bytes_max = settings.receive_size_max
 
     def _add_tls(self, name: str, security: ListenerSecurity) -> None:
+        from broker.security.tls.ageing import AgeingContext
         from broker.security.tls.principal_mapping import parse_rules, principal_of
         from broker.security.tls.reloading import ReloadableContext
 
         settings = self._tls_settings(name)
         is_for_brokers = self._has_peers and name == self._config.inter_broker_listener_name
         context = self._tls[name] = ReloadableContext(settings, inter_broker=is_for_brokers)
-
-        def newest() -> object:
-            context.reload_if_changed()
-            return context.context
-
-        security.tls = newest  # type: ignore[assignment]
+        security.tls = AgeingContext(context, self._clock)
         security.principal_of = partial(principal_of, rules=parse_rules(settings.principal_mapping_rules))
 
     def _tls_settings(self, name: str, config: BrokerConfig | None = None) -> TlsSettings:

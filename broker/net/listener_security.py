@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.clock import Clock
+from broker.clock import Clock, Domain
 from broker.net.authentication import TOKEN_BYTES_MAX, SaslAuthentication
 from broker.security.tls.principal_mapping import MappingFailed
 from protocol.slotted import slotted
@@ -34,7 +34,10 @@ class ListenerSecurity:
 
     def begin(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
         """A client has connected, and shaken hands by TLS if there is any."""
-        if self.mechanisms is not None:
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and self._has_expired(tls):
+            connection.close("authentication failed", error="the client's certificate has expired")
+        elif self.mechanisms is not None:
             connection.authentication = connection.client.authentication = SaslAuthentication(
                 connection,
                 self.mechanisms,
@@ -43,8 +46,13 @@ class ListenerSecurity:
                 token_bytes_max=self.token_bytes_max,
             )
         elif self.principal_of is not None:
-            tls = transport.get_extra_info("ssl_object")
             try:
                 connection.principal = self.principal_of(tls and tls.getpeercert(binary_form=True))
             except MappingFailed as error:
                 connection.close("authentication failed", error=str(error))
+
+    def _has_expired(self, tls: ssl.SSLObject) -> bool:
+        """By the broker's clock, which may be ahead of the one that the handshake has asked."""
+        from broker.security.tls.ageing import has_expired
+
+        return has_expired(tls, self.clock.now_ms(Domain.CONNECTIONS))

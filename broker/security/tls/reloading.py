@@ -74,6 +74,11 @@ class ReloadableContext:
         return self._client
 
     @property
+    def stores(self) -> Stores:
+        """What the context was made of."""
+        return self._made.stores
+
+    @property
     def settings(self) -> TlsSettings:
         return self._made.settings
 

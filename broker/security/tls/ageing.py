@@ -1,0 +1,153 @@
+"""Certificates under a clock that is moved on: a listener's own, and those of its clients.
+
+    security.tls = AgeingContext(current, clock)
+    security.tls()                           # for the next connection
+    has_expired(ssl_object, clock.now_ms(Domain.CONNECTIONS))
+
+A client compares a certificate with its own clock, which the broker cannot move. So the listener presents a certificate
+whose validity lies as far back as the broker's clock is ahead: the client sees it expire when the broker's clock does.
+Only the authority can sign it, so its key must lie beside the key store (``broker.security.tls.directory``).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from broker.clock import Clock, Domain, SystemClock
+from broker.config.authority_files import CA
+from broker.logging import get_logger
+from broker.security.tls.contexts import server_context
+from protocol.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+    from broker.security.tls.reloading import ReloadableContext
+    from broker.security.tls.settings import TlsSettings
+    from broker.security.tls.stores import PrivateKey
+
+_CA_KEY: Final = "ca.key"
+_EARLIEST: Final = datetime(1950, 1, 1, tzinfo=UTC)
+"""Of a time in a certificate (RFC 5280 4.1.2.5)."""
+_log = get_logger()
+
+
+class _Aged(NamedTuple):
+    """The context for a clock that is ahead, and of which one it was made."""
+
+    young: ssl.SSLContext
+    ahead_s: int
+    context: ssl.SSLContext
+
+
+class Issuer(NamedTuple):
+    """An authority that can sign."""
+
+    certificate: x509.Certificate
+    key: EllipticCurvePrivateKey | RSAPrivateKey
+
+
+class AgeingContext:
+    """Of one listener. While the clock is not ahead it is the listener's own context."""
+
+    def __init__(
+        self, current: ReloadableContext, clock: Clock, real_ms: Callable[[], int] | None = None
+    ) -> None:
+        """``real_ms`` is the time of the clients, the machine's if nothing else is said."""
+        self._current = current
+        self._clock = clock
+        self._real_ms = real_ms or SystemClock().now_ms
+        self._aged: _Aged | None = None
+
+    def __call__(self) -> ssl.SSLContext:
+        """For the next connection; those that are open keep theirs."""
+        self._current.reload_if_changed()
+        young = self._current.context
+        # A certificate has no milliseconds.
+        ahead_s = round((self._clock.now_ms(Domain.CONNECTIONS) - self._real_ms()) / 1000)
+        if ahead_s <= 0:
+            return young
+        aged = self._aged
+        if aged is None or aged.young is not young or aged.ahead_s != ahead_s:
+            aged = self._aged = _Aged(young, ahead_s, self._make(young, timedelta(seconds=ahead_s)))
+        return aged.context
+
+    def _make(self, young: ssl.SSLContext, by: timedelta) -> ssl.SSLContext:
+        settings, stores = self._current.settings, self._current.stores
+        issuer = issuer_beside(settings)
+        keys = stores.keys or ()
+        aged = tuple(keys if issuer is None else (_aged_entry(each, issuer, by) for each in keys))
+        if aged == tuple(keys):
+            _log.info(
+                "certificate does not age: its authority's key is not at hand", listener=settings.listener
+            )
+            return young
+        return server_context(settings, stores._replace(keys=aged))
+
+
+def issuer_beside(settings: TlsSettings) -> Issuer | None:
+    """The authority whose key and certificate lie in the directory of the key store; None if there is none to be used."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    store = settings.key_store
+    if store is None or store.location is None:
+        return None
+    folder = Path(store.location).parent
+    try:
+        key = load_pem_private_key((folder / _CA_KEY).read_bytes(), None)
+        certificate = x509.load_pem_x509_certificate((folder / CA).read_bytes())
+    except (OSError, TypeError, ValueError):
+        return None
+    return Issuer(certificate, key) if isinstance(key, EllipticCurvePrivateKey | RSAPrivateKey) else None
+
+
+def _aged_entry(entry: PrivateKey, issuer: Issuer, by: timedelta) -> PrivateKey:
+    own, *others = entry.chain
+    return entry._replace(chain=(aged_certificate(own, issuer, by), *others))
+
+
+def aged_certificate(certificate: bytes, issuer: Issuer, by: timedelta) -> bytes:
+    """The same certificate with a validity that lies ``by`` further back; unchanged if another authority has issued it."""
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    young = x509.load_der_x509_certificate(certificate)
+    try:
+        young.verify_directly_issued_by(issuer.certificate)
+    except (InvalidSignature, TypeError, ValueError):
+        return certificate
+    builder = (
+        x509.CertificateBuilder()
+        .issuer_name(young.issuer)
+        .subject_name(young.subject)
+        .public_key(young.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_before(young.not_valid_before_utc, by))
+        .not_valid_after(_before(young.not_valid_after_utc, by))
+    )
+    for extension in young.extensions:
+        builder = builder.add_extension(extension.value, extension.critical)
+    return builder.sign(issuer.key, SHA256()).public_bytes(Encoding.DER)
+
+
+def _before(time: datetime, by: timedelta) -> datetime:
+    return _EARLIEST if by > time - _EARLIEST else time - by
+
+
+def has_expired(tls: ssl.SSLObject, now_ms: int) -> bool:
+    """Has the certificate of the other side expired by now? Not if it has shown none."""
+    certificate = tls.getpeercert()
+    if not certificate:
+        return False
+    return ssl.cert_time_to_seconds(str(certificate["notAfter"])) * 1000 < now_ms
