@@ -23,6 +23,24 @@ PACKAGES: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER: Final = os.path.join(PACKAGES, "storage", "compiled")
 SUFFIX: Final = EXTENSION_SUFFIXES[0]
 
+LAYOUTS: Final = (
+    "broker.injection.points",
+    "broker.metadata.values",
+    "broker.net.routes",
+    "broker.node.context",
+    "broker.node.node",
+    "broker.replicas.partition.append_result",
+    "broker.replicas.partition.delayed_operations",
+    "broker.replicas.partition.offset_purgatory",
+    "broker.replicas.partition.unconfirmed_writes",
+    "broker.transactions.effects",
+    "broker.transactions.transaction",
+    "protocol.batch",
+    "protocol.frame",
+    "storage.config",
+)
+"""Modules that are not compiled, and of whose classes compiled modules know the layout."""
+
 
 class CompiledModules:
     """Finds compiled modules before Python finds their sources (`importlib.abc.MetaPathFinder`)."""
@@ -49,22 +67,24 @@ def compiled_files(folder: str = FOLDER, packages: str = PACKAGES) -> dict[str, 
         return {}
     files = {name.removesuffix(SUFFIX).replace("__", "."): os.path.join(folder, name) for name in names}
     is_checkout = os.path.exists(os.path.join(packages, "setup.py"))
-    if is_checkout and any(
-        _is_old(file, os.path.join(packages, *name.split("."))) for name, file in files.items()
-    ):
+    if not (files and is_checkout):
+        return files
+    made_ns = {name: os.stat(file).st_mtime_ns for name, file in files.items()}
+    oldest_ns = min(made_ns.values())
+    for name, since_ns in made_ns.items():
+        if max(_changed_ns(packages, name, ".py"), _changed_ns(packages, name, ".pxd")) > since_ns:
+            return {}
+    if any(_changed_ns(packages, name, ".pxd", absent_ns=0) > oldest_ns for name in LAYOUTS):
         return {}
     return files
 
 
-def _is_old(file: str, source: str) -> bool:
-    made = os.stat(file).st_mtime_ns
-    for suffix in (".py", ".pxd"):
-        try:
-            if os.stat(source + suffix).st_mtime_ns > made:
-                return True
-        except OSError:
-            return True
-    return False
+def _changed_ns(packages: str, name: str, suffix: str, absent_ns: int = sys.maxsize) -> int:
+    """When the source of a module was written last."""
+    try:
+        return os.stat(os.path.join(packages, *name.split(".")) + suffix).st_mtime_ns
+    except OSError:
+        return absent_ns
 
 
 FINDER: Final = CompiledModules({})

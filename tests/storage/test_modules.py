@@ -55,6 +55,17 @@ def test_in_a_checkout_a_source_that_has_changed_is_what_runs(tmp_path: Path, ch
     assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == {}
 
 
+def test_a_changed_layout_of_a_class_turns_off_all_that_know_it(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").touch()
+    assert make(tmp_path, "storage.log")
+    layout = tmp_path / "broker" / "node" / "node.pxd"
+    layout.parent.mkdir(parents=True)
+    layout.touch()
+    os.utime(layout, (2**31, 2**31))
+    assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == {}
+    assert sorted(map(name_of, OF_PYTHON)) == sorted(modules.LAYOUTS)
+
+
 def test_without_a_folder_there_are_none(tmp_path: Path) -> None:
     assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == {}
 
