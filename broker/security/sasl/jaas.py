@@ -28,9 +28,7 @@ LOGIN_CONFIG: Final = "java.security.auth.login.config"
 """The JVM's property that names the file."""
 HIDDEN: Final = "[hidden]"
 CONTROL_FLAGS: Final = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
-_OPTIONS: Final = re.compile(
-    r"user_.*|username|password|tokenauth|serviceName|(unsecured|ssl|sasl|scope|client).*"
-)
+_OPTIONS: Final = ("username", "password", "tokenauth", "serviceName")
 _PROPERTY: Final = re.compile(r"\$\{([^}]*)\}")
 
 
@@ -155,8 +153,8 @@ def _control_flag(flag: str | None, is_first: bool) -> str:
     if flag is None:
         raise ConfigError("Login module control flag is not available in the JAAS config")
     if flag.upper() not in CONTROL_FLAGS:
-        # Only before all options is it sure that this is no rest of a password.
-        shown = flag if is_first else HIDDEN
+        # After the first option, or in quotation marks, it may be the rest of a password.
+        shown = flag if is_first and re.fullmatch(r"[A-Za-z]{1,20}", flag) else HIDDEN
         raise ConfigError(f"Invalid login module control flag '{shown}' in JAAS config")
     return flag.upper()
 
@@ -164,7 +162,7 @@ def _control_flag(flag: str | None, is_first: bool) -> str:
 def _shown_key(key: str | None) -> str:
     if key is None:
         return "null"
-    return key if _OPTIONS.fullmatch(key) else HIDDEN
+    return key if key in _OPTIONS else HIDDEN
 
 
 # The file

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from broker.config.definitions import kafka_configs
 from broker.security.listener_configs import ListenerConfigs
 from broker.security.sasl import unsecured_jws
 from broker.security.sasl.jaas import JaasContext, Jvm
@@ -18,8 +19,13 @@ from broker.security.sasl.unsecured_jws import UnsecuredOptions, UnsecuredValida
 from protocol.named_tuple import NamedTuple
 from storage.config_def import ConfigError
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
 JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 JWT_VALIDATOR: Final = "sasl.oauthbearer.jwt.validator.class"
+_AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
+_ISSUER: Final = "sasl.oauthbearer.expected.issuer"
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
 _JWT_VALIDATORS: Final = (f"{_OAUTH}DefaultJwtValidator", f"{_OAUTH}BrokerJwtValidator")
@@ -30,6 +36,11 @@ class SecuredSettings(NamedTuple):
     file: JwksFile | None
     refresh: Refresh
     expected: Expectations
+    ssl_context: SSLContext | None
+    """For an endpoint with https, by the `ssl.*` of the login module."""
+
+    def __repr__(self) -> str:
+        return f"SecuredSettings({location_of(self.url)}, {self.expected})"
 
 
 class OAuthSettings(NamedTuple):
@@ -39,8 +50,10 @@ class OAuthSettings(NamedTuple):
     def validator(self, now_ms: Callable[[], int]) -> Validate:
         if isinstance(self.settings, UnsecuredOptions):
             return UnsecuredValidator(self.settings, now_ms)
-        url, file, refresh, expected = self.settings
-        keys: KeySource = file or JwksEndpoint(location_of(url), partial(fetch, url), refresh, now_ms)
+        url, file, refresh, expected, ssl_context = self.settings
+        keys: KeySource = file or JwksEndpoint(
+            location_of(url), partial(fetch, url, ssl_context), refresh, now_ms
+        )
         return JwtValidator(expected, keys, now_ms)
 
 
@@ -52,13 +65,7 @@ def oauth_settings(
     unsecured_jws.token(options, now_ms=0)
     if not is_secured:
         return OAuthSettings(unsecured_jws.validator_options(options))
-    for name in options:
-        if name.startswith("ssl."):
-            raise ConfigError(
-                f"The login module's option {name} has no effect in Odradek: "
-                "certificates of JWKS endpoints are verified with those that the system trusts"
-            )
-    return _secured(_OAuthConfigs(configs), jvm)
+    return _secured(_OAuthConfigs(configs), options, jvm)
 
 
 class _OAuthConfigs:
@@ -86,7 +93,7 @@ class _OAuthConfigs:
         return found
 
 
-def _secured(configs: _OAuthConfigs, jvm: Jvm) -> OAuthSettings:
+def _secured(configs: _OAuthConfigs, options: Mapping[str, str], jvm: Jvm) -> OAuthSettings:
     validator = configs.needed(JWT_VALIDATOR)
     if validator not in _JWT_VALIDATORS:
         hint = f"Odradek has no such class of Java's: leave it out, or set it to {_JWT_VALIDATORS[0]}"
@@ -100,30 +107,53 @@ def _secured(configs: _OAuthConfigs, jvm: Jvm) -> OAuthSettings:
     warnings: list[str] = []
     url = _url(configs.needed(JWKS_URL), jvm, warnings)
     expected = Expectations(
-        audience=configs.texts("sasl.oauthbearer.expected.audience"),
-        issuer=configs.text("sasl.oauthbearer.expected.issuer"),
+        audience=configs.texts(_AUDIENCE),
+        issuer=configs.text(_ISSUER),
         clock_skew_s=configs.number("sasl.oauthbearer.clock.skew.seconds"),
         scope_claim=configs.needed("sasl.oauthbearer.scope.claim.name"),
         subject_claim=configs.needed("sasl.oauthbearer.sub.claim.name"),
     )
-    for name, value in (("audience", expected.audience), ("issuer", expected.issuer)):
-        if not value:
-            warnings.append(
-                f"sasl.oauthbearer.expected.{name} is not set: the OAuth validator does not verify who the tokens are for"
-                if name == "audience"
-                else f"sasl.oauthbearer.expected.{name} is not set: the OAuth validator takes tokens of any issuer"
-            )
+    if not expected.audience:
+        warnings.append(
+            f"{_AUDIENCE} is not set: the broker takes a JWT without an audience, and none with one"
+        )
+    if expected.issuer is None:
+        warnings.append(f"{_ISSUER} is not set: the broker takes a JWT of any issuer")
     parts = urlsplit(url)
-    file = JwksFile(JWKS_URL, Path(parts.path)) if parts.scheme.lower() == "file" else None
-    return OAuthSettings(SecuredSettings(url, file, _refresh(configs), expected), tuple(warnings))
+    scheme = parts.scheme.lower()
+    secured = SecuredSettings(
+        url,
+        JwksFile(JWKS_URL, Path(parts.path)) if scheme == "file" else None,
+        _refresh(configs),
+        expected,
+        _ssl_context(options) if scheme == "https" else None,
+    )
+    return OAuthSettings(secured, tuple(warnings))
+
+
+def _ssl_context(options: Mapping[str, str]) -> SSLContext:
+    from broker.security.tls.contexts import client_context
+    from broker.security.tls.settings import tls_settings
+
+    keys = kafka_configs()
+    values = {name: key.default for name, key in keys.items()}
+    given = {name: keys[name].parse(text) for name, text in options.items() if name in keys}
+    return client_context(
+        tls_settings(ListenerConfigs({**values, **given}, MECHANISM)), identifies_endpoint=True
+    )
 
 
 def _url(url: str, jvm: Jvm, warnings: list[str]) -> str:
     scheme, separator, _ = url.partition(":")
-    shown = location_of(url)
+    try:
+        shown = location_of(url)
+    except ValueError as error:
+        raise ConfigError(
+            f"The OAuth configuration option {JWKS_URL} contains a URL that is malformed: {error}"
+        ) from None
     if not separator:
         raise ConfigError(
-            f"The OAuth configuration option {JWKS_URL} contains a URL ({shown}) that is malformed: no protocol: {shown}"
+            f"The OAuth configuration option {JWKS_URL} contains a URL ({url}) that is malformed: no protocol: {url}"
         )
     if scheme.lower() not in ("http", "https", "file"):
         raise ConfigError(

@@ -91,7 +91,7 @@ def test_several_modules_have_names_flags_and_options() -> None:
         ('a.B required username="x"', "JAAS config entry not terminated by semi-colon"),
         ("a.B required username;", "Value not specified for key 'username' in JAAS config"),
         ("a.B required username=", "Value not specified for key 'username' in JAAS config"),
-        ("a.B required user_x=;", "Value not specified for key 'user_x' in JAAS config"),
+        ("a.B required user_x=;", "Value not specified for key '[hidden]' in JAAS config"),
         ("a.B required password=a@b;", "Value not specified for key 'null' in JAAS config"),
         ('a.B required password="se"cret";', "Value not specified for key '[hidden]' in JAAS config"),
     ],
@@ -100,7 +100,7 @@ def test_refusals_have_kafkas_texts(text: str, told: str) -> None:
     assert refusal(text) == told
 
 
-@given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]*", fullmatch=True), st.text()))
+@given(st.dictionaries(st.sampled_from(["a", "user_b", "C.d", "e-f"]), st.text(max_size=10)))
 def test_whatever_is_quoted_comes_back(values: dict[str, str]) -> None:
     def quoted(value: str) -> str:
         return "".join(f"\\{ord(each):03o}" if each in '"\\\n\r' else each for each in value)

@@ -75,7 +75,7 @@ def test_claims_that_are_refused(claims: dict[str, Any], reason: str) -> None:
 def test_claims_that_are_missing(missing: str) -> None:
     claims = {"sub": "alice", "exp": EXPIRES_S}
     del claims[missing]
-    with pytest.raises(InvalidToken, match="No principal name|No expiration time"):
+    with pytest.raises(InvalidToken, match=r"No (principal name|expiration time)"):
         validate(unsecured(claims))
 
 
@@ -149,11 +149,10 @@ def test_what_follows_the_claims_is_not_read() -> None:
     assert claims_of(unsecured(' {"a":1} and more', '{"alg":"none"} x')) == {"a": 1}
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.floats() | st.integers() | st.text(), lambda each: st.lists(each)
-    )
-)
+ATOMS = st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5)
+
+
+@given(ATOMS | st.lists(ATOMS, max_size=3))
 def test_any_claim_is_taken_or_refused(value: Any) -> None:
     for name in ("sub", "exp", "iat", "scope"):
         with contextlib.suppress(InvalidToken):
