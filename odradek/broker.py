@@ -23,6 +23,7 @@ from odradek.control_client import ControlClient
 from odradek.handle import Handle
 from odradek.process import BrokerProcess
 from odradek.remote import TOKEN_VARIABLE, Remote
+from odradek.security import FOLDER, Authority, Security
 from odradek.snapshots import Snapshot
 
 
@@ -32,6 +33,13 @@ class Broker(Handle):
     ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md);
     without ``data_dir`` the data is deleted with it; ``transaction_version`` is 0, 1 or 2 (the default). ``start``, ``with``
     or ``async with`` starts it. Its methods raise ``OdradekError``.
+
+    ``tls`` lets it serve by TLS: True makes an authority for its certificates; a directory is that of one, which is made if
+    it is not there. ``users`` log in by SASL, ``{"alice": "secret"}``, by ``mechanism`` or by each of PLAIN, SCRAM-SHA-256
+    and SCRAM-SHA-512. ``client_config`` has the settings of a client:
+
+    with Broker(tls=True, users={"alice": "secret"}) as broker:
+        producer = Producer(broker.client_config("alice"))
     """
 
     def __init__(
@@ -42,6 +50,9 @@ class Broker(Handle):
         data_dir: str | Path | None = None,
         transaction_version: int | None = None,
         *,
+        tls: bool | str | Path = False,
+        users: Mapping[str, str] | None = None,
+        mechanism: str | None = None,
         port: int | None = None,
         arguments: Iterable[str] = (),
         environment: Mapping[str, str] | None = None,
@@ -49,7 +60,9 @@ class Broker(Handle):
         if isinstance(topics, Mapping):
             topics = [f"{name}:{partitions}" for name, partitions in topics.items()]
         arguments = tuple(arguments)
-        more = [*arguments]
+        self._security = Security.of(tls, users, mechanism, settings)
+        self._tls_directory = None if isinstance(tls, bool) else Path(tls).absolute()
+        more = [*arguments, *self._tls_arguments()]
         if nodes != 1:
             more += ["--nodes", str(nodes)]
         if transaction_version is not None:
@@ -60,6 +73,9 @@ class Broker(Handle):
             "transaction_version": transaction_version,
             "arguments": arguments,
             "environment": environment,
+            "tls": tls,
+            "users": users,
+            "mechanism": mechanism,
         }
         self._directory = tempfile.TemporaryDirectory(prefix="odradek-", ignore_cleanup_errors=True)
         self.process = BrokerProcess(
@@ -67,7 +83,7 @@ class Broker(Handle):
             *more,
             topics=topics,
             settings=settings,
-            environment=environment,
+            environment={**(environment or {}), **self._security.environment()},
             data_dir=None if data_dir is None else Path(data_dir),
             port=port,
             control=True,
@@ -122,6 +138,14 @@ class Broker(Handle):
         other = Broker(**self._fork_options)
         shutil.copytree(files, other.process.data_dir)
         return other
+
+    def _tls_arguments(self) -> list[str]:
+        if not self._security.tls:
+            return []
+        return ["--tls"] if self._tls_directory is None else ["--tls-directory", str(self._tls_directory)]
+
+    def _authority(self) -> Authority:
+        return Authority(self._tls_directory or self.process.data_dir.absolute() / FOLDER)
 
     def _forget(self) -> None:
         if self._remote is not None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from odradek.assertions import Assertions
 from odradek.control_client import ControlClient
+from odradek.errors import OdradekError
 from odradek.remote import (
     Clock,
     Faults,
@@ -15,11 +18,55 @@ from odradek.remote import (
     Trace,
     Transactions,
 )
+from odradek.security import Authority, Client, Security, client_config
 from odradek.snapshots import Snapshot
 
 
 class Handle(Assertions):
-    """The faults, clock, trace, transactions and nodes of a broker, by its control port."""
+    """The faults, clock, trace, transactions and nodes of a broker, by its control port; and the settings of its clients."""
+
+    _security: Security
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes, running or not, for a client's ``bootstrap.servers``."""
+        raise NotImplementedError
+
+    @property
+    def authority(self) -> Authority:
+        """The certificates of a broker with ``tls``; ``OdradekError`` without."""
+        if not self._security.tls:
+            raise OdradekError("this broker has no certificates: give it tls=True")
+        return self._authority()
+
+    def client_config(
+        self,
+        user: str | None = None,
+        password: str | None = None,
+        *,
+        library: str = "librdkafka",
+        mechanism: str | None = None,
+    ) -> dict[str, Any]:
+        """The settings with which a client connects: addresses, protocol, certificates, credentials.
+
+        producer = Producer({**broker.client_config("alice"), "transactional.id": "payments"})
+
+        ``library`` says whose settings: "librdkafka" (confluent-kafka), "java", "aiokafka" or "kafka-python". Without
+        ``user`` it is the first of the broker's users. ``password`` is for one that was made later, or has a new password.
+        """
+        security = self._security
+        authority = self._authority() if security.tls else None
+        client = Client(
+            self.bootstrap_servers,
+            security.protocol,
+            ca=None if authority is None else authority.ca,
+            login=security.login(user, password, mechanism),
+            authority=authority if security.asks_certificate else None,
+        )
+        return client_config(library, client)
+
+    def _authority(self) -> Authority:
+        raise NotImplementedError
 
     @property
     def cluster_id(self) -> str:

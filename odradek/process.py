@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -36,6 +37,10 @@ PORTS: Final = range(15_000, 32_000)
 START_TIMEOUT_S: Final = stretched(60.0)
 STOP_TIMEOUT_S: Final = stretched(30.0)
 POLL_S: Final = 0.005
+# Settings of the type PASSWORD, by their names.
+_SECRET: Final = re.compile(
+    r"(password|passphrase|jaas\.config|keystore\.key|certificate\.chain|secret(\.key)?|\.token(\.\w+)?)$"
+)
 TRACEBACK: Final = "Traceback (most recent call last)"
 
 
@@ -71,9 +76,8 @@ class BrokerProcess:
         self.arguments = [*arguments]
         for topic in topics:
             self.arguments += ["--topic", topic]
-        for name, value in (settings or {}).items():
-            self.arguments += ["--set", f"{name}={value}"]
         self.environment = dict(environment or {})
+        self._set(settings or {})
         self.tracebacks_expected = False
         self._child: Child | None = None
         self._log_begin = 0
@@ -179,8 +183,7 @@ class BrokerProcess:
             self.terminate()
         if environment is not None:
             self.environment = dict(environment)
-        for name, value in (settings or {}).items():
-            self.arguments += ["--set", f"{name}={value}"]
+        self._set(settings or {})
         return self.start()
 
     def close(self) -> None:
@@ -202,6 +205,14 @@ class BrokerProcess:
         self.close()
 
     # ---- how
+
+    def _set(self, settings: Mapping[str, object]) -> None:
+        """Other users can read a command line: what is secret goes by variables."""
+        for name, value in settings.items():
+            if _SECRET.search(name):
+                self.environment[_variable(name)] = str(value)
+            else:
+                self.arguments += ["--set", f"{name}={value}"]
 
     def _spawn(self, port: int) -> None:
         arguments = ["--host", self.host, "--port", str(port)]
@@ -272,6 +283,12 @@ def _events(text: str) -> Iterator[dict[str, Any]]:
             event = json.loads(line)
             if isinstance(event, dict):
                 yield event
+
+
+def _variable(name: str) -> str:
+    """The variable of a setting, as the broker takes it."""
+    text = re.sub("[._-]", lambda mark: {".": "_", "_": "__", "-": "___"}[mark[0]], name).upper()
+    return text if name.startswith("odradek.") else f"KAFKA_{text}"
 
 
 def _free_port() -> int:

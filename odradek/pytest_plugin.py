@@ -54,7 +54,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def odradek_options() -> dict[str, Any]:
     """The arguments of the brokers of these fixtures; a conftest.py overrides it.
 
-    It returns the arguments of ``odradek.Broker``: topics, settings, nodes, transaction_version.
+    It returns the arguments of ``odradek.Broker``: topics, settings, nodes, transaction_version, tls, users, mechanism.
+
+    @pytest.fixture(scope="session")
+    def odradek_options():
+        return {"tls": True, "users": {"alice": "secret"}}
+
+    def test_an_order(odradek):
+        producer = Producer(odradek.client_config("alice"))
     """
     return {}
 

@@ -97,6 +97,24 @@ class Remote(Assertions):
         """The cluster id, which clients see in their metadata too."""
         return str(self.client.get("/v1/cluster")["cluster_id"])
 
+    def client_config(
+        self,
+        user: str | None = None,
+        password: str | None = None,
+        *,
+        library: str = "librdkafka",
+        mechanism: str | None = None,
+        ca: str | Path | None = None,
+    ) -> dict[str, Any]:
+        """The settings with which a client connects to the first listener, as ``odradek.Broker.client_config`` has them.
+
+        The broker tells no passwords: a listener with SASL needs ``user`` and ``password``. ``ca`` is a PEM file with the
+        certificates to trust; the default is the broker's own with --tls, which is of use on its machine only.
+        """
+        from odradek.security import config_of_cluster
+
+        return config_of_cluster(self.client.get("/v1/cluster"), user, password, library, mechanism, ca)
+
     def reset(self) -> None:
         """Back to the state after the start: no topics but those of the start, no groups, ids, rules, moved time, trace.
 

@@ -16,7 +16,9 @@ import re
 import secrets
 import shlex
 import tarfile
+import tempfile
 from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 try:
@@ -32,6 +34,7 @@ from odradek.deadlines import stretched
 from odradek.errors import BrokerFailed
 from odradek.handle import Handle
 from odradek.remote import PORT_VARIABLE, TOKEN_VARIABLE, Remote
+from odradek.security import Authority, Security
 
 KAFKA_PORT: Final = 9092
 """Of the first node; the others have the ports above it."""
@@ -40,6 +43,7 @@ NODES_PORT: Final = 19092
 """Where the nodes reach each other, and the tools inside the container reach the first node."""
 START_S: Final = stretched(60.0)
 _FOLDER: Final = "/tmp"
+_TLS: Final = "/tmp/odradek-tls"
 _SCRIPT: Final = "odradek-start.sh"
 _COMPLETE: Final = "odradek-start.complete"
 _STARTED: Final = re.compile(r"Transitioning from RECOVERY to RUNNING")
@@ -50,7 +54,8 @@ class OdradekContainer(Handle, DockerContainer):
     """A container of the image, with the faults, clock, trace, transactions and nodes of its broker.
 
     ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md), but for
-    the listeners. All else is as in ``DockerContainer``. ``start`` raises ``BrokerFailed`` with the broker's log.
+    the listeners. ``tls=True``, ``users`` and ``mechanism`` are as in ``odradek.Broker``; ``client_config`` has a client's
+    settings. All else is as in ``DockerContainer``. ``start`` raises ``BrokerFailed`` with the broker's log.
     """
 
     def __init__(
@@ -60,12 +65,18 @@ class OdradekContainer(Handle, DockerContainer):
         topics: Iterable[str] | Mapping[str, int] = (),
         settings: Mapping[str, object] | None = None,
         nodes: int = 1,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
+        mechanism: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__(image, **options)
         if isinstance(topics, Mapping):
             topics = [f"{name}:{partitions}" for name, partitions in topics.items()]
+        self._security = Security.of(tls, users, mechanism, settings)
         self._arguments = ["--nodes", str(nodes)]
+        if tls:
+            self._arguments += ["--tls-directory", _TLS]
         for topic in topics:
             self._arguments += ["--topic", topic]
         for name, value in (settings or {}).items():
@@ -73,9 +84,12 @@ class OdradekContainer(Handle, DockerContainer):
         self._ports = [KAFKA_PORT + number for number in range(nodes)]
         self._token = secrets.token_urlsafe()
         self._remote: Remote | None = None
+        self._certificates: tempfile.TemporaryDirectory[str] | None = None
         self.with_exposed_ports(*self._ports, CONTROL_PORT)
         self.with_env(PORT_VARIABLE, str(CONTROL_PORT))
         self.with_env(TOKEN_VARIABLE, self._token)
+        for variable, value in self._security.environment().items():
+            self.with_env(variable, value)
         # For commands that are run in the container.
         self.with_env("KAFKA_BOOTSTRAP_SERVERS", f"localhost:{NODES_PORT}")
         # The ports under which clients reach the broker are known when the container runs.
@@ -103,6 +117,9 @@ class OdradekContainer(Handle, DockerContainer):
         if self._remote is not None:
             self._remote.client.retire("this container has been removed, and its rules with it")
             self._remote = None
+        if self._certificates is not None:
+            self._certificates.cleanup()
+            self._certificates = None
         super().stop(*args, **options)
 
     def reset(self) -> OdradekContainer:
@@ -112,22 +129,33 @@ class OdradekContainer(Handle, DockerContainer):
 
     def _start_script(self) -> str:
         # The nodes cannot reach each other where clients of the machine outside reach them.
+        name = self._security.protocol
         settings = {
-            "listeners": f"PLAINTEXT://0.0.0.0:{KAFKA_PORT},NODES://127.0.0.1:{NODES_PORT}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,NODES:PLAINTEXT",
+            "listeners": f"{name}://0.0.0.0:{KAFKA_PORT},NODES://127.0.0.1:{NODES_PORT}",
+            "listener.security.protocol.map": f"{name}:{name},NODES:PLAINTEXT",
             "inter.broker.listener.name": "NODES",
         }
         for number, address in enumerate(self._addresses()):
-            advertised = f"PLAINTEXT://{address},NODES://127.0.0.1:{NODES_PORT + number}"
+            advertised = f"{name}://{address},NODES://127.0.0.1:{NODES_PORT + number}"
             settings[f"odradek.node.{number + 1}.advertised.listeners"] = advertised
         arguments = [*self._arguments]
-        for name, value in settings.items():
-            arguments += ["--set", f"{name}={value}"]
+        for setting, value in settings.items():
+            arguments += ["--set", f"{setting}={value}"]
         return f"exec odradek-container {shlex.join(arguments)}\n"
 
     def _addresses(self) -> list[str]:
         host = self.get_container_host_ip()
         return [f"{host}:{self.get_exposed_port(port)}" for port in self._ports]
+
+    def _authority(self) -> Authority:
+        """Copied out of the container when it is first asked for, and removed with it."""
+        if self._certificates is None:
+            chunks, _ = self.get_wrapped_container().get_archive(_TLS)
+            copy = tempfile.TemporaryDirectory(prefix="odradek-tls-", ignore_cleanup_errors=True)
+            with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as files:
+                files.extractall(copy.name, filter="data")
+            self._certificates = copy
+        return Authority(Path(self._certificates.name) / PurePosixPath(_TLS).name)
 
     # -- what there is ------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.addresses import bootstrap_servers, host_and_port
 from broker.cluster.reset import reset
 from broker.cluster.runtime import PAUSED, NodeRuntime, NodeState
+from broker.config.authority_files import CA
 from broker.control.access import Role
 from broker.control.errors import HttpError
 from broker.control.forms import Given, NodeId, View
@@ -17,6 +18,8 @@ from broker.control.ports import Control, Looking
 
 class ListenerView(View):
     name: str
+    security_protocol: str
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
     address: str
     """The address on which it listens, HOST:PORT."""
     advertised: str
@@ -42,6 +45,8 @@ class ClusterView(View):
     cluster_id: str
     bootstrap_servers: str
     """The addresses of the running nodes, for a client's bootstrap.servers."""
+    ca: str | None
+    """The file of the broker's machine with the certificate that clients trust, of a broker with --tls."""
     features: dict[str, int]
     nodes: list[NodeView]
 
@@ -61,7 +66,14 @@ NODE_EXAMPLE: Final[dict[str, Any]] = {
     "state": "running",
     "skew_ms": 0,
     "rack": None,
-    "listeners": [{"name": "PLAINTEXT", "address": "127.0.0.1:9093", "advertised": "127.0.0.1:9093"}],
+    "listeners": [
+        {
+            "name": "PLAINTEXT",
+            "security_protocol": "PLAINTEXT",
+            "address": "127.0.0.1:9093",
+            "advertised": "127.0.0.1:9093",
+        }
+    ],
     "connections": 3,
     "leads": {"orders": [1, 3]},
     "follows": {"orders": [0, 2]},
@@ -71,6 +83,7 @@ NODE_EXAMPLE: Final[dict[str, Any]] = {
 _CLUSTER_EXAMPLE: Final[dict[str, Any]] = {
     "cluster_id": "5L6g3nShT-eMCtK--X86sw",
     "bootstrap_servers": "127.0.0.1:9092,127.0.0.1:9093",
+    "ca": None,
     "features": {"transaction.version": 2},
     "nodes": [NODE_EXAMPLE],
 }
@@ -83,6 +96,7 @@ async def show_cluster(control: Control) -> ClusterView:
     return ClusterView(
         cluster_id=cluster.metadata.cluster_id,
         bootstrap_servers=bootstrap_servers(cluster.nodes.values()),
+        ca=None if cluster.settings.authority is None else str(cluster.settings.authority / CA),
         features=dict(cluster.metadata.features),
         nodes=[node_view(cluster, node) for node in cluster.nodes.values()],
     )
@@ -224,6 +238,7 @@ def node_view(cluster: Cluster, node: NodeRuntime) -> NodeView:
         listeners=[
             ListenerView(
                 name=each.name,
+                security_protocol=each.security_protocol,
                 address=host_and_port(each.host, each.port),
                 advertised=host_and_port(each.advertised_host, each.advertised_port),
             )

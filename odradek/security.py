@@ -1,0 +1,283 @@
+"""TLS and SASL for a user's program: the certificates of a broker, and the configurations of its clients.
+
+with odradek.Broker(tls=True, users={"alice": "secret"}) as broker:
+    producer = Producer(broker.client_config("alice"))
+    print(broker.authority.ca)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SASL_VARIABLE: Final = "ODRADEK_SASL"
+FOLDER: Final = "tls"
+"""In the data directory."""
+STORE_PASSWORD: Final = "odradek"
+_CLIENT_AUTH: Final = "ssl.client.auth"
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
+_LOGIN_MODULES: Final = "org.apache.kafka.common.security"
+
+
+class Authority:
+    """The files of the certificate authority that a broker with ``tls`` has made. Clients trust ``ca``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    def ca(self) -> Path:
+        """The certificate of the authority as PEM, which is a trust store of type PEM too."""
+        return self.directory / "ca.pem"
+
+    @property
+    def truststore_jks(self) -> Path:
+        """The same as Java's JKS; ``password`` opens it."""
+        return self.directory / "truststore.jks"
+
+    @property
+    def truststore_pkcs12(self) -> Path:
+        """The same as PKCS12; ``password`` opens it."""
+        return self.directory / "truststore.p12"
+
+    @property
+    def password(self) -> str:
+        """Of the stores as JKS and PKCS12, their keys too. The authority is to be thrown away: it is no secret."""
+        return STORE_PASSWORD
+
+    @property
+    def client_certificate(self) -> Path:
+        """The certificate chain of a client, User:CN=client, as PEM: for brokers with ``ssl.client.auth``."""
+        return self.directory / "client.crt"
+
+    @property
+    def client_key(self) -> Path:
+        """The private key of the client as PEM."""
+        return self.directory / "client.key"
+
+    @property
+    def client_keystore(self) -> Path:
+        """Both in one file, a key store of type PEM."""
+        return self.directory / "client.pem"
+
+    @property
+    def client_keystore_jks(self) -> Path:
+        return self.directory / "client.jks"
+
+    @property
+    def client_keystore_pkcs12(self) -> Path:
+        return self.directory / "client.p12"
+
+    def __repr__(self) -> str:
+        return f"Authority({str(self.directory)!r})"
+
+
+@dataclass(frozen=True)
+class Login:
+    """How a client says who it is."""
+
+    user: str
+    password: str = field(repr=False)
+    mechanism: str = MECHANISMS[0]
+
+
+@dataclass(frozen=True)
+class Security:
+    """What a broker asks of its clients. ``ValueError`` for users that no command line can have."""
+
+    tls: bool = False
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    mechanism: str | None = None
+    """None: the users log in by each of `MECHANISMS`."""
+    asks_certificate: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        tls: object,
+        users: Mapping[str, str] | None,
+        mechanism: str | None,
+        settings: Mapping[str, object] | None,
+    ) -> Security:
+        """By the arguments of ``odradek.Broker``."""
+        asked = (value for name, value in (settings or {}).items() if name.endswith(_CLIENT_AUTH))
+        asks_certificate = any(str(value).lower() in ("required", "requested") for value in asked)
+        return cls(bool(tls), dict(users or {}), mechanism, asks_certificate)
+
+    def __post_init__(self) -> None:
+        if self.mechanism is not None:
+            _check_mechanism(self.mechanism)
+            if not self.users:
+                raise ValueError("a mechanism needs users")
+        for user, password in self.users.items():
+            if not user.strip() or user != user.strip() or ":" in user or "\n" in user:
+                raise ValueError(f"{user!r} is not the name of a user: it has a colon, or blanks around it")
+            if not password or "\n" in password or "\r" in password:
+                raise ValueError(f"the password of {user} is empty, or has several lines")
+
+    @property
+    def protocol(self) -> str:
+        """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        secured = "SSL" if self.tls else "PLAINTEXT"
+        return f"SASL_{secured}" if self.users else secured
+
+    def environment(self) -> dict[str, str]:
+        """How the broker's process learns of the users: other users can read its command line."""
+        if not self.users:
+            return {}
+        mechanisms = MECHANISMS if self.mechanism is None else (self.mechanism,)
+        entries = (
+            f"{user}:{password}:{mechanism}\n"
+            for user, password in self.users.items()
+            for mechanism in mechanisms
+        )
+        return {SASL_VARIABLE: "".join(entries)}
+
+    def login(self, user: str | None, password: str | None, mechanism: str | None) -> Login | None:
+        """As one of the users, as the first for None; ``password`` is for one that was made later. None without SASL."""
+        if not self.users:
+            if user is not None:
+                raise ValueError("this broker has no users: give it users={...}")
+            return None
+        user = next(iter(self.users)) if user is None else user
+        password = self.users.get(user) if password is None else password
+        if password is None:
+            raise ValueError(f"which password? {user} is none of the users {', '.join(self.users)}")
+        return login_of(user, password, mechanism or self.mechanism)
+
+
+def login_of(user: str, password: str, mechanism: str | None) -> Login:
+    """``ValueError`` for a mechanism that there is not."""
+    return Login(user, password, _check_mechanism(mechanism or MECHANISMS[0]))
+
+
+def _check_mechanism(name: str) -> str:
+    if name not in MECHANISMS:
+        raise ValueError(f"there is no mechanism {name}, only {', '.join(MECHANISMS)}")
+    return name
+
+
+# -- configurations of clients ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Client:
+    """What a client needs to know, whichever library it uses."""
+
+    bootstrap_servers: str
+    protocol: str
+    ca: Path | None = None
+    login: Login | None = None
+    authority: Authority | None = None
+    """With a certificate for the client, where the broker asks for one."""
+
+
+def client_config(library: str, client: Client) -> dict[str, Any]:
+    """The settings of a client as its library takes them; ``ValueError`` for a library that is not in `LIBRARIES`."""
+    write = _LIBRARIES.get(library)
+    if write is None:
+        raise ValueError(f"there is no library {library!r} here, only {', '.join(LIBRARIES)}")
+    return write(client)
+
+
+def config_of_cluster(
+    cluster: Mapping[str, Any],
+    user: str | None,
+    password: str | None,
+    library: str,
+    mechanism: str | None,
+    ca: str | Path | None,
+) -> dict[str, Any]:
+    """By what the control port says of a broker."""
+    protocol = str(
+        cluster["nodes"][0]["listeners"][0].get("security_protocol", "PLAINTEXT")
+    )  # a proxy has no other
+    login = None
+    if protocol.startswith("SASL_"):
+        if user is None or password is None:
+            raise ValueError(f"a listener with {protocol} needs a user and a password")
+        login = login_of(user, password, mechanism)
+    trusted = (ca or cluster.get("ca")) if protocol.endswith("SSL") else None
+    client = Client(str(cluster["bootstrap_servers"]), protocol, Path(trusted) if trusted else None, login)
+    return client_config(library, client)
+
+
+def _librdkafka(client: Client) -> dict[str, Any]:
+    config = {"bootstrap.servers": client.bootstrap_servers, "security.protocol": client.protocol}
+    if client.ca is not None:
+        config["ssl.ca.location"] = str(client.ca)
+    if client.authority is not None:
+        config["ssl.certificate.location"] = str(client.authority.client_certificate)
+        config["ssl.key.location"] = str(client.authority.client_key)
+    if (login := client.login) is not None:
+        config |= {
+            "sasl.mechanism": login.mechanism,
+            "sasl.username": login.user,
+            "sasl.password": login.password,
+        }
+    return config
+
+
+def _java(client: Client) -> dict[str, Any]:
+    config = {"bootstrap.servers": client.bootstrap_servers, "security.protocol": client.protocol}
+    if client.ca is not None:
+        config |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(client.ca)}
+    if client.authority is not None:
+        keystore = str(client.authority.client_keystore)
+        config |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": keystore}
+    if (login := client.login) is not None:
+        kind = "plain.PlainLoginModule" if login.mechanism == MECHANISMS[0] else "scram.ScramLoginModule"
+        credentials = f"username={_quoted(login.user)} password={_quoted(login.password)}"
+        config["sasl.mechanism"] = login.mechanism
+        config["sasl.jaas.config"] = f"{_LOGIN_MODULES}.{kind} required {credentials};"
+    return config
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def _aiokafka(client: Client) -> dict[str, Any]:
+    config = _of_python(client)
+    if client.protocol.endswith("SSL"):
+        import ssl
+
+        context = ssl.create_default_context(cafile=client.ca)
+        if client.authority is not None:
+            context.load_cert_chain(client.authority.client_certificate, client.authority.client_key)
+        config["ssl_context"] = context
+    return config
+
+
+def _kafka_python(client: Client) -> dict[str, Any]:
+    config = _of_python(client)
+    if client.ca is not None:
+        config["ssl_cafile"] = str(client.ca)
+    if client.authority is not None:
+        config["ssl_certfile"] = str(client.authority.client_certificate)
+        config["ssl_keyfile"] = str(client.authority.client_key)
+    return config
+
+
+def _of_python(client: Client) -> dict[str, Any]:
+    config = {"bootstrap_servers": client.bootstrap_servers, "security_protocol": client.protocol}
+    if (login := client.login) is not None:
+        config |= {
+            "sasl_mechanism": login.mechanism,
+            "sasl_plain_username": login.user,
+            "sasl_plain_password": login.password,
+        }
+    return config
+
+
+_LIBRARIES: Final[Mapping[str, Callable[[Client], dict[str, Any]]]] = {
+    "librdkafka": _librdkafka,
+    "java": _java,
+    "aiokafka": _aiokafka,
+    "kafka-python": _kafka_python,
+}
+LIBRARIES: Final = tuple(_LIBRARIES)
+"""librdkafka is that of confluent-kafka in each language."""
