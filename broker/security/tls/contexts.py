@@ -75,20 +75,22 @@ def check_own_handshake(settings: TlsSettings, stores: Stores | None = None) -> 
         ) from None
 
 
-def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    """A handshake without a network; ``ssl.SSLError`` if it fails."""
+def handshake(
+    server: ssl.SSLContext, client: ssl.SSLContext, server_hostname: str | None = None
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Both sides after a handshake without a network, the server's first; ``ssl.SSLError`` if it fails."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    sides = [
-        client.wrap_bio(to_client, to_server, server_side=False),
-        server.wrap_bio(to_server, to_client, server_side=True),
-    ]
-    while sides:
-        for side in list(sides):
+    client_side = client.wrap_bio(to_client, to_server, server_hostname=server_hostname)
+    server_side = server.wrap_bio(to_server, to_client, server_side=True)
+    waiting = [client_side, server_side]
+    while waiting:
+        for side in list(waiting):
             try:
                 side.do_handshake()
-                sides.remove(side)
+                waiting.remove(side)
             except ssl.SSLWantReadError:
                 continue
+    return server_side, client_side
 
 
 def _set_up(context: ssl.SSLContext, settings: TlsSettings, stores: Stores) -> None:

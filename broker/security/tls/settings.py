@@ -47,14 +47,13 @@ class TlsConfigError(ConfigError):
 class StoreKind(NamedTuple):
     """A key store and a trust store have the same settings under other names."""
 
-    noun: str
     prefix: str
     content: str
     """The setting that has certificates as PEM."""
 
 
-KEY_STORE: Final = StoreKind("key store", "ssl.keystore", "ssl.keystore.certificate.chain")
-TRUST_STORE: Final = StoreKind("trust store", "ssl.truststore", "ssl.truststore.certificates")
+KEY_STORE: Final = StoreKind("ssl.keystore", "ssl.keystore.certificate.chain")
+TRUST_STORE: Final = StoreKind("ssl.truststore", "ssl.truststore.certificates")
 
 
 @slotted(frozen=True)
