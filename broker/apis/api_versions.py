@@ -62,17 +62,6 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
     )
 
 
-def unsupported_version_response() -> ApiVersionsResponse:
-    """The answer, in version 0, to an ApiVersions request of a version that is not known: the one API it may ask.
-
-    The client reads from it which version to ask in instead; the connection stays (KIP-511).
-    """
-    return ApiVersionsResponse(
-        error_code=ErrorCode.unsupported_version,
-        api_keys=[ApiVersion(api_key=KEY, min_version=VERSIONS[0], max_version=VERSIONS[-1])],
-    )
-
-
 def _announced(key: int) -> ApiVersion:
     versions = APIS[key].announced
     return ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])

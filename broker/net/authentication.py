@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Clock, Domain
 from broker.net.holds import CLOSED, HELD
+from broker.net.served_connection import ServedConnection
 from broker.requests.api import CloseConnection
 from broker.security.sasl.authenticator import (
     Mechanisms,
@@ -23,7 +24,6 @@ from broker.security.sasl.mechanism import AuthenticationFailed
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.net.connection import Connection
     from broker.net.routes import Route
     from broker.node.context import RequestContext
 
@@ -37,7 +37,7 @@ class SaslAuthentication:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServedConnection,
         mechanisms: Mechanisms,
         clock: Clock,
         *,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.net.calls import Call, CallEvent, CallInterceptor
+from broker.net.calls import Call, CallEvent, CallInterceptor, ClientConnection
 from broker.net.holds import CLOSED, HELD
+from broker.net.served_connection import ServedConnection
 
 if TYPE_CHECKING:
-    from broker.net.connection import Connection
     from broker.net.routes import Route
     from broker.node.context import RequestContext
     from protocol.frame import RequestHeader
 
 
 def offer(
-    connection: Connection,
+    connection: ServedConnection,
     header: RequestHeader,
     route: Route,
     frame: bytes | memoryview,
@@ -28,7 +28,16 @@ def offer(
     kept = bytes(frame)
     if kept is not frame:  # they may keep it for longer than its buffer lasts
         request = route.decode(memoryview(kept), header.body_offset)
-    call = Call(connection, context, route, header, kept, request, shared.cluster_ms(), interceptors)
+    call = Call(
+        cast(ClientConnection, connection),
+        context,
+        route,
+        header,
+        kept,
+        request,
+        shared.cluster_ms(),
+        interceptors,
+    )
     connection._holds |= HELD
     if interceptors.arrived(call):
         connection._holds &= ~HELD

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain
 from broker.net.authentication import TOKEN_BYTES_MAX, SaslAuthentication
+from broker.net.served_connection import ServedConnection
 from broker.security.tls.principal_mapping import MappingFailed
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     import ssl
 
-    from broker.net.connection import Connection
     from broker.security.sasl.authenticator import Mechanisms
 
 
@@ -32,7 +32,7 @@ class ListenerSecurity:
     failure_delay_ms: int = 100
     token_bytes_max: int = TOKEN_BYTES_MAX
 
-    def begin(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
+    def begin(self, connection: ServedConnection, transport: asyncio.BaseTransport) -> None:
         """A client has connected, and shaken hands by TLS if there is any."""
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and self._has_expired(tls):

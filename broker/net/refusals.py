@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.net.served_connection import ServedConnection
 from broker.requests.api import CloseConnection
 from protocol.frame import API_VERSIONS
 
 if TYPE_CHECKING:
-    from broker.net.connection import Connection
     from broker.net.routes import Route
 
 
-def refuse(connection: Connection, api_key: int, api_version: int, correlation_id: int) -> None:
+def refuse(connection: ServedConnection, api_key: int, api_version: int, correlation_id: int) -> None:
     """An API or a version that is not served: the end, but for ApiVersions, by which clients find out."""
     if api_key != API_VERSIONS:
         connection.close("API or version not served", api_key=api_key, api_version=api_version)
         return
     # Answered as version 0: the client cannot know the layout of versions that we do not.
-    from broker.apis.api_versions import unsupported_version_response
+    from broker.requests.error_answers import unsupported_version_response
 
     route = connection._shared.routes[API_VERSIONS << 16]
     assert route is not None, "ApiVersions v0 is always served"
     connection._answer(route, correlation_id, unsupported_version_response())
 
 
-def failed(connection: Connection, route: Route, error: BaseException) -> list[Any] | None:
+def failed(connection: ServedConnection, route: Route, error: BaseException) -> list[Any] | None:
     """The answer to a request that ended in an exception; None if there is none and the connection ends instead."""
     if isinstance(error, CloseConnection):
         if error.answer is None:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from broker.requests.served import SERVED
 from protocol.errors import ErrorCode
+from protocol.frame import API_VERSIONS
+from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.messages.index import APIS
 from protocol.versions import WireField, at_version
 
@@ -77,6 +80,18 @@ _NOTHING: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+def unsupported_version_response() -> ApiVersionsResponse:
+    """The answer, in version 0, to an ApiVersions request of a version that is not known: the one API it may ask.
+
+    The client reads from it which version to ask in instead; the connection stays (KIP-511).
+    """
+    versions = SERVED[API_VERSIONS][1]
+    return ApiVersionsResponse(
+        error_code=ErrorCode.unsupported_version,
+        api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=versions[0], max_version=versions[-1])],
+    )
+
+
 def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> Any:
     """The response to ``request`` that says ``code``, ready for the encoder of that version."""
     api = APIS[api_key][0]
@@ -93,8 +108,6 @@ def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> A
             asked, entries = _asked_about(api, request, asked)
             values[answered.name] = _entries(api, entries, asked, answered, code)
     if api == "api_versions" and code is ErrorCode.unsupported_version:
-        from broker.apis.api_versions import unsupported_version_response
-
         return unsupported_version_response()
     return response.__union__(**values)
 

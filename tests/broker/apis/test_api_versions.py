@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.apis.api_versions import CLIENT_METRICS_KEYS, api_versions, unsupported_version_response
+from broker.apis.api_versions import CLIENT_METRICS_KEYS, api_versions
 from broker.requests.api import APIS, discover
+from broker.requests.error_answers import unsupported_version_response
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
