@@ -30,6 +30,11 @@ KAFKAS_ORDER = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms
 # A plug-in of ours makes Kafka want the metrics of clients.
 WITH_METRICS_SINK = COMMON | {"telemetry.max.bytes": "1048576"}
 METRICS_IN_THE_LOG = {"odradek.client.telemetry.exporter": "log"}
+# Everyone may use what no ACL is about.
+WITH_ACLS = COMMON | {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
 PROFILES: dict[str, dict[str, Any]] = {
     "main": {"feature": 2, "properties": TIMEOUTS, "ours": {}},
     "order": {"feature": 2, "properties": COMMON, "ours": KAFKAS_ORDER},
@@ -43,6 +48,7 @@ PROFILES: dict[str, dict[str, Any]] = {
         "ours": METRICS_IN_THE_LOG,
         "kafka": {"metric.reporters": "MetricsSink"},
     },
+    "acls": {"feature": 2, "properties": WITH_ACLS, "ours": {}},
     "noauto": {"feature": 2, "properties": SWITCHED_OFF, "ours": {}},
 }
 Transcript = list[dict[str, Any]]

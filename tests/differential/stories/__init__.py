@@ -1,5 +1,6 @@
 """All stories, by area. Importing this registers them."""
 
+from tests.differential.stories import acls as acls
 from tests.differential.stories import add_partitions as add_partitions
 from tests.differential.stories import alter_configs as alter_configs
 from tests.differential.stories import api_versions as api_versions
