@@ -128,10 +128,10 @@ Empty { };
 
 
 def test_a_file_has_sections_of_modules() -> None:
-    contexts = parse_file(FILE, {"home": "/root"})
+    contexts = parse_file(FILE, {"home": "/srv"})
     assert list(contexts) == ["KafkaServer", "sasl.KafkaServer"]
     plain, other = contexts["KafkaServer"]
-    assert plain == LoginModule(PLAIN_MODULE, "REQUIRED", {"user_alice": "alice-secret", "path": "/root/x"})
+    assert plain == LoginModule(PLAIN_MODULE, "REQUIRED", {"user_alice": "alice-secret", "path": "/srv/x"})
     assert other == LoginModule("other.Module", "OPTIONAL", {})
 
 
