@@ -25,19 +25,9 @@ from broker.config.definitions import (
     kafka_configs,
 )
 from broker.config.effects import WITHOUT_EFFECT
-from broker.config.endpoints import (
-    DEFAULT_CONTROLLER_NAME,
-    Endpoint,
-    advertise,
-    check_advertised,
-    check_distinct,
-    listen_everywhere,
-    parse_endpoints,
-    parse_protocol_map,
-    with_protocols,
-    without_names,
-)
-from broker.config.node_settings import DEFAULT_HOST, DEFAULT_PORT, moved
+from broker.config.endpoints import Endpoint
+from broker.config.listeners import inter_broker_listener_name, listeners_of
+from broker.config.node_settings import moved
 from broker.config.sources import (
     Rank,
     Setting,
@@ -219,9 +209,8 @@ class BrokerConfig:
     queued_max_response_bytes: int
 
     values: Mapping[str, Value] = field(repr=False)
-    static: Mapping[str, str] = field(
-        repr=False
-    )  # what was set, as text: DescribeConfigs tells it from defaults
+    # What was set, as text, also under names that Kafka does not know: DescribeConfigs tells it from defaults.
+    static: Mapping[str, str] = field(repr=False)
 
     @property
     def broker_id(self) -> int:
@@ -296,12 +285,12 @@ def load_config(
     values, static = _values(settings, nodes)
     check_agreement(values)
     warnings += _missed(settings, values)
-    listeners, advertised = _listeners(settings, values)
+    listeners, advertised = listeners_of(settings, values)
     config = BrokerConfig(
         **{attribute: values[name] for attribute, name in attributes().items()},
         listeners=listeners,
         advertised_listeners=advertised,
-        inter_broker_listener_name=_inter_broker_listener_name(settings, values, listeners),
+        inter_broker_listener_name=inter_broker_listener_name(settings, values, listeners),
         log_dir=_log_dir(settings, values, warnings),
         log_defaults=log_defaults_of(values),
         cluster_id=values["odradek.cluster.id"] or None,
@@ -366,7 +355,7 @@ def _values(settings: Mapping[str, Setting], nodes: int) -> tuple[dict[str, Valu
     values = defaults()
     given = {name: _parse(setting) for name, setting in settings.items() if base_name(name) in keys}
     values |= given
-    static = {name: setting.raw for name, setting in settings.items() if name in keys}
+    static = {name: setting.raw for name, setting in settings.items()}
     emulator = values["odradek.defaults"] == EMULATOR
     # node.id is needed in any case, Kafka has no default for it.
     for name, raw in EMULATOR_DEFAULTS.items() if emulator else (("node.id", "1"),):
@@ -414,63 +403,6 @@ def _agree_on_node_id(values: dict[str, Value], static: dict[str, str]) -> None:
     if values["node.id"] != values["broker.id"]:
         raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
     kafka_configs()["node.id"].parse(str(values["node.id"]))
-
-
-def _listeners(
-    settings: Mapping[str, Setting], values: Mapping[str, Value]
-) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
-    """Where to listen and what to advertise; controllers' listeners are accepted and left out."""
-    controllers = values["controller.listener.names"] or (DEFAULT_CONTROLLER_NAME,)
-    protocols = parse_protocol_map(values["listener.security.protocol.map"])
-    listening, advertising = settings.get("listeners"), settings.get("advertised.listeners")
-    advertised: tuple[Endpoint, ...] = ()
-    if advertising and values["advertised.listeners"]:
-        endpoints = without_names(parse_endpoints(values["advertised.listeners"]), controllers)
-        advertised = with_protocols(endpoints, protocols)
-    if advertised and (listening is None or _wins_over(advertising, listening)):
-        listeners = listen_everywhere(advertised)
-    elif listening is None:
-        listeners = (Endpoint("PLAINTEXT", DEFAULT_HOST, DEFAULT_PORT),)
-    else:
-        endpoints = without_names(parse_endpoints(values["listeners"]), controllers)
-        listeners = with_protocols(endpoints, protocols)
-    if not listeners:
-        raise ConfigError(
-            "There must be at least one broker listener. "
-            "Perhaps all listeners appear in controller.listener.names?"
-        )
-    check_distinct(listeners)
-    check_advertised(advertised, listeners)
-    return listeners, advertised or advertise(listeners)
-
-
-def _wins_over(advertising: Setting | None, listening: Setting) -> bool:
-    """Were the advertised listeners set in a source that overrides that of the listeners (an image's, say)?"""
-    if advertising is None or advertising.rank is Rank.ONE_NODE:
-        return False
-    return advertising.rank > listening.rank
-
-
-def _inter_broker_listener_name(
-    settings: Mapping[str, Setting], values: Mapping[str, Value], listeners: tuple[Endpoint, ...]
-) -> str:
-    """By its own setting, or by security.inter.broker.protocol, which is its name then (`KafkaConfig`)."""
-    wanted = values["inter.broker.listener.name"]
-    by_protocol = "security.inter.broker.protocol"
-    names = [listener.name for listener in listeners]
-    if wanted is None:
-        if by_protocol in settings:
-            wanted = str(values[by_protocol]).upper()
-        else:
-            return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
-    elif by_protocol in settings:
-        raise ConfigError(f"Only one of inter.broker.listener.name and {by_protocol} should be set.")
-    if wanted.upper() not in names:
-        raise ConfigError(
-            f"inter.broker.listener.name must be a listener name defined in listeners, not {wanted}. "
-            f"The valid options based on currently configured listeners are {','.join(names)}"
-        )
-    return str(wanted.upper())
 
 
 def _log_dir(

@@ -1,0 +1,79 @@
+"""Where a broker listens, what it advertises, and which of its listeners is for brokers: from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.config.endpoints import (
+    DEFAULT_CONTROLLER_NAME,
+    Endpoint,
+    advertise,
+    check_advertised,
+    check_distinct,
+    listen_everywhere,
+    parse_endpoints,
+    parse_protocol_map,
+    with_protocols,
+    without_names,
+)
+from broker.config.node_settings import DEFAULT_HOST, DEFAULT_PORT
+from broker.config.sources import Rank, Setting
+from storage.config import ConfigError
+from storage.config_def import Value
+
+
+def listeners_of(
+    settings: Mapping[str, Setting], values: Mapping[str, Value]
+) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
+    """Where to listen and what to advertise; controllers' listeners are accepted and left out."""
+    controllers = values["controller.listener.names"] or (DEFAULT_CONTROLLER_NAME,)
+    protocols = parse_protocol_map(values["listener.security.protocol.map"])
+    listening, advertising = settings.get("listeners"), settings.get("advertised.listeners")
+    advertised: tuple[Endpoint, ...] = ()
+    if advertising and values["advertised.listeners"]:
+        endpoints = without_names(parse_endpoints(values["advertised.listeners"]), controllers)
+        advertised = with_protocols(endpoints, protocols)
+    if advertised and (listening is None or _wins_over(advertising, listening)):
+        listeners = listen_everywhere(advertised)
+    elif listening is None:
+        listeners = (Endpoint("PLAINTEXT", DEFAULT_HOST, DEFAULT_PORT),)
+    else:
+        endpoints = without_names(parse_endpoints(values["listeners"]), controllers)
+        listeners = with_protocols(endpoints, protocols)
+    if not listeners:
+        raise ConfigError(
+            "There must be at least one broker listener. "
+            "Perhaps all listeners appear in controller.listener.names?"
+        )
+    check_distinct(listeners)
+    check_advertised(advertised, listeners)
+    return listeners, advertised or advertise(listeners)
+
+
+def _wins_over(advertising: Setting | None, listening: Setting) -> bool:
+    """Were the advertised listeners set in a source that overrides that of the listeners (an image's, say)?"""
+    if advertising is None or advertising.rank is Rank.ONE_NODE:
+        return False
+    return advertising.rank > listening.rank
+
+
+def inter_broker_listener_name(
+    settings: Mapping[str, Setting], values: Mapping[str, Value], listeners: tuple[Endpoint, ...]
+) -> str:
+    """By its own setting, or by security.inter.broker.protocol, which is its name then (`KafkaConfig`)."""
+    wanted = values["inter.broker.listener.name"]
+    by_protocol = "security.inter.broker.protocol"
+    names = [listener.name for listener in listeners]
+    if wanted is None:
+        if by_protocol in settings:
+            wanted = str(values[by_protocol]).upper()
+        else:
+            return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
+    elif by_protocol in settings:
+        raise ConfigError(f"Only one of inter.broker.listener.name and {by_protocol} should be set.")
+    if wanted.upper() not in names:
+        raise ConfigError(
+            f"inter.broker.listener.name must be a listener name defined in listeners, not {wanted}. "
+            f"The valid options based on currently configured listeners are {','.join(names)}"
+        )
+    return str(wanted.upper())
