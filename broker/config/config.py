@@ -29,7 +29,6 @@ from broker.config.endpoints import Endpoint
 from broker.config.listeners import inter_broker_listener_name, listeners_of
 from broker.config.node_settings import moved
 from broker.config.sources import (
-    Rank,
     Setting,
     check_node_numbers,
     for_node,

@@ -15,11 +15,9 @@ class AuthenticationFailed(Exception):
     Neither has a password, a token or a key in it.
     """
 
-    def __init__(self, told: str, reason: str = "", token: bytes | None = None) -> None:
+    def __init__(self, told: str, reason: str = "") -> None:
         super().__init__(told)
         self.reason = reason or told
-        self.token = token
-        """The mechanism's own last word, as OAUTHBEARER has one: sent before the failure (RFC 7628 3.2.2)."""
 
 
 class SaslServer(Protocol):
