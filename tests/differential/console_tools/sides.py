@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.differential.acls.kafka import AUTHORIZER
 from tests.differential.cluster import sides as cluster
 from tests.differential.cluster.running import Stage
 from tests.differential.runner import COMMON, UNVERIFIED, warm_up
@@ -50,6 +51,7 @@ PROFILES: dict[str, tuple[int, dict[str, str]]] = {
     "unverified": (1, UNVERIFIED),
     NODES: (2, cluster.SETTINGS),
     SASL: (2, SASL_SETTINGS),
+    "acls": (2, COMMON | AUTHORIZER),
     "formatters": (
         2,
         COMMON | {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"},

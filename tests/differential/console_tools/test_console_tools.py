@@ -17,11 +17,10 @@ from tests.differential.console_tools.story import TOOLS
 
 pytestmark = pytest.mark.foreign
 ENTRIES = runner.entries()
-# Of these the stories show how a broker refuses what it does not have: share groups, streams groups, an authorizer.
+# Of these the stories show how a broker refuses what it does not have: share groups and streams groups.
 # They are compared too; the page of compatibility, of what works, does not count them.
 NOT_SHOWN_TO_WORK = frozenset(
     {
-        "kafka-acls",
         "kafka-console-share-consumer",
         "kafka-share-groups",
         "kafka-streams-groups",
