@@ -26,7 +26,7 @@ from broker.config.definitions import (
 )
 from broker.config.effects import WITHOUT_EFFECT
 from broker.config.endpoints import Endpoint
-from broker.config.listeners import inter_broker_listener_name, listeners_of
+from broker.config.listeners import check_principal_builder, inter_broker_listener_name, listeners_of
 from broker.config.node_settings import moved
 from broker.config.sources import (
     Setting,
@@ -283,6 +283,7 @@ def load_config(
     warnings = unknown(settings)
     values, static = _values(settings, nodes)
     check_agreement(values)
+    check_principal_builder(values)
     warnings += _missed(settings, values)
     listeners, advertised = listeners_of(settings, values)
     config = BrokerConfig(

@@ -14,6 +14,7 @@ _OF_THE_BROKER = {
     "auto.leader.rebalance.enable",
     "broker.id",
     "broker.rack",
+    "connection.failed.authentication.delay.ms",
     "connections.max.idle.ms",
     "controller.listener.names",
     "controller.quota.window.num",
@@ -102,7 +103,54 @@ WITHOUT_EFFECT = {
     "metric.reporters": "the broker has no metrics",
 }
 """Settings that a user would rely on and that have no effect yet, each with what holds instead: a start warns of them."""
+# What listeners ask of their clients; `ListenerConfigs` has each as one listener has it.
+_OF_SECURITY = {
+    "connections.max.reauth.ms",
+    "principal.builder.class",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.mechanism.inter.broker.protocol",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.jwt.validator.class",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
+    "sasl.server.callback.handler.class",
+    "sasl.server.max.receive.size",
+    "security.inter.broker.protocol",
+    "security.providers",
+    "ssl.allow.dn.changes",
+    "ssl.allow.san.changes",
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.engine.factory.class",
+    "ssl.key.password",
+    "ssl.keymanager.algorithm",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+}
 # The defaults of topics have the effect that the topic's own setting has.
 _OF_TOPICS = {synonym for key in TOPIC_CONFIGS.values() if key.effective for synonym in key.synonyms}
 
-EFFECTIVE = frozenset(_OF_THE_BROKER | _OF_TOPICS)
+EFFECTIVE = frozenset(_OF_THE_BROKER | _OF_SECURITY | _OF_TOPICS)

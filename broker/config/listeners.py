@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from broker.config.definitions import kafka_configs
 from broker.config.endpoints import (
     DEFAULT_CONTROLLER_NAME,
     Endpoint,
@@ -20,6 +22,17 @@ from broker.config.node_settings import DEFAULT_HOST, DEFAULT_PORT
 from broker.config.sources import Rank, Setting
 from storage.config import ConfigError
 from storage.config_def import Value
+
+PRINCIPAL_BUILDER: Final = "principal.builder.class"
+
+
+def check_principal_builder(values: Mapping[str, Value]) -> None:
+    """`ConfigError` for a class of a user's: no Java runs here."""
+    known = kafka_configs()[PRINCIPAL_BUILDER].default
+    if values[PRINCIPAL_BUILDER] != known:
+        raise ConfigError.of(
+            PRINCIPAL_BUILDER, values[PRINCIPAL_BUILDER], f"Odradek builds principals as {known} does"
+        )
 
 
 def listeners_of(

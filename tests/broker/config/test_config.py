@@ -80,6 +80,17 @@ def test_the_attributes_have_the_types_of_the_table():
 
 # What is said to have an effect
 
+NAMED_IN_PARTS = frozenset(
+    {
+        "principal.builder.class",
+        "security.inter.broker.protocol",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    }
+)
+"""By the module that makes the configuration, or with their beginning in a constant."""
+
 
 def readers() -> str:
     """The product's text, without the modules that only carry settings about."""
@@ -107,6 +118,11 @@ def test_the_settings_page_says_truly_which_broker_settings_have_an_effect(monke
     }
     # The bounds of groups' settings are read by name.
     read_there |= {name for name in EFFECTIVE if re.match(r"group\.consumer\.(min|max)\..*\.ms$", name)}
+    # Listeners have them under names of their own, too.
+    of_listeners = ("ssl.", "sasl.", "security.", "connections.max.reauth.ms", "principal.builder.class")
+    for name in (each for each in kafka_configs() if each.startswith(of_listeners)):
+        assert name not in EFFECTIVE or name in NAMED_IN_PARTS or f'"{name}"' in text, name
+        read_there.add(name)
     of_topics = {synonym for key in TOPIC_CONFIGS.values() for synonym in key.synonyms}
     alias = {"log.dirs": "log_dir"}
     for name in set(kafka_configs()) - read_there - of_topics:
@@ -420,6 +436,10 @@ def test_the_settings_of_the_testcontainers_modules_start_a_broker():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        (
+            {"principal.builder.class": "com.example.Builder"},
+            "Invalid value com.example.Builder for configuration principal.builder.class",
+        ),
         (
             {"security.inter.broker.protocol": "SSL"},
             "inter.broker.listener.name must be a listener name defined in listeners, not SSL",
