@@ -7,19 +7,15 @@ with, then the default.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Final
 
-from broker.config.definitions import (
-    RUN_TIME_CONFIGS,
-    BrokerConfigKey,
-    alterable_configs,
-    documentation_of,
-    kafka_configs,
-)
+from broker.config.definitions import OWN_PREFIX, BrokerConfigKey, documentation_of, kafka_configs
 from broker.config.dynamic import Layers, with_dynamic
 from broker.config.group_configs import group_configs
 from broker.config.metrics_configs import METRICS_CONFIGS
 from broker.metadata.image import Image
+from broker.metadata.sensitive_configs import base_of, broker_key
 from broker.metadata.values import GROUP_RESOURCE, METRICS_RESOURCE, Topic
 from protocol.named_tuple import NamedTuple
 from storage.config import ALL_TOPIC_CONFIGS, TOPIC_CONFIGS, LogConfig, TopicConfigKey
@@ -76,7 +72,8 @@ class Setting(NamedTuple):
     config_type: int = 0
     read_only: bool = False
     sensitive: bool = False
-    documentation: str = ""
+    documentation: str | None = ""
+    """None where Kafka has none."""
 
 
 class Settings:
@@ -140,26 +137,24 @@ class Settings:
     def of_broker(self) -> Iterator[Setting]:
         """Every setting of this broker that Kafka knows, and what else was set at run time."""
         current, layers = self.current, self.layers
-        known = alterable_configs()
-        for name in sorted({*kafka_configs(), *layers.cluster, *layers.own}):
-            key = known.get(name)
+        known = kafka_configs()
+        started_with = (name for name in self.static.static if not name.startswith(OWN_PREFIX))
+        for name in sorted({*known, *started_with, *layers.cluster, *layers.own}):
             synonyms = self._synonyms(name)
-            if key is None:
-                yield _unknown_setting(name, synonyms)
-            elif name in RUN_TIME_CONFIGS:
-                yield _broker_setting(key, synonyms[0].value, synonyms)
-            elif not key.internal:
-                yield _broker_setting(key, key.text(current.values[name]), synonyms)
+            if name not in known:
+                yield _other_setting(name, synonyms)
+            elif not known[name].internal:
+                yield _broker_setting(known[name], known[name].text(current.values[name]), synonyms)
 
     def of_all_brokers(self) -> Iterator[Setting]:
         """What was set at run time for all brokers."""
-        known = alterable_configs()
+        known = kafka_configs()
         for name, value in sorted(self._image.cluster_configs.items()):
             synonyms = (Synonym(name, value, DYNAMIC_DEFAULT_SOURCE),)
             if name in known:
                 yield _broker_setting(known[name], value, synonyms)
             else:
-                yield _unknown_setting(name, synonyms)
+                yield _other_setting(name, synonyms)
 
     def of_group(self, group: str) -> Iterator[Setting]:
         own = self._image.configs.get((GROUP_RESOURCE, group), {})
@@ -207,6 +202,9 @@ class Settings:
         Kafka leaves out all that come before the first of the setting's own name: a value that was set in hours is
         no synonym of the one in milliseconds.
         """
+        base = base_of(name)
+        if base is not None:
+            return self._synonyms_of_listener(name, base)
         places = [
             *_from(self.layers.own, name, DYNAMIC_BROKER_SOURCE),
             *_from(self.layers.cluster, name, DYNAMIC_DEFAULT_SOURCE),
@@ -216,6 +214,23 @@ class Settings:
             if one.name == name or places:
                 places.append(Synonym(one.name, one.value, source))
         return tuple(places)
+
+    def _synonyms_of_listener(self, name: str, base: str) -> tuple[Synonym, ...]:
+        """Of a setting of one listener: each place may have it with the prefix, and without."""
+        layers, key = self.layers, kafka_configs().get(base)
+        places = [
+            place
+            for values, source in (
+                (layers.own, DYNAMIC_BROKER_SOURCE),
+                (layers.cluster, DYNAMIC_DEFAULT_SOURCE),
+                (self.static.static, STATIC_SOURCE),
+            )
+            for each in (name, base)
+            for place in _from(values, each, source)
+        ]
+        if key is not None and key.default is not None:
+            places.append(Synonym(base, key.text(key.default), DEFAULT_SOURCE))
+        return tuple(dropwhile(lambda place: place.name != name, places))
 
 
 def _listed(own: Mapping[str, str]) -> list[str]:
@@ -239,17 +254,33 @@ def _setting(key: TopicConfigKey, value: str | None, synonyms: tuple[Synonym, ..
     )
 
 
-def _unknown_setting(name: str, synonyms: tuple[Synonym, ...]) -> Setting:
-    """One that Kafka does not know, of a plug-in perhaps: it may be a secret."""
-    hidden = tuple(one._replace(value=None) for one in synonyms)
-    source = hidden[0].source if hidden else DEFAULT_SOURCE
-    return Setting(name, None, source, hidden, read_only=True, sensitive=True)
+def _other_setting(name: str, synonyms: tuple[Synonym, ...]) -> Setting:
+    """One that is not in Kafka's table: of a listener, of run time only, or of a plug-in, which may be a secret."""
+    key = broker_key(name)
+    if key is not None and name == key.name:
+        return _broker_setting(key, synonyms[0].value, synonyms)
+    sensitive = key is None or key.sensitive
+    if sensitive:
+        synonyms = _hidden(synonyms)
+    return Setting(
+        name,
+        synonyms[0].value,
+        synonyms[0].source,
+        synonyms,
+        0 if key is None else _TYPE_IDS[key.config_type],
+        read_only=True,
+        sensitive=sensitive,
+        documentation=None,
+    )
+
+
+def _hidden(synonyms: tuple[Synonym, ...]) -> tuple[Synonym, ...]:
+    return tuple(one._replace(value=None) for one in synonyms)
 
 
 def _broker_setting(key: BrokerConfigKey, value: str | None, synonyms: tuple[Synonym, ...]) -> Setting:
     if key.sensitive:
-        value = None
-        synonyms = tuple(one._replace(value=None) for one in synonyms)
+        value, synonyms = None, _hidden(synonyms)
     return Setting(
         key.name,
         value,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.config.definitions import BrokerConfigKey, alterable_configs
+from broker.config.definitions import BrokerConfigKey, alterable_configs, kafka_configs
 from broker.config.group_configs import group_configs
 from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from storage.config import ALL_TOPIC_CONFIGS
@@ -45,8 +45,7 @@ def base_of(name: str) -> str | None:
 
 def broker_key(name: str) -> BrokerConfigKey | None:
     """The definition of a broker's setting, with the prefix of a listener too; None if Kafka does not know it."""
-    known = alterable_configs()
-    return known.get(name) or known.get(base_of(name) or "")
+    return alterable_configs().get(name) or kafka_configs().get(base_of(name) or "")
 
 
 _KEYS: Final[Mapping[int, Callable[[str], ConfigKey | None]]] = {
