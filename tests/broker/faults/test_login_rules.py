@@ -126,7 +126,7 @@ async def test_a_login_without_a_hit_is_as_without_rules() -> None:
     await login.go_on()
     login.peer.send(heartbeat(1))
     assert login.principals == ["User:alice"]
-    # The second rule has seen all three, of a client that was nobody yet.
+    # The second rule has seen all three, of a client without a principal.
     assert [each.matches for each in login.rules] == [0, 3]
 
 
