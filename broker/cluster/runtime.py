@@ -163,10 +163,10 @@ class NodeRuntime:
 
     def _secure(self) -> SecuredListeners | None:
         """What listeners ask of their clients; None where all are PLAINTEXT."""
-        from broker.cluster.secured_listeners import SecuredListeners, is_secured
-
-        if not is_secured(self.config):
+        if not self.config.is_secured:
             return None
+        from broker.cluster.secured_listeners import SecuredListeners
+
         secured = SecuredListeners(
             self.config, self._clock, lambda: self.node.metadata, has_peers=self._has_peers
         )

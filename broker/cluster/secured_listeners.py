@@ -137,8 +137,3 @@ class SecuredListeners:
         """Key stores and trust stores may be set while the broker runs (KIP-226)."""
         for name, context in self._tls.items():
             context.change(self._tls_settings(name))
-
-
-def is_secured(config: BrokerConfig) -> bool:
-    """Does a listener ask for TLS or SASL?"""
-    return any(each.security_protocol != "PLAINTEXT" for each in config.listeners)

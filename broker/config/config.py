@@ -216,6 +216,11 @@ class BrokerConfig:
         return self.node_id
 
     @property
+    def is_secured(self) -> bool:
+        """Does a listener ask for TLS or SASL?"""
+        return any(each.security_protocol != "PLAINTEXT" for each in self.listeners)
+
+    @property
     def uses_tls(self) -> bool:
         """Does any listener?"""
         return any(each.security_protocol in ("SSL", "SASL_SSL") for each in self.listeners)

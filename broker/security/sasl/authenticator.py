@@ -22,7 +22,7 @@ REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
 """A client may not authenticate again more often than that (``KafkaChannel``)."""
 
 
-class State(Enum):
+class AuthenticationState(Enum):
     INITIAL = "initial"
     """ApiVersions or SaslHandshake may come."""
     HANDSHAKE = "handshake"
@@ -69,7 +69,7 @@ class SaslServerAuthenticator:
         self._mechanisms = mechanisms
         self._now_ms = now_ms
         self._on_authenticated = on_authenticated
-        self._state = State.INITIAL
+        self._state = AuthenticationState.INITIAL
         self._server: SaslServer | None = None
         self._bad_mechanism = ""
         self._session: _Session | None = None
@@ -81,7 +81,7 @@ class SaslServerAuthenticator:
 
     @property
     def is_complete(self) -> bool:
-        return self._state is State.COMPLETE
+        return self._state is AuthenticationState.COMPLETE
 
     @property
     def is_again(self) -> bool:
@@ -99,12 +99,14 @@ class SaslServerAuthenticator:
 
         `NotAuthenticated` where the connection ends without an answer.
         """
-        if self._state is State.COMPLETE:
+        if self._state is AuthenticationState.COMPLETE:
             self._check_session(api_key)
             return True
-        if self._state is State.AUTHENTICATE:
+        if self._state is AuthenticationState.AUTHENTICATE:
             return api_key == SASL_AUTHENTICATE
-        may_ask = api_key == SASL_HANDSHAKE or (self._state is State.INITIAL and api_key == API_VERSIONS)
+        may_ask = api_key == SASL_HANDSHAKE or (
+            self._state is AuthenticationState.INITIAL and api_key == API_VERSIONS
+        )
         if not may_ask:
             raise NotAuthenticated(f"Unexpected Kafka request of type {name} during SASL handshake.")
         return True
@@ -116,7 +118,7 @@ class SaslServerAuthenticator:
         now_ms = self._now_ms()
         if api_key == SASL_HANDSHAKE and self._may_begin_again(now_ms):
             self._began_again_ms = now_ms
-            self._state = State.HANDSHAKE
+            self._state = AuthenticationState.HANDSHAKE
         elif now_ms > expires_ms:
             raise NotAuthenticated("the session has expired, and the client has not authenticated again")
 
@@ -128,8 +130,8 @@ class SaslServerAuthenticator:
 
     def heard_versions(self) -> None:
         """The client has got its answer to ApiVersions, which it may ask for once."""
-        if self._state is State.INITIAL:
-            self._state = State.HANDSHAKE
+        if self._state is AuthenticationState.INITIAL:
+            self._state = AuthenticationState.HANDSHAKE
 
     def handshake(self, mechanism: str, version: int) -> bool:
         """Begin an exchange; False if the mechanism is not enabled, which is the end.
@@ -138,12 +140,12 @@ class SaslServerAuthenticator:
         """
         chosen = self._mechanisms.get(mechanism)
         if chosen is None:
-            self._state = State.FAILED
+            self._state = AuthenticationState.FAILED
             if self._session is not None:
                 raise NotAuthenticated(f"Unsupported SASL mechanism {mechanism[:NAME_CHARACTERS_MAX]}")
             return False
         self.takes_raw_tokens = version == 0
-        self._state = State.AUTHENTICATE
+        self._state = AuthenticationState.AUTHENTICATE
         previous = self._session
         if previous is not None and previous.mechanism != mechanism:
             # The end comes behind the first token, as Kafka has it.
@@ -156,7 +158,7 @@ class SaslServerAuthenticator:
 
     def fail(self) -> None:
         """The exchange is over, without a principal: it is refused before the mechanism has seen the token."""
-        self._state = State.FAILED
+        self._state = AuthenticationState.FAILED
 
     async def evaluate(self, token: bytes) -> tuple[bytes, int]:
         """The answer to a token, and for how many milliseconds the session lasts (0: for ever, or not complete yet).
@@ -166,7 +168,7 @@ class SaslServerAuthenticator:
         try:
             return await self._evaluate(token)
         except AuthenticationFailed as failure:
-            self._state = State.FAILED
+            self._state = AuthenticationState.FAILED
             if self._session is None or isinstance(failure, Unanswered):
                 raise
             told = str(failure).replace("during authentication", "during re-authentication")
@@ -187,7 +189,7 @@ class SaslServerAuthenticator:
         lifetime_ms = self._lifetime_ms(server)
         expires_ms = None if lifetime_ms is None else self._now_ms() + lifetime_ms
         self._session = _Session(self.mechanism, principal, expires_ms)
-        self._state, self._server, self.takes_raw_tokens = State.COMPLETE, None, False
+        self._state, self._server, self.takes_raw_tokens = AuthenticationState.COMPLETE, None, False
         self._on_authenticated(principal, server.by_token)
         return answer, lifetime_ms or 0
 

@@ -13,8 +13,10 @@ from typing import Any, Final
 from scramp import ScramClient
 
 from tests.support import raw
+from tests.support.deadlines import HANG_S, stretched
 
-HEARS_S: Final = 15.0
+HEARS_S: Final = HANG_S
+ENDS_S: Final = stretched(2.0)
 OVER_S: Final = 0.5
 """Longer than the session of the listener SHORT."""
 LISTENERS: Final = {
@@ -100,7 +102,7 @@ class Dialogue:
     def hear_the_end(self) -> None:
         """Nothing more is said: does the broker close?"""
         try:
-            self._wire.receive_frame(timeout=2.0)
+            self._wire.receive_frame(timeout=ENDS_S)
             self.heard.append("a frame")
         except raw.Closed:
             self.heard.append("closed")
