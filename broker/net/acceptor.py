@@ -10,13 +10,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.logging import get_logger
 from broker.resources.descriptors import SLOTS
-
-if TYPE_CHECKING:
-    import ssl
 
 # In one turn of the loop.
 ACCEPTS_PER_TURN: Final = 64
@@ -27,7 +24,10 @@ log = get_logger()
 
 
 class Acceptor:
-    """Hands each accepted socket to a protocol that ``factory`` makes. It calls ``has_room`` before each accept."""
+    """Hands each accepted socket to a protocol that ``factory`` makes. It calls ``has_room`` before each accept.
+
+    ``shake_hands`` gets the socket instead where the listener has TLS.
+    """
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class Acceptor:
         factory: Callable[[], asyncio.BaseProtocol],
         has_room: Callable[[], bool],
         loop: asyncio.AbstractEventLoop,
-        tls: Callable[[], ssl.SSLContext] | None = None,
+        shake_hands: Callable[[socket.socket], object] | None = None,
     ) -> None:
         self._socket = listening
         self._factory = factory
         self._has_room = has_room
         self._loop = loop
-        self._tls = tls
+        self._shake_hands = shake_hands
         self._arriving: set[asyncio.Task[object]] = set()
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
@@ -58,8 +58,6 @@ class Acceptor:
             self._closed = True
             self._stop_retry()
             self._loop.remove_reader(self._socket.fileno())
-            for task in self._arriving:
-                task.cancel()  # a handshake that the client does not go on with would last
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
@@ -81,6 +79,9 @@ class Acceptor:
     def _take(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._shake_hands is not None:
+            self._shake_hands(accepted)
+            return
         SLOTS.arriving += 1
         task = self._loop.create_task(self._connect(accepted))
         self._arriving.add(task)
@@ -88,13 +89,11 @@ class Acceptor:
 
     async def _connect(self, accepted: socket.socket) -> None:
         try:
-            tls = None if self._tls is None else self._tls()
-            await self._loop.connect_accepted_socket(self._factory, accepted, ssl=tls)
+            await self._loop.connect_accepted_socket(self._factory, accepted)
         except OSError as error:
             peer = peer_of(accepted)
             accepted.close()
-            reason = "not accepted" if self._tls is None else "TLS handshake failed"
-            log.warning("connection closed", reason=reason, error=str(error), peer=peer, connection=0)
+            log.warning("connection closed", reason="not accepted", error=str(error), peer=peer, connection=0)
         finally:
             SLOTS.arrived()
 

@@ -53,6 +53,13 @@ class Registered(Protocol):
     def reset(self) -> None: ...
 
 
+class Expected(Registered, Protocol):
+    """What will be a connection once the client has shaken hands."""
+
+    @property
+    def connection(self) -> object: ...
+
+
 @slotted(frozen=True)
 class ConnectionQuotas:
     """What one client may take from the others; Kafka's names are in the comments."""
@@ -109,6 +116,8 @@ class Connections:
         self.clock = clock
         self.cluster_ms = clock.cluster_ms
         self._open: dict[Registered, None] = {}  # in the order of their coming
+        self._expected: dict[object, Expected] = {}
+        """Of those that are open, the ones that are no connections yet; by what they will be."""
         self._per_ip: Counter[str] = Counter()
         self._timer: Periodic | None = None
         self._ticked_ms: float = 0
@@ -120,19 +129,42 @@ class Connections:
 
     def admit(self, connection: Registered) -> str | None:
         """Register a new connection. The answer is why it must go at once; None to let it stay."""
+        expected = self._expected.pop(connection, None)
+        if expected is None:
+            self._enter(connection)
+        else:
+            connection.connection_id, connection.last_active_tick = expected.connection_id, self.tick
+            del self._open[expected]
+            self._uncount_host(expected)
+            self._count(connection)
+        refusal = self._refusal(connection)
+        if refusal is None and self.paused:
+            connection.pause()
+        return refusal
+
+    def expect(self, expected: Expected) -> str | None:
+        """Register a client that is shaking hands; the answer as of ``admit``."""
+        self._enter(expected)
+        self._expected[expected.connection] = expected
+        return self._refusal(expected)
+
+    def _enter(self, connection: Registered) -> None:
         self.accepted += 1
         connection.connection_id = self.accepted
-        self._open[connection] = None
         SLOTS.open += 1
+        self._count(connection)
+
+    def _count(self, connection: Registered) -> None:
+        self._open[connection] = None
         self._per_ip[connection.host] += 1
+
+    def _refusal(self, connection: Registered) -> str | None:
         if self._all_gone is not None:
             return "the broker is stopping"
         if len(self._open) > self.quotas.connections_max:
             return "max.connections reached"
         if self._per_ip[connection.host] > self.quotas.connections_per_ip_max:
             return "max.connections.per.ip reached"
-        if self.paused:
-            connection.pause()
         return None
 
     @property
@@ -141,16 +173,28 @@ class Connections:
         return SLOTS.has_room and len(self._open) + SLOTS.arriving < self.quotas.connections_max
 
     def forget(self, connection: Registered) -> None:
-        if connection not in self._open:
-            return
+        if connection in self._open:
+            self.on_disconnected(connection.connection_id)
+            self._leave(connection)
+
+    def forget_expected(self, expected: Expected) -> bool:
+        """Whether it was still expected: a connection that has taken its place stays."""
+        if self._expected.pop(expected.connection, None) is None:
+            return False
+        self._leave(expected)
+        return True
+
+    def _leave(self, connection: Registered) -> None:
         del self._open[connection]
-        self.on_disconnected(connection.connection_id)
         SLOTS.gone()
+        self._uncount_host(connection)
+        if not self._open and self._all_gone is not None and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    def _uncount_host(self, connection: Registered) -> None:
         self._per_ip[connection.host] -= 1
         if not self._per_ip[connection.host]:
             del self._per_ip[connection.host]
-        if not self._open and self._all_gone is not None and not self._all_gone.done():
-            self._all_gone.set_result(None)
 
     def watch_idleness(self) -> None:
         """Start the one timer that ends connections which nothing was heard from for too long."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from broker.net.calls import Call, CallEvent, CallInterceptor, ClientConnection
 from broker.net.holds import CLOSED, HELD
-from broker.net.served_connection import ServedConnection
 
 if TYPE_CHECKING:
     from broker.net.routes import Route
+    from broker.net.served_connection import ServedConnection
     from broker.node.context import RequestContext
     from protocol.frame import RequestHeader
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.net.served_connection import ServedConnection
 from broker.requests.api import CloseConnection
 from protocol.frame import API_VERSIONS
 
 if TYPE_CHECKING:
     from broker.net.routes import Route
+    from broker.net.served_connection import ServedConnection
 
 
 def refuse(connection: ServedConnection, api_key: int, api_version: int, correlation_id: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from broker.config.endpoints import Endpoint
@@ -65,9 +65,8 @@ class Server:
             server: asyncio.Server | Acceptor
             try:
                 if isinstance(bound, socket.socket):
-                    security = connections.security.get(listener.name)
-                    tls = None if security is None else security.tls
-                    server = Acceptor(bound, factory, lambda: connections.has_room, loop, tls)
+                    shake_hands = _shaking_hands(factory, connections, listener)
+                    server = Acceptor(bound, factory, lambda: connections.has_room, loop, shake_hands)
                     server.start(self._backlog)
                 else:  # of a loop that has a network of its own
                     server = await loop.create_server(factory, sock=bound, backlog=self._backlog)
@@ -87,3 +86,16 @@ class Server:
         for bound, _ in self._sockets:
             self._ports.release(bound)
         self._servers, self._sockets = [], []
+
+
+def _shaking_hands(
+    factory: Callable[[], asyncio.BaseProtocol], connections: Connections, listener: Listener
+) -> Callable[[socket.socket], object] | None:
+    """How a client of this listener becomes a connection by TLS; None where it is one at once."""
+    security = connections.security.get(listener.name)
+    tls = None if security is None else security.tls
+    if tls is None:
+        return None
+    from broker.net.handshakes import Handshake
+
+    return lambda accepted: Handshake(accepted, factory(), connections, tls).begin()
