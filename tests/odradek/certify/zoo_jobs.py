@@ -109,8 +109,10 @@ OF_JAVA: Final = [
     Wrong("StreamsLoop", frozenset({"doubled", "lost"}), "streams-at-least-once"),
 ]
 OF_SPARK: Final = [Wrong("spark_sink", frozenset({"doubled"}), "spark-sink", until="exit")]
-BY_MORE_THAN_CALLS: Final = ("read_uncommitted",)
-"""A transaction on the input that aborts in the midst of a run shows them; a proxy stages none."""
+BY_MORE_THAN_CALLS: Final = ("read_uncommitted", "changing_id", "no_group_metadata")
+"""No fault on a call alone shows what is wrong with them. It takes a transaction on the input that aborts in the midst of a
+run, readers that wait while the clock of transactions stands, or an instance that is frozen and comes back: a proxy stages
+none of these."""
 BY_ANOTHER_FAULT: Final = ("swallowed",)
 """There an abort that fails is the first to show that they pass over errors, and the trace does not name that reason."""
 RIGHT: Final = [
