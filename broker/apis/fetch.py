@@ -46,7 +46,7 @@ def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Awa
             throttle_ms = quota.charge(FetchResponse(responses=_by_topic(answers)), context.api_version)
             if throttle_ms:
                 return _throttled(opened, throttle_ms)
-        return _respond(context, opened, answers)
+        return _respond(request, context, opened, answers)
 
     outcome = reading.read()
     if request.max_wait_ms <= 0 or outcome.must_answer or outcome.bytes_read >= reading.min_bytes:
@@ -115,13 +115,15 @@ def _open(request: FetchRequest, context: RequestContext) -> Opened | ErrorCode:
     )
 
 
-def _respond(context: RequestContext, opened: Opened, answers: Answers) -> FetchResponse:
+def _respond(
+    request: FetchRequest, context: RequestContext, opened: Opened, answers: Answers
+) -> FetchResponse:
     error, session_id, answers = opened.answer(answers, context.node.clock.now_ms(Domain.CONNECTIONS))
     return FetchResponse(
         error_code=error,
         session_id=session_id,
         responses=_by_topic(answers),
-        node_endpoints=_leaders(context, answers),
+        node_endpoints=_leaders(request, context, answers),
     )
 
 
@@ -152,13 +154,13 @@ def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
     return responses
 
 
-def _leaders(context: RequestContext, answers: Answers) -> Sequence[NodeEndpoint]:
-    """Where to find the leaders that errors of this answer name (KIP-951)."""
+def _leaders(request: FetchRequest, context: RequestContext, answers: Answers) -> Sequence[NodeEndpoint]:
+    """Where a consumer finds the leaders that errors of this answer name (KIP-951)."""
     leaders: set[int] = set()
     for _, answer in answers:
         if answer.error_code:  # only an error names one
             leaders.add(answer.current_leader.leader_id)
-    if not leaders:
+    if not leaders or replica_id(request) >= 0:
         return ()
     addresses = (address_of(context, node_id) for node_id in sorted(leaders - {NO_NODE}))
     return [

@@ -32,7 +32,7 @@ LEVELS: Final = {
 def change_loggers(each: Wanted, context: RequestContext, *, validate_only: bool) -> None:
     """Set levels, all of them or none. ``ApiError``."""
     if not context.authorize("ALTER_CONFIGS", "CLUSTER", CLUSTER_NAME):
-        raise ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+        raise ApiError(ErrorCode.cluster_authorization_failed)
     _check_node_id(each.resource.name, context.node.node_id)
     for entry in each.entries:
         _check(entry)

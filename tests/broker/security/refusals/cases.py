@@ -1,0 +1,57 @@
+"""The requests of the matrix: for each API and version what is asked of resources that all, some and none may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.broker.security.refusals.sides import Body
+from tests.broker.security.refusals.world import World
+from tests.support import raw
+
+Bodies = Callable[[World, int], Body]
+ALL_TOPICS = ("open-a", "shut-a", "open-new", "shut-new")
+"""Two that are there and two that are not."""
+
+
+class Case(NamedTuple):
+    """One request of one API, in some of its versions."""
+
+    api: str
+    label: str
+    versions: tuple[int, ...]
+    body: Bodies
+    prepare: Callable[[World], object] | None = None
+    """What the administrator does before each request."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.api}:{self.label}" if self.label else self.api
+
+
+CASES: list[Case] = []
+
+
+def case(
+    api: str,
+    label: str = "",
+    *,
+    since: int = 0,
+    until: int = 99,
+    prepare: Callable[[World], object] | None = None,
+) -> Callable[[Bodies], Bodies]:
+    """The function makes the body of a request in one of the API's versions."""
+
+    def add(body: Bodies) -> Bodies:
+        served = tuple(each for each in raw.versions(api) if since <= each <= until)
+        CASES.append(Case(api, label, served, body, prepare))
+        return body
+
+    return add
+
+
+def by(world: World, version: int, name: str, ids_since: int, field: str = "name") -> dict[str, Any]:
+    """How this version names a topic."""
+    if version >= ids_since:
+        return {"topic_id": world.id_of(name)}
+    return {field: name}

@@ -1,0 +1,81 @@
+"""Apache Kafka with an authorizer: a listener on which clients log in by PLAIN, and one on which they are anonymous."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+from tests.broker.security.refusals.principals import ADMIN, USERS
+from tests.broker.security.refusals.settings import COMMON
+from tests.broker.security.refusals.sides import SILENCE_S, KafkaSide
+from tests.support import raw
+from tests.support.deadlines import HANG_S, TEST_S, Deadline
+from tests.support.java import SHORT_LIVED, java, kafka_classpath
+from tests.support.kafka_oracle import format_directory
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def _jaas() -> str:
+    users = " ".join(f'user_{name}="{name}"' for name in USERS)
+    return f'{PLAIN} required username="{ADMIN}" password="{ADMIN}" {users};'
+
+
+def _properties(plain_port: int, sasl_port: int, controller_port: int) -> dict[str, str]:
+    jaas = _jaas()
+    return COMMON | {
+        "listeners": f"PLAINTEXT://127.0.0.1:{plain_port},SASL_PLAINTEXT://127.0.0.1:{sasl_port},"
+        f"CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain_port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
+        "CONTROLLER:SASL_PLAINTEXT",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
+        "listener.name.controller.plain.sasl.jaas.config": jaas,
+    }
+
+
+@contextmanager
+def kafka() -> Iterator[KafkaSide]:
+    """A node that has just been made; ended when the block ends."""
+    plain_port, sasl_port, controller_port = (raw.free_port() for _ in range(3))
+    with tempfile.TemporaryDirectory(prefix="kafka-refusals-") as folder:
+        home = Path(folder)
+        settings = format_directory(home, _properties(plain_port, sasl_port, controller_port))
+        command = [java(), "-Xmx1g", *SHORT_LIVED, "-cp", kafka_classpath(), "kafka.Kafka", str(settings)]
+        with (home / "kafka.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=home)
+        side = KafkaSide(sasl_port, plain_port)
+        try:
+            _wait(side, process, home / "kafka.log")
+            yield side
+        finally:
+            side.close()
+            process.terminate()
+            try:
+                process.wait(HANG_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(HANG_S)
+
+
+def _wait(side: KafkaSide, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = Deadline(TEST_S)
+    while True:
+        try:
+            answer = side.ask(ADMIN, "init_producer_id", 0, {"transactional_id": None})
+            if isinstance(answer, dict) and answer["error_code"] == 0:
+                return
+        except OSError:
+            pass
+        if process.poll() is not None or deadline.is_over:
+            raise RuntimeError(f"Kafka did not start:\n{log.read_text()[-4000:]}")
+        Event().wait(SILENCE_S / 300)

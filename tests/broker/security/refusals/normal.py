@@ -1,0 +1,97 @@
+"""From an answer to what the matrix compares: who is refused, in which words, and which names the answer gives away.
+
+Of what is refused every field stays. Of everything else the code and the names stay: other tests compare the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+REFUSALS = {29, 30, 31, 53, 54, 61, 64, 65}
+"""The codes of authorization, and those that say that there is none."""
+CODES = ("error_code", "partition_error_code", "topic_config_error_code")
+NAMES = {
+    "authorized_operations",
+    "cluster_authorized_operations",
+    "group_id",
+    "index",
+    "key",
+    "mechanism",
+    "name",
+    "partition",
+    "partition_id",
+    "partition_index",
+    "partitions",
+    "resource_name",
+    "resource_type",
+    "topic",
+    "topic_authorized_operations",
+    "topic_id",
+    "topic_name",
+    "transactional_id",
+    "user",
+}
+# What a request about everything lists beside what the matrix has made.
+OWN = re.compile(r"(open|shut)-|__consumer_offsets$|__transaction_state$|")
+LEFT_OUT = ("throttle_time", "brokers", "nodes", "node_endpoints")
+"""The nodes have addresses of their own."""
+MANY = 10
+"""The partitions of internal topics."""
+FRESH = re.compile(r"-n\d+\b")
+REQUEST = re.compile(r"Request\(.*\)(?= needs )")
+NAMES_OF_ROWS = ("name", "group_id", "transactional_id", "topic", "resource_name")
+
+
+class Normal:
+    """``topic_ids`` says whose the ids are, ``asked`` has the names of the request."""
+
+    def __init__(self, topic_ids: Mapping[uuid.UUID, str], asked: str) -> None:
+        self._topic_ids = topic_ids
+        self._asked = asked
+
+    def answer(self, body: Any) -> Any:
+        if isinstance(body, str):
+            return body
+        return self._struct(body)
+
+    def _struct(self, body: dict[str, Any]) -> dict[str, Any]:
+        is_refused = any(body.get(code) in REFUSALS for code in CODES)
+        told = {}
+        for name, value in body.items():
+            if name in LEFT_OUT:
+                continue
+            if isinstance(value, list):
+                told[name] = self._list(value)
+            elif isinstance(value, dict):
+                told[name] = self._struct(value)
+            elif name in CODES or name in NAMES or is_refused:
+                told[name] = self._scalar(name, value)
+            elif name == "error_message" and value:
+                told[name] = "(text)"
+        return {name: value for name, value in told.items() if value != [] or is_refused}
+
+    def _list(self, values: list[Any]) -> list[Any]:
+        own = [each for each in values if self._is_own(each)]
+        told = [self._struct(each) if isinstance(each, dict) else self._scalar("", each) for each in own]
+        if len(told) > MANY and all(isinstance(each, dict) and each.get("error_code") == 0 for each in told):
+            return [f"{len(told)} without an error"]
+        return sorted(told, key=repr)
+
+    def _is_own(self, row: Any) -> bool:
+        """Does it lie in the matrix, and not in an earlier row of it?"""
+        if not isinstance(row, dict):
+            return True
+        names = [row[name] for name in NAMES_OF_ROWS if row.get(name)]
+        return all(OWN.match(name) and (name in self._asked or not FRESH.search(name)) for name in names)
+
+    def _scalar(self, name: str, value: Any) -> Any:
+        if isinstance(value, uuid.UUID):
+            return self._topic_ids.get(value, "an id")
+        if isinstance(value, bytes):
+            return value.hex()
+        if isinstance(value, str):
+            return FRESH.sub("", REQUEST.sub("Request(…)", value))
+        return value

@@ -1,0 +1,122 @@
+"""Who is asked: Apache Kafka, over SASL, or our broker in this process; each with a connection for a principal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.broker.security.refusals.principals import ADMIN, ANONYMOUS, Acl
+from tests.support import raw
+
+Body = dict[str, Any]
+CLOSED = "closed"
+SILENCE = "silence"
+SILENCE_S = 30.0
+"""What has no response by then has none."""
+
+
+class Side:
+    """One broker, as clients of several principals ask it."""
+
+    def __init__(self) -> None:
+        self._wires: dict[tuple[str, str], raw.Wire] = {}
+
+    def connect(self, user: str) -> raw.Wire:
+        """A connection of this user, logged in."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        for wire in self._wires.values():
+            wire.close()
+        self._wires.clear()
+
+    def ask(
+        self, user: str, api: str, version: int, body: Body, *, on: str = "main", client_id: str = "matrix"
+    ) -> Body | str:
+        """The response, decoded; `CLOSED` or `SILENCE` where there is none."""
+        wire = self._wires.get((user, on))
+        if wire is None:
+            wire = self._wires[user, on] = self.connect(user)
+        try:
+            wire.send_frame(raw.encode_request(api, version, body, 1, client_id))
+            return raw.decode_response(api, version, wire.receive_frame(SILENCE_S))[1]
+        except raw.Closed:
+            outcome = CLOSED
+        except raw.Silence:
+            outcome = SILENCE
+        wire.close()
+        del self._wires[user, on]
+        return outcome
+
+    def tell(self, user: str, api: str, version: int, body: Body, *, on: str = "main") -> str:
+        """A request that wants no response: `CLOSED`, or `SILENCE` if the connection goes on."""
+        wire = self._wires.get((user, on)) or self.connect(user)
+        self._wires[user, on] = wire
+        try:
+            wire.send_frame(raw.encode_request(api, version, body, 1, "matrix"))
+            wire.send_frame(raw.encode_request("api_versions", 0, {}, 2, "matrix"))
+            correlation, _ = raw.decode_response("api_versions", 0, wire.receive_frame())
+            assert correlation == 2
+        except raw.Closed:
+            wire.close()
+            del self._wires[user, on]
+            return CLOSED
+        return SILENCE
+
+    def grant(self, user: str, acls: Sequence[Acl]) -> None:
+        """Give a user rights."""
+        answer = self.ask(ADMIN, "create_acls", 3, {"creations": [acl.binding(user) for acl in acls]})
+        assert isinstance(answer, dict)
+        assert {row["error_code"] for row in answer["results"]} <= {0}, answer
+        self._await(user, acls, there=True)
+
+    def revoke(self, user: str, acls: Sequence[Acl]) -> None:
+        """Take rights away from a user."""
+        filters = [_filter(acl.binding(user)) for acl in acls]
+        answer = self.ask(ADMIN, "delete_acls", 3, {"filters": filters})
+        assert isinstance(answer, dict)
+        assert all(row["matching_acls"] for row in answer["filter_results"]), answer
+        self._await(user, acls, there=False)
+
+    def _await(self, user: str, acls: Sequence[Acl], *, there: bool) -> None:
+        """The controller answers when it has them; until the broker has them too, ask."""
+        for acl in acls:
+            wanted = _filter(acl.binding(user))
+            while True:
+                answer = self.ask(ADMIN, "describe_acls", 3, wanted)
+                assert isinstance(answer, dict)
+                if bool(answer["resources"]) == there:
+                    break
+
+
+def _filter(binding: Body) -> Body:
+    names = {
+        "resource_type": "resource_type_filter",
+        "resource_name": "resource_name_filter",
+        "resource_pattern_type": "pattern_type_filter",
+        "principal": "principal_filter",
+        "host": "host_filter",
+    }
+    return {names.get(name, name): value for name, value in binding.items()}
+
+
+class KafkaSide(Side):
+    def __init__(self, sasl_port: int, plain_port: int) -> None:
+        super().__init__()
+        self._sasl_port, self._plain_port = sasl_port, plain_port
+
+    def connect(self, user: str) -> raw.Wire:
+        if user == ANONYMOUS:
+            return raw.Wire("127.0.0.1", self._plain_port)
+        wire = raw.Wire("127.0.0.1", self._sasl_port)
+        if wire.socket.getsockname() == wire.socket.getpeername():
+            wire.close()
+            raise ConnectionError("nothing listens there yet, and TCP has connected the port to itself")
+        wire.send_frame(raw.encode_request("sasl_handshake", 1, {"mechanism": "PLAIN"}, 1))
+        answer = raw.decode_response("sasl_handshake", 1, wire.receive_frame())[1]
+        assert answer["error_code"] == 0, answer
+        token = f"\0{user}\0{user}".encode()
+        wire.send_frame(raw.encode_request("sasl_authenticate", 1, {"auth_bytes": token}, 2))
+        answer = raw.decode_response("sasl_authenticate", 1, wire.receive_frame())[1]
+        assert answer["error_code"] == 0, answer
+        return wire

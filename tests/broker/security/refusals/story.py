@@ -1,0 +1,107 @@
+"""Stories: some requests one after the other, between which principals get rights and lose them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from tests.broker.security.refusals.normal import Normal
+from tests.broker.security.refusals.principals import LITERAL, PREFIXED, STORY_USERS, Acl
+from tests.broker.security.refusals.sides import Body
+from tests.broker.security.refusals.world import World
+
+Told = list[list[Any]]
+"""[what was asked, the answer], in their order."""
+
+
+class Story:
+    """One story under way; each has topics and users of its own."""
+
+    def __init__(self, world: World, name: str, number: int) -> None:
+        self.world, self.side = world, world.side
+        self.name = name
+        self.user = STORY_USERS[number]
+        self.told: Told = []
+
+    def topic(self, suffix: str = "a") -> str:
+        """A topic that is there; its name."""
+        name = self.named(suffix)
+        self.world.create(name)
+        return name
+
+    def named(self, suffix: str) -> str:
+        """The name of something that only this story knows."""
+        return f"open-{self.name.replace('_', '-')}-{suffix}"
+
+    def may(self, *rights: tuple[str, str, str]) -> None:
+        """The user gets rights: (resource type, operation, name); a name may end in ``*``."""
+        self.side.grant(self.user, [_acl(right) for right in rights])
+
+    def may_not(self, *rights: tuple[str, str, str]) -> None:
+        """The user loses rights that it has been given."""
+        self.side.revoke(self.user, [_acl(right) for right in rights])
+
+    def ask(self, note: str, api: str, version: int, body: Body, *, user: str | None = None) -> Any:
+        """What the user is told goes into the story; returns the answer as it is."""
+        answer = self.side.ask(user or self.user, api, version, body)
+        self._tell(f"{note}: {api} v{version}", answer, body)
+        return answer
+
+    def until(self, note: str, api: str, version: int, body: Body, done: Callable[[Body], bool]) -> Body:
+        """Asked until the answer says so; the last answer goes into the story."""
+        while True:
+            answer = self.side.ask(self.user, api, version, body)
+            assert isinstance(answer, dict)
+            if done(answer):
+                self._tell(f"{note}: {api} v{version}", answer, body)
+                return answer
+
+    def send(self, note: str, api: str, version: int, body: Body) -> None:
+        """A request that wants no response."""
+        self._tell(f"{note}: {api} v{version}", self.side.tell(self.user, api, version, body), body)
+
+    def _tell(self, note: str, answer: Any, body: Body) -> None:
+        names = {topic_id: name for name, topic_id in self.world.topic_ids.items()}
+        self.told.append([note, Normal(names, repr(body)).answer(answer)])
+
+
+def _acl(right: tuple[str, str, str]) -> Acl:
+    kind, operation, name = right
+    if name.endswith("*") and name != "*":
+        return Acl(kind, operation=operation, name=name[:-1], pattern=PREFIXED)
+    return Acl(kind, operation=operation, name=name, pattern=LITERAL)
+
+
+STORIES: dict[str, Callable[[Story], None]] = {}
+
+
+def story(run: Callable[[Story], None]) -> Callable[[Story], None]:
+    STORIES[run.__name__] = run
+    return run
+
+
+RECORDED: Final = Path(__file__).parent / "recorded_stories.json"
+
+
+def save_stories(told: dict[str, Told]) -> None:
+    """One exchange a line."""
+    blocks = []
+    for name, exchanges in told.items():
+        lines = ",\n".join("  " + json.dumps(each, ensure_ascii=False) for each in exchanges)
+        blocks.append(f' "{name}": [\n{lines}\n ]')
+    RECORDED.write_text("{\n" + ",\n".join(blocks) + "\n}\n")
+
+
+def recorded_stories() -> dict[str, Told]:
+    """What Kafka has told."""
+    stories: dict[str, Told] = json.loads(RECORDED.read_text())
+    return stories
+
+
+def play(world: World, name: str) -> Told:
+    """What a story tells, normalised."""
+    told = Story(world, name, list(STORIES).index(name))
+    STORIES[name](told)
+    return told.told
