@@ -1,0 +1,143 @@
+"""The way of a connection to its principal: sessions that end, and clients that authenticate again.
+
+The order of requests is compared with Kafka's in tests/differential/handshakes; here the clock stands where a test sets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from broker.security.sasl.authenticator import (
+    API_VERSIONS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    Mechanism,
+    NotAuthenticated,
+    SaslServerAuthenticator,
+)
+from broker.security.sasl.mechanism import AuthenticationFailed
+
+METADATA: Final = 3
+
+
+class Echo:
+    """Takes the token for the user."""
+
+    def __init__(self, expires_ms: int | None = None) -> None:
+        self.mechanism, self.user, self.is_complete, self.by_token = "ECHO", "", False, False
+        self.expires_ms = expires_ms
+
+    def evaluate(self, token: bytes) -> bytes:
+        if token == b"wrong":
+            raise AuthenticationFailed("Authentication failed during authentication due to a wrong token")
+        self.user, self.is_complete = token.decode(), True
+        return b"ok"
+
+
+class World:
+    def __init__(self, reauth_ms: int = 0, expires_ms: int | None = None) -> None:
+        self.now_ms = 1_000_000
+        self.heard: list[str] = []
+        mechanisms = {
+            name: Mechanism(name, lambda: Echo(expires_ms), reauth_ms) for name in ("ECHO", "OTHER")
+        }
+        self.it = SaslServerAuthenticator(
+            mechanisms, lambda: self.now_ms, lambda principal, by_token: self.heard.append(principal)
+        )
+
+    def log_in(self, user: str = "alice", mechanism: str = "ECHO") -> int:
+        assert self.it.check(SASL_HANDSHAKE, "sasl_handshake")
+        assert self.it.handshake(mechanism, 1)
+        assert self.it.check(SASL_AUTHENTICATE, "sasl_authenticate")
+        return asyncio.run(self.it.evaluate(user.encode()))[1]
+
+    def metadata(self) -> bool:
+        return self.it.check(METADATA, "metadata")
+
+
+def test_nothing_is_served_before() -> None:
+    world = World()
+    with pytest.raises(
+        NotAuthenticated, match="Unexpected Kafka request of type metadata during SASL handshake"
+    ):
+        world.metadata()
+    assert world.it.check(API_VERSIONS, "api_versions")
+    assert world.log_in() == 0
+    assert world.metadata()
+    assert world.heard == ["User:alice"]
+
+
+def test_a_session_ends_when_the_earlier_of_both_ends() -> None:
+    assert World(reauth_ms=500).log_in() == 500
+    assert World(expires_ms=1_000_300).log_in() == 300
+    assert World(reauth_ms=500, expires_ms=1_000_300).log_in() == 300
+    assert World(reauth_ms=200, expires_ms=1_000_300).log_in() == 200
+    assert World(expires_ms=999_000).log_in() == 0  # over already, which is not for ever
+    world = World(expires_ms=999_000)
+    world.log_in()
+    world.now_ms += 1
+    with pytest.raises(NotAuthenticated, match="the session has expired"):
+        world.metadata()
+
+
+def test_a_client_authenticates_again_in_time_and_after_it() -> None:
+    world = World(reauth_ms=500)
+    world.log_in()
+    for passed_ms in (400, 2_000):
+        world.now_ms += passed_ms + 1_000
+        world.log_in()
+        assert world.metadata()
+    world.now_ms += 500
+    assert world.metadata()
+    world.now_ms += 1
+    with pytest.raises(NotAuthenticated, match="the session has expired"):
+        world.metadata()
+    assert world.heard == ["User:alice"] * 3
+
+
+def test_not_more_often_than_once_a_second() -> None:
+    world = World(reauth_ms=60_000)
+    world.log_in()
+    world.log_in()
+    world.now_ms += 999
+    assert world.it.check(SASL_HANDSHAKE, "sasl_handshake")
+    assert world.it.is_complete, "the handler answers ILLEGAL_SASL_STATE"
+    world.now_ms += 1
+    assert world.it.check(SASL_HANDSHAKE, "sasl_handshake")
+    assert not world.it.is_complete
+
+
+def test_a_session_without_an_end_is_not_begun_again() -> None:
+    world = World()
+    world.log_in()
+    assert world.it.check(SASL_HANDSHAKE, "sasl_handshake")
+    assert world.it.is_complete
+
+
+def test_mechanism_and_principal_stay() -> None:
+    world = World(reauth_ms=500)
+    world.log_in()
+    with pytest.raises(
+        AuthenticationFailed, match=r"Cannot change principals .* from User\.alice: User\.bob"
+    ):
+        world.log_in("bob")
+    world = World(reauth_ms=500)
+    world.log_in()
+    with pytest.raises(AuthenticationFailed) as failed:
+        world.log_in(mechanism="OTHER")
+    assert "'OTHER' requested by client is not supported for re-authentication" in failed.value.reason
+
+
+def test_a_failure_says_that_it_was_again() -> None:
+    world = World(reauth_ms=500)
+    with pytest.raises(AuthenticationFailed, match="Authentication failed during authentication due"):
+        world.log_in("wrong")
+    with pytest.raises(NotAuthenticated):
+        world.metadata()
+    world = World(reauth_ms=500)
+    world.log_in()
+    with pytest.raises(AuthenticationFailed, match="Authentication failed during re-authentication due"):
+        world.log_in("wrong")
