@@ -17,8 +17,8 @@ async def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext)
     sasl = authentication.sasl
     try:
         is_enabled = sasl.handshake(request.mechanism, context.api_version)
-    except NotAuthenticated as refusal:
-        raise CloseConnection(str(refusal)) from None
+    except NotAuthenticated as error:
+        raise CloseConnection(str(error)) from None
     if is_enabled:
         return SaslHandshakeResponse(error_code=NONE, mechanisms=sasl.enabled)
     await authentication.delay_failure()
