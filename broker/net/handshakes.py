@@ -1,0 +1,123 @@
+"""TLS handshakes that are under way. Each counts as a connection, and ends as one, before there is any.
+
+    handshake = Handshake(accepted, BufferedConnection(connections, listener), connections, tls)
+    handshake.begin()
+
+As in Kafka, whose channels are in the selector from the accept on: max.connections and max.connections.per.ip count a
+client that does not go on with its handshake, connections.max.idle.ms ends it, and so do a stop and a kill of the node. It
+ends after `HANDSHAKE_S_MAX` in any case, also that of a client which sends a byte from time to time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker.logging import get_logger
+from broker.loop.transports import LINGER_NOT
+from broker.net.acceptor import peer_of
+
+if TYPE_CHECKING:
+    import ssl
+
+    from broker.net.connections import Connections
+
+HANDSHAKE_S_MAX: Final = 60.0
+"""Of real time. Kafka has no such limit: its clients may be idle for connections.max.idle.ms, ten minutes by default."""
+
+log = get_logger()
+
+
+class Handshake:
+    """With one client. In the register until ``connection`` takes its place (`Connections.admit`)."""
+
+    __slots__ = (
+        "_accepted",
+        "_connections",
+        "_task",
+        "_tls",
+        "connection",
+        "connection_id",
+        "host",
+        "last_active_tick",
+    )
+
+    in_progress = False
+
+    def __init__(
+        self,
+        accepted: socket.socket,
+        connection: asyncio.BaseProtocol,
+        connections: Connections,
+        tls: Callable[[], ssl.SSLContext],
+    ) -> None:
+        self._accepted = accepted
+        self._connections = connections
+        self._tls = tls
+        self._task: asyncio.Task[None] | None = None
+        self.connection = connection
+        self.connection_id = 0
+        self.host = peer_of(accepted)
+        self.last_active_tick = connections.tick
+
+    def begin(self) -> None:
+        """Enter the register, and shake hands; not before the node goes on, if it is paused."""
+        refusal = self._connections.expect(self)
+        if refusal is not None:
+            self._log(refusal)
+            self._end()
+        elif not self._connections.paused:
+            self.resume()
+
+    # ---- what the register tells us
+
+    def resume(self) -> None:
+        """The node goes on; so do the handshakes that have begun before it was paused."""
+        if self._task is None:
+            self.last_active_tick = self._connections.tick
+            self._task = self._connections.loop.create_task(self._run())
+            self._task.add_done_callback(self._end)
+
+    def pause(self) -> None:
+        """What is under way comes to its end: the client's first request waits."""
+
+    def hang_up(self) -> None:
+        """Idle for too long, or the node stops."""
+        if self._task is None:
+            self._end()
+        else:
+            self._task.cancel()
+
+    def reset(self) -> None:
+        """The node is dead: the client sees a reset."""
+        with contextlib.suppress(OSError):
+            self._accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+        self.hang_up()
+
+    # ---- its end
+
+    async def _run(self) -> None:
+        loop = self._connections.loop
+        try:
+            await loop.connect_accepted_socket(
+                lambda: self.connection,
+                self._accepted,
+                ssl=self._tls(),
+                ssl_handshake_timeout=HANDSHAKE_S_MAX,
+            )
+        except OSError as error:
+            self._log("TLS handshake failed", str(error) or "the client has closed the connection")
+        except Exception as error:  # no context could be made
+            log.error("TLS handshake failed", connection=self.connection_id, exc_info=error)
+
+    def _end(self, *_: object) -> None:
+        """Of the handshake: its socket is the connection's, or goes."""
+        if self._connections.forget_expected(self):
+            self._accepted.close()
+
+    def _log(self, reason: str, error: str | None = None) -> None:
+        more = {} if error is None else {"error": error}
+        log.warning("connection closed", reason=reason, **more, peer=self.host, connection=self.connection_id)

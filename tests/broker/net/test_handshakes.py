@@ -1,0 +1,371 @@
+"""TLS handshakes that fail, stop in the middle or never begin: with real sockets, on both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import ssl
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import structlog
+import uvloop
+
+from broker.config.endpoints import Endpoint
+from broker.injection.points import FaultInjection
+from broker.loop.life import NodeLife
+from broker.net import handshakes
+from broker.net.connections import ConnectionQuotas, Connections
+from broker.net.handshakes import Handshake
+from broker.net.listener_security import ListenerSecurity
+from broker.net.ports import Ports
+from broker.net.routes import Routes
+from broker.net.server import Server
+from broker.node import Node
+from broker.requests.api import Api
+from broker.resources.descriptors import SLOTS
+from broker.security.tls.authority import Authority
+from protocol.messages.heartbeat import HeartbeatResponse
+from storage.config_def import ConfigError
+from tests.support.clock import FakeClock
+from tests.support.deadlines import HANG_S
+from tests.support.raw import encode_request
+from tests.support.turns import until
+
+HEARTBEAT = 12
+LISTENERS = [Endpoint("SSL", "127.0.0.1", 0, "SSL"), Endpoint("PLAINTEXT", "127.0.0.1", 0)]
+IDLE_MS = 20_000
+Scenario = Callable[[], Awaitable[object]]
+Run = Callable[[Scenario], object]
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+    """Run a scenario on one kind of loop. What the loop itself has to complain of fails it, and so does a slot or a
+    descriptor that is not given back."""
+    complaints: list[Any] = []
+
+    def run_scenario(scenario: Scenario) -> object:
+        async def bounded() -> object:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+            open_before = descriptors()
+            async with asyncio.timeout(HANG_S):
+                result = await scenario()
+                await until(lambda: SLOTS.open == before and descriptors() <= open_before)
+            return result
+
+        before = SLOTS.open
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            return runner.run(bounded())
+
+    yield run_scenario
+    assert complaints == []
+    assert SLOTS.arriving == 0
+
+
+def descriptors() -> int:
+    """Of sockets."""
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += os.readlink(each).startswith("socket:")
+    return found
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+    issued = Authority.create(datetime.now(UTC)).issue("localhost", ["localhost"])
+    path: Path = tmp_path_factory.mktemp("tls") / "server.pem"
+    path.write_bytes(issued.key_pem() + issued.chain_pem())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    return context
+
+
+CLIENT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+CLIENT.check_hostname, CLIENT.verify_mode = False, ssl.CERT_NONE
+
+
+def client_hello() -> bytes:
+    outgoing = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        CLIENT.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    return outgoing.read()
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self.writer = reader, writer
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
+
+    async def is_served(self) -> bool:
+        """False: the broker has closed the connection."""
+        frame = encode_request("heartbeat", 4, {"group_id": "g", "generation_id": 1, "member_id": "m"}, 7)
+        self.writer.write(struct.pack(">i", len(frame)) + frame)
+        return struct.unpack_from(">i", await self._reader.read(64), 4)[0:1] == (7,)
+
+    async def end(self) -> type[Exception] | None:
+        """How the connection ends, whatever comes before."""
+        try:
+            while await self._reader.read(65536):
+                pass
+        except ConnectionError as error:
+            return type(error)
+        return None
+
+
+class Served:
+    """A node's listeners and connections."""
+
+    def __init__(
+        self, server: Server, connections: Connections, clock: FakeClock, stack: AsyncExitStack
+    ) -> None:
+        self.server, self.connections, self.clock = server, connections, clock
+        self._stack = stack
+
+    async def client(
+        self, said: bytes = b"", *, tls: ssl.SSLContext | None = None, listener: int = 0
+    ) -> Client:
+        port = self.server.listeners[listener].port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+        client = Client(reader, writer)
+        self._stack.callback(client.abort)
+        writer.write(said)
+        return client
+
+    async def neighbour(self) -> Client:
+        return await self.client(listener=1)
+
+    async def silent(self) -> tuple[Client, Client, Client]:
+        """Clients that stop before, in and after their ClientHello."""
+        hello = client_hello()
+        found = await self.client(), await self.client(hello[: len(hello) // 2]), await self.client(hello)
+        await until(lambda: self.connections.accepted >= len(found))
+        return found
+
+
+@contextlib.asynccontextmanager
+async def serving(tls: Callable[[], ssl.SSLContext], **quotas: int) -> AsyncIterator[Served]:
+    apis = {HEARTBEAT: Api(HEARTBEAT, "Heartbeat", range(5), range(5), lambda *_: HeartbeatResponse())}
+    node = cast(Node, SimpleNamespace(injection=FaultInjection(), life=NodeLife()))
+    clock, ports = FakeClock(), Ports()
+    connections = Connections(
+        node,
+        Routes(apis),
+        ConnectionQuotas(**{"idle_ms_max": IDLE_MS, **quotas}),
+        clock,
+        asyncio.get_running_loop(),
+        security={"SSL": ListenerSecurity(clock, tls)},
+    )
+    connections.watch_idleness()
+    server = Server(50, ports)
+    server.bind(LISTENERS, [])
+    await server.accept(connections)
+    async with AsyncExitStack() as stack:
+        yield Served(server, connections, clock, stack)
+        server.stop_accepting()
+        ports.close()
+        await connections.close()
+        assert len(connections) == 0
+
+
+def test_a_client_that_shakes_hands_is_served(run: Run, context: ssl.SSLContext) -> None:
+    async def scenario() -> None:
+        async with serving(lambda: context) as served:
+            client = await served.client(tls=CLIENT)
+            assert await client.is_served()
+            assert len(served.connections) == 1
+            (connection,) = served.connections._open
+            assert (connection.connection_id, served.connections.accepted) == (1, 1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "said", [b"\0\0\0\x10not a handshake!", b"\x16\x03\x01\xff\xff" + bytes(40_000), b"GET / HTTP"]
+)
+def test_what_is_no_handshake_ends_with_one_line(run: Run, context: ssl.SSLContext, said: bytes) -> None:
+    async def scenario() -> None:
+        async with serving(lambda: context) as served:
+            neighbour = await served.neighbour()
+            with structlog.testing.capture_logs() as lines:
+                client = await served.client(said)
+                await client.end()
+            assert await neighbour.is_served()
+            await until(lambda: len(served.connections) == 1)
+        (line,) = lines
+        assert (line["event"], line["reason"]) == ("connection closed", "TLS handshake failed")
+        assert (line["peer"], line["connection"]) == ("127.0.0.1", 2)
+
+    run(scenario)
+
+
+def test_a_client_that_goes_in_the_middle_is_told_of(run: Run, context: ssl.SSLContext) -> None:
+    async def scenario() -> None:
+        async with serving(lambda: context) as served:
+            clients = await served.silent()
+            with structlog.testing.capture_logs() as lines:
+                for client in clients:
+                    client.writer.close()
+                await until(lambda: not len(served.connections))
+        closed, reset = "the client has closed the connection", "[Errno 104] Connection reset by peer"
+        assert len(lines) == 3
+        assert {line["error"] for line in lines} <= {closed, reset}
+
+    run(scenario)
+
+
+def test_max_connections_counts_those_that_do_not_go_on(run: Run, context: ssl.SSLContext) -> None:
+    async def scenario() -> None:
+        async with serving(lambda: context, connections_max=3) as served:
+            clients = await served.silent()
+            neighbour = asyncio.ensure_future((await served.neighbour()).is_served())
+            await turns(20)
+            assert (neighbour.done(), len(served.connections)) == (False, 3)
+            clients[1].writer.close()
+            assert await neighbour
+
+    run(scenario)
+
+
+def test_they_count_for_their_address_too(run: Run, context: ssl.SSLContext) -> None:
+    async def scenario() -> None:
+        async with serving(lambda: context, connections_per_ip_max=4) as served:
+            clients = await served.silent()
+            last = await served.client(tls=CLIENT)
+            assert await last.is_served(), "its connection takes the place of its handshake"
+            with structlog.testing.capture_logs() as lines:
+                await (await served.client(client_hello())).end()
+            assert [line["reason"] for line in lines] == ["max.connections.per.ip reached"]
+            clients[0].writer.close()
+            await until(lambda: len(served.connections) == 3)
+            assert await (await served.client(tls=CLIENT)).is_served()
+
+    run(scenario)
+
+
+def test_connections_max_idle_ms_ends_them(run: Run, context: ssl.SSLContext) -> None:
+    async def scenario() -> None:
+        async with serving(lambda: context) as served:
+            clients = await served.silent()
+            served.clock.advance(IDLE_MS // 2)
+            late = await served.client(tls=CLIENT)
+            assert await late.is_served()
+            with structlog.testing.capture_logs() as lines:
+                served.clock.advance(IDLE_MS // 2 + IDLE_MS // 20)
+                for client in clients:
+                    await client.end()
+            assert [line["event"] for line in lines] == ["idle connection closed"] * 3
+            assert await late.is_served()
+
+    run(scenario)
+
+
+def test_a_handshake_has_a_minute(run: Run, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshakes, "HANDSHAKE_S_MAX", 0.05)
+
+    async def scenario() -> None:
+        async with serving(lambda: context) as served:
+            with structlog.testing.capture_logs() as lines:
+                for client in await served.silent():
+                    await client.end()
+                await until(lambda: len(lines) == 3)
+        assert {line["reason"] for line in lines} == {"TLS handshake failed"}
+        assert all("taking longer than 0.05 seconds" in line["error"] for line in lines)
+
+    run(scenario)
+
+
+def test_a_stop_waits_for_none(run: Run, context: ssl.SSLContext) -> None:
+    async def scenario() -> None:
+        async with serving(lambda: context) as served:
+            clients = await served.silent()
+            served.server.stop_accepting()
+            await served.connections.close(grace_s=HANG_S)
+            assert len(served.connections) == 0
+            assert {await client.end() for client in clients} <= {None, ConnectionResetError}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["under way", "just accepted"])
+def test_a_kill_resets_them(
+    run: Run, context: ssl.SSLContext, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = Handshake.begin
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with serving(lambda: context) as served:
+
+            def kill() -> None:
+                served.connections.life.end()
+                served.server.stop_accepting()
+                served.connections.reset()
+
+            if at_once:
+                monkeypatch.setattr(Handshake, "begin", lambda each: (loop.call_soon(kill), begin(each)))
+                clients: Any = [await served.client(client_hello())]
+            else:
+                clients = await served.silent()
+                kill()
+            assert [await client.end() for client in clients] == [ConnectionResetError] * len(clients)
+            await until(lambda: len(served.connections) == 0)
+
+    run(scenario)
+
+
+def test_a_node_that_stands_still_shakes_no_hands(run: Run, context: ssl.SSLContext) -> None:
+    async def scenario() -> None:
+        async with serving(lambda: context) as served:
+            served.connections.pause()
+            client = asyncio.ensure_future(served.client(tls=CLIENT))
+            await until(lambda: len(served.connections) == 1)
+            await turns(50)
+            assert not client.done()
+            served.connections.resume()
+            assert await (await client).is_served()
+
+    run(scenario)
+
+
+def test_what_waits_for_a_node_that_stands_still_ends_with_it(run: Run, context: ssl.SSLContext) -> None:
+    async def scenario() -> None:
+        async with serving(lambda: context) as served:
+            served.connections.pause()
+            clients = await served.silent()
+            served.connections.reset()
+            assert [await client.end() for client in clients] == [ConnectionResetError] * 3
+
+    run(scenario)
+
+
+def test_without_a_context_the_client_goes(run: Run) -> None:
+    def no_context() -> ssl.SSLContext:
+        raise ConfigError("the key store is gone")
+
+    async def scenario() -> None:
+        async with serving(no_context) as served:
+            neighbour = await served.neighbour()
+            with structlog.testing.capture_logs() as lines:
+                await (await served.client(client_hello())).end()
+            assert [(line["log_level"], line["event"]) for line in lines] == [
+                ("error", "TLS handshake failed")
+            ]
+            assert await neighbour.is_served()
+
+    run(scenario)
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
