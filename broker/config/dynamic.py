@@ -157,7 +157,7 @@ def is_valid(name: str, value: str) -> bool:
 
 def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
     """What needs both to be judged. `ConfigError` in Kafka's words."""
-    changed = {name for name, value in after.values.items() if value != before.values[name]}
+    changed = {name for name, value in after.values.items() if value != before.values.get(name)}
     _check_together(before, after)
     _check_listeners(changed, after)
     for name in _CONNECTIONS:
