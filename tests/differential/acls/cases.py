@@ -53,9 +53,28 @@ class Case(NamedTuple):
 
 def case(number: int) -> Case:
     random = Random(number)
+    if number % 3 == 0:
+        acls = tuple(_of_writing(random) for _ in range(random.choice((2, 3, 4))))
+        return Case(acls, tuple(_wanted(random, acls) for _ in range(3)))
     broad = [_broad(random, resource_type) for resource_type in OPERATIONS if random.random() < 0.5]
     acls = (*broad, *(_rule(random) for _ in range(random.choice((1, 2, 3, 5, 8, 13)))))
     return Case(acls, tuple(_wanted(random, acls) for _ in range(3)))
+
+
+def _of_writing(random: Random) -> Rule:
+    """Whether any topic may be written, is asked of few ACLs that say yes and no to about the same."""
+    pattern = random.choice(
+        (("a", LITERAL), ("a", PREFIXED), ("ab", LITERAL), ("ab", PREFIXED), ("*", LITERAL))
+    )
+    principal = random.choice(("User:alice", "User:*"))
+    return (
+        TOPIC,
+        *pattern,
+        principal,
+        random.choice(("*", HOSTS[0])),
+        random.choice((2, 4)),
+        random.choice((DENY, ALLOW)),
+    )
 
 
 def _broad(random: Random, resource_type: int) -> Rule:
