@@ -18,6 +18,7 @@ LINES_PER_S: Final = 1.0
 KINDS_MAX: Final = 100
 # What makes lines of one event different kinds. Other fields hold names of clients, and so any number of values.
 KIND_FIELDS: Final = {
+    "authorization denied": "operation",
     "connection closed": "reason",
     "request failed": "api",
     "accept paused": "reason",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
+from broker.logging import get_logger
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
     from broker.node import Listener, Node
     from broker.security.sasl.authenticator import SaslServerAuthenticator
+
+
+log = get_logger()
 
 
 class Authentication(Protocol):
@@ -53,16 +57,41 @@ class RequestContext:
     client: ClientInformation = field(default_factory=ClientInformation)
     principal: str = "User:ANONYMOUS"
 
-    def authorize(self, operation: str, resource_type: str, resource_name: str) -> bool:
-        """May the principal do this? Without an authorizer every principal may do everything."""
+    def authorize(
+        self, operation: str, resource_type: str, resource_name: str, *, logs_denial: bool = True
+    ) -> bool:
+        """May the principal do this? Without an authorizer every principal may do everything.
+
+        ``logs_denial``: a denial is a refusal, and not only less to be told, or one of several ways to a right.
+        """
         authorizer = self.node.authorizer
-        if authorizer is None:
+        if authorizer is None or authorizer.authorize(
+            self.principal, self.peer[1:], operation, resource_type, resource_name
+        ):
             return True
-        return authorizer.authorize(self.principal, self.peer[1:], operation, resource_type, resource_name)
+        if logs_denial:
+            self._log_denial(operation, f"{resource_type}:{resource_name}")
+        return False
 
     def authorize_by_resource_type(self, operation: str, resource_type: str) -> bool:
         """May the principal do this to any resource of the type (KIP-679)?"""
         authorizer = self.node.authorizer
-        if authorizer is None:
+        if authorizer is None or authorizer.authorize_by_resource_type(
+            self.principal, self.peer[1:], operation, resource_type
+        ):
             return True
-        return authorizer.authorize_by_resource_type(self.principal, self.peer[1:], operation, resource_type)
+        self._log_denial(operation, resource_type)
+        return False
+
+    def _log_denial(self, operation: str, resource: str) -> None:
+        """What Kafka's ``kafka.authorizer.logger`` says; the rate limit of lines about clients holds for it, too."""
+        log.info(
+            "authorization denied",
+            principal=self.principal,
+            operation=operation,
+            resource=resource,
+            peer=self.peer[1:],
+            client_id=self.client_id,
+            api_key=self.api_key,
+            connection=self.connection_id,
+        )
