@@ -25,3 +25,21 @@ def addresses(transport: asyncio.BaseTransport) -> tuple[tuple[str, int], tuple[
     found = (transport.get_extra_info(name) for name in ("peername", "sockname"))
     peer, own = ((str(each[0]), int(each[1])) if each else ("", 0) for each in found)
     return peer, own
+
+
+def as_java_writes(host: str) -> str:
+    """An address as ``InetAddress.getHostAddress`` has it, which group metadata and ACLs hold.
+
+    >>> as_java_writes("::1"), as_java_writes("::ffff:10.0.0.7"), as_java_writes("10.0.0.7")
+    ('0:0:0:0:0:0:0:1', '10.0.0.7', '10.0.0.7')
+    """
+    if ":" not in host:
+        return host
+    import ipaddress  # few clients come by IPv6
+
+    address, _, scope = host.partition("%")
+    parsed = ipaddress.IPv6Address(address)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    groups = (f"{int(group, 16):x}" for group in parsed.exploded.split(":"))
+    return ":".join(groups) + (f"%{scope}" if scope else "")

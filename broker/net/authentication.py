@@ -12,6 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Clock, Domain
+from broker.net.frame_buffers import TOKEN_BUFFER_START_BYTES, FrameBuffers
 from broker.net.holds import CLOSED, HELD
 from broker.net.served_connection import ServedConnection
 from broker.requests.api import CloseConnection
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from broker.node.context import RequestContext
 
 SIZE: Final = Struct(">i")
+TOKEN_BUFFERS: Final = FrameBuffers(TOKEN_BUFFER_START_BYTES)
 TOKEN_BYTES_MAX: Final = 524_288
 """The default of sasl.server.max.receive.size."""
 
@@ -61,6 +63,11 @@ class SaslAuthentication:
         return None if self.sasl.is_complete else self._token_bytes_max
 
     @property
+    def frame_buffers(self) -> FrameBuffers:
+        """Where a frame begins that has come in part."""
+        return self._connection._shared.frame_buffers if self.sasl.is_complete else TOKEN_BUFFERS
+
+    @property
     def takes_raw_tokens(self) -> bool:
         return self.sasl.takes_raw_tokens
 
@@ -70,7 +77,7 @@ class SaslAuthentication:
             if self.sasl.check(route.api.key, route.api.name):
                 return route
         except NotAuthenticated as refusal:
-            raise CloseConnection(str(refusal)) from None
+            raise CloseConnection("not authenticated", error=str(refusal)) from None
         refusing = copy(route)
         refusing.handler = self._refuse
         return refusing
@@ -84,7 +91,8 @@ class SaslAuthentication:
         key, version = context.api_key, context.api_version
         answer = error_answer(key, version, request, ErrorCode.illegal_sasl_state)
         await self.delay_failure()
-        raise CloseConnection(f"Unexpected Kafka request {key} during SASL authentication.", answer)
+        told = f"Unexpected Kafka request {key} during SASL authentication."
+        raise CloseConnection("not authenticated", answer, error=told)
 
     async def delay_failure(self) -> None:
         """Let connection.failed.authentication.delay.ms pass."""
@@ -112,7 +120,9 @@ class SaslAuthentication:
             answer, _ = await self.sasl.evaluate(token)
         except AuthenticationFailed as failure:
             await self.delay_failure()
-            self._connection.close(f"authentication failed by {self.sasl.mechanism}: {failure.reason}")
+            self._connection.close(
+                "authentication failed", mechanism=self.sasl.mechanism, error=failure.reason
+            )
         else:
             self._write(answer)
 

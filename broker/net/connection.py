@@ -16,7 +16,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.logging import get_logger
-from broker.loop.transports import addresses, reset_transport
+from broker.loop.transports import addresses, as_java_writes, reset_transport
 from broker.net.calls import Call, CallEvent
 from broker.net.connection_limits import (
     ANSWERS_COLLECTED_BYTES,
@@ -108,7 +108,7 @@ class Connection:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         (self.host, self.port), self.address = addresses(transport)
-        self.peer, self.client = f"/{self.host}", ClientInformation(self.port)
+        self.peer, self.client = f"/{as_java_writes(self.host)}", ClientInformation(self.port)
         if not self._shared.life.alive:
             # The loop had accepted it before the node was killed: the kernel would have reset it with the process.
             self.reset()
@@ -230,7 +230,8 @@ class Connection:
                 break
             start = position + SIZE.size
             if size > end - start:
-                self._frame = PartialFrame(self._shared.frame_buffers, size, data[start:])
+                owner = self._shared if self.authentication is None else self.authentication
+                self._frame = PartialFrame(owner.frame_buffers, size, data[start:])
                 position = end
                 break
             position = start + size
@@ -290,7 +291,7 @@ class Connection:
                 route = authentication.checked(route)
             request = route.decode_steps(frame, header.body_offset)
         except CloseConnection as error:
-            self.close(str(error))
+            self.close(str(error), **error.facts)
             return
         except MalformedRequest as error:
             self.close("malformed request", error=str(error), bytes=len(frame))

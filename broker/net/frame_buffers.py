@@ -8,6 +8,8 @@ from typing import Final
 # Such a buffer starts no larger than this (a batch of the default size fits) and doubles when it is full: who
 # announces 100 MB and sends nothing costs neither the memory nor the time to clear it.
 FRAME_BUFFER_START_BYTES: Final = 1024 * 1024 + 64 * 1024
+# For a client that has not said who it is: it may announce a token of half a megabyte on each of its connections.
+TOKEN_BUFFER_START_BYTES: Final = 4 * 1024
 SPARES_MAX: Final = 4
 SPARE_BYTES_MAX: Final = 2 * FRAME_BUFFER_START_BYTES
 # Smaller ones come from the allocator's own heap and cost little.
@@ -17,9 +19,10 @@ LARGEST_SMALL_BYTES: Final = 128 * 1024
 class FrameBuffers:
     """At most ``SPARES_MAX`` served buffers of a bounded size. One with an exported view is not reused."""
 
-    __slots__ = ("_served",)
+    __slots__ = ("_served", "_start_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, start_bytes: int = FRAME_BUFFER_START_BYTES) -> None:
+        self._start_bytes = start_bytes
         self._served: deque[bytearray] = deque(maxlen=SPARES_MAX)
 
     def take(self, size: int) -> bytearray:
@@ -30,7 +33,7 @@ class FrameBuffers:
                 if _is_free(buffer):
                     return buffer
                 self._served.append(buffer)
-        return bytearray(min(size, FRAME_BUFFER_START_BYTES))
+        return bytearray(min(size, self._start_bytes))
 
     def give_back(self, buffer: bytearray) -> None:
         """Its frame is served. The loop and what was decoded may still look into it for a while."""

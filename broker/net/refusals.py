@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.requests.api import CloseConnection
@@ -29,10 +30,11 @@ def failed(connection: ServedConnection, route: Route, error: BaseException) -> 
     """The answer to a request that ended in an exception; None if there is none and the connection ends instead."""
     if isinstance(error, CloseConnection):
         if error.answer is None:
-            connection.close(str(error), api=route.api.name)
+            connection.close(str(error), api=route.api.name, **error.facts)
             return None
         # Behind the answer, which is written in this turn.
-        connection._shared.loop.call_soon(lambda: connection.close(str(error), api=route.api.name))
+        close = partial(connection.close, str(error), api=route.api.name, **error.facts)
+        connection._shared.loop.call_soon(close)
         return route.encode(error.answer)
     if not isinstance(error, Exception):
         raise error
