@@ -379,7 +379,9 @@ def _overrides(options: Mapping[str, object], environ: Mapping[str, str]) -> dic
     for assignment in _texts(options["assignments"]):
         name, equals, value = assignment.partition("=")
         if not equals or not name.strip():
-            raise usage_error(f"--set {assignment}: expected KEY=VALUE.")
+            # What follows a name may be a password, whatever stands between them.
+            shown = re.split(r"[^\w.-]", assignment, maxsplit=1)[0]
+            raise usage_error(f"--set {shown}: expected KEY=VALUE.")
         overrides[name.strip()] = value
     host, port = options["host"], options["port"]
     if host is not None or port is not None:

@@ -126,6 +126,15 @@ async def test_a_refused_start_says_no_secret(case: str, files: Path, tmp_path: 
     assert not shown(said.encode(), [SECRET.encode()])
 
 
+@pytest.mark.parametrize(
+    "assignment", [f"={SECRET}", f"ssl.key.password:{SECRET}", f"ssl.key.password {SECRET}"]
+)
+async def test_a_setting_in_a_wrong_form_is_not_repeated(assignment: str, tmp_path: Path) -> None:
+    said = await said_by_a_start(["--set", assignment], {}, tmp_path)
+    assert "expected KEY=VALUE" in said
+    assert not shown(said.encode(), [SECRET.encode()])
+
+
 @pytest.mark.parametrize("variable", ["KAFKA_MY_PASSWORD", "KAFKA_SSL_KEY_PASWORD"])
 def test_a_warning_names_a_setting_without_its_value(variable: str, tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
