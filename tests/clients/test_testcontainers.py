@@ -121,6 +121,8 @@ def test_a_container_with_the_broker_s_handle(engine: Engine):
         {"code": 0, "said": ["hello"]},
         {"code": 0, "said": ["1"]},
         {"code": 0, "said": ["[::1]:9092 is healthy"]},
+        {"brokers": 2, "protocol": "SASL_SSL", "said": "orders"},
+        {"certificates": False},
         {"failed": ["num.partitions"]},
         {"failed": ["--user 1000:1000"]},
     ]

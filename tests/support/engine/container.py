@@ -241,6 +241,15 @@ class Container:
                 member.name = member.name.lstrip("/")
                 files.extract(member, target, numeric_owner=True)
 
+    def archive(self, path: str) -> bytes:
+        """A file or a folder as a tar, under its own name; ``FileNotFoundError`` if there is none."""
+        source, target = self.process.path(path), io.BytesIO()
+        if not source.exists():
+            raise FileNotFoundError(path)
+        with tarfile.open(fileobj=target, mode="w") as files:
+            files.add(source, source.name)
+        return target.getvalue()
+
     # ---- what the API tells of it
 
     def inspect(self) -> dict[str, Any]:

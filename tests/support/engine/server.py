@@ -118,6 +118,7 @@ class Engine:
             ("POST", "containers/{name}/wait", self._wait),
             ("GET", "containers/{name}/logs", self._logs),
             ("PUT", "containers/{name}/archive", self._extract),
+            ("GET", "containers/{name}/archive", self._archive),
             ("POST", "containers/{name}/exec", self._create_execution),
             ("DELETE", "containers/{name}", self._remove),
             ("POST", "exec/{name}/start", self._start_execution),
@@ -240,6 +241,13 @@ class Engine:
         execution = self._execution(request)
         told = {key: execution[key] for key in ("ID", "Running", "ExitCode", "Pid")}
         return web.json_response({**told, "ContainerID": execution["container"].id})
+
+    async def _archive(self, request: web.Request) -> web.Response:
+        try:
+            content = self._container(request).archive(request.query["path"])
+        except FileNotFoundError as error:
+            return refusal(404, f"Could not find the file {error} in container")
+        return web.Response(body=content, content_type="application/x-tar")
 
     async def _create_execution(self, request: web.Request) -> web.Response:
         container = self._container(request)

@@ -57,6 +57,14 @@ with OdradekContainer(image, topics=["orders:1"]) as broker:
         code, output = broker.exec(["sh", "-c", command])
         say(code=code, said=output.decode().strip().splitlines()[:1])
 
+with OdradekContainer(image, nodes=2, tls=True, users={"alice": "secret"}, topics=["orders:1"]) as broker:
+    config = broker.client_config("alice", mechanism="SCRAM-SHA-256")
+    metadata = Producer(config).list_topics(timeout=WITHIN_S)
+    certificates = broker.authority.directory
+    code, output = broker.exec(["sh", "-c", "odradek topic list --json | grep -o orders"])
+    say(brokers=len(metadata.brokers), protocol=config["security.protocol"], said=output.decode().strip())
+say(certificates=certificates.exists())
+
 for options in ({"settings": {"num.partitions": "many"}}, {"user": "2000:3000"}):
     try:
         OdradekContainer(image, **options).start()
