@@ -16,7 +16,15 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from broker.control import openapi, page
-from broker.control.access import Access, ControlConfigError, Role, Tokens, require
+from broker.control.access import (
+    TLS_CERTIFICATE_SETTING,
+    TLS_KEY_SETTING,
+    Access,
+    ControlConfigError,
+    Role,
+    Tokens,
+    require,
+)
 from broker.control.errors import HttpError
 from broker.control.operations import Operation, Stream, arguments, call, discover
 from broker.control.ports import Looking
@@ -187,6 +195,17 @@ class ControlServer:
         if isinstance(answer, Stream):
             return await _send(request, answer)
         return web.Response(body=msgspec.json.encode(answer), content_type=_JSON)
+
+
+def tls_of(certificate: str, key: str) -> ssl.SSLContext | None:
+    """TLS of these settings; None where there is none. ``ControlConfigError``"""
+    if not certificate:
+        if key:
+            raise ControlConfigError(f"{TLS_KEY_SETTING} is set, but {TLS_CERTIFICATE_SETTING} is not")
+        return None
+    from broker.control.tls import server_context  # only a control port with TLS pays for the import
+
+    return server_context(certificate, key)
 
 
 def connections_max() -> int:

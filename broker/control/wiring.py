@@ -13,7 +13,7 @@ from broker.control.access import (
     ControlConfigError,
 )
 from broker.control.ports import Control
-from broker.control.server import ControlServer
+from broker.control.server import ControlServer, tls_of
 from broker.faults import FaultError, Faults
 from broker.metrics.metrics import Metrics
 from broker.metrics.of_cluster import ClusterMetrics
@@ -27,11 +27,9 @@ from broker.views.cluster_views import ClusterViews
 __all__ = ["ControlConfigError", "control_of", "open_control"]
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
 
     from broker.cluster import Cluster
-    from broker.config import BrokerConfig
     from broker.config.settings import ControlPort
     from broker.faults.acl_rules import AclControl
     from broker.trace.timeline_view import Timeline
@@ -107,18 +105,7 @@ async def open_control(control: Control, where: ControlPort) -> ControlServer:
         stage_token=config.get(STAGE_TOKEN_SETTING),
         look_token=config.get(LOOK_TOKEN_SETTING),
         allowed_hosts=config.control_allowed_hosts,
-        tls=_tls(config),
+        tls=tls_of(config.get(TLS_CERTIFICATE_SETTING), config.get(TLS_KEY_SETTING)),
     )
     await server.start()
     return server
-
-
-def _tls(config: BrokerConfig) -> ssl.SSLContext | None:
-    certificate, key = config.get(TLS_CERTIFICATE_SETTING), config.get(TLS_KEY_SETTING)
-    if not certificate:
-        if key:
-            raise ControlConfigError(f"{TLS_KEY_SETTING} is set, but {TLS_CERTIFICATE_SETTING} is not")
-        return None
-    from broker.control.tls import server_context
-
-    return server_context(certificate, key)

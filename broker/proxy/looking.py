@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from broker.clock import Domain
 from broker.control.access import ControlConfigError
 from broker.control.ports import Looking
-from broker.control.server import ControlServer
+from broker.control.server import ControlServer, tls_of
 from broker.faults import ActiveRule, FaultError, Faults, Rule, parse_rule
 from broker.faults.fields import SASL_AUTHENTICATE
 from broker.faults.rules import Place
@@ -111,12 +111,16 @@ def looking_of(proxy: Proxy) -> ProxyLooking:
 
 async def open_control(proxy: Proxy, looking: ProxyLooking, where: ControlPort) -> ControlServer:
     """The control port of a proxy. ``ControlConfigError`` if it cannot be opened there."""
+    settings = proxy.settings
     server = ControlServer(
         looking,
         host=where.host,
         port=where.port,
-        token=proxy.settings.control_token,
-        allowed_hosts=proxy.settings.control_allowed_hosts,
+        token=settings.control_token,
+        stage_token=settings.control_stage_token,
+        look_token=settings.control_look_token,
+        allowed_hosts=settings.control_allowed_hosts,
+        tls=tls_of(settings.control_tls_certificate, settings.control_tls_key),
     )
     await server.start()
     return server

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,13 @@ import click
 
 from broker.config import DEFAULT_HOST, DEFAULT_PORT
 from broker.config.settings import ControlPort
-from broker.control.access import TOKEN_VARIABLE
+from broker.control.access import (
+    LOOK_TOKEN_VARIABLE,
+    STAGE_TOKEN_VARIABLE,
+    TLS_CERTIFICATE_VARIABLE,
+    TLS_KEY_VARIABLE,
+    TOKEN_VARIABLE,
+)
 from broker.control_options import (
     CONTROL_PORT_VARIABLE,
     FAULTS_VARIABLE,
@@ -40,8 +47,12 @@ class ProxySettings:
     advertised_host: str = DEFAULT_HOST
     tls: ssl.SSLContext | None = None
     control: ControlPort | None = None
-    control_token: str = ""
+    control_token: str = field(default="", repr=False)
+    control_stage_token: str = field(default="", repr=False)
+    control_look_token: str = field(default="", repr=False)
     control_allowed_hosts: tuple[str, ...] = ()
+    control_tls_certificate: str = ""
+    control_tls_key: str = ""
     faults: tuple[str, ...] = ()
     ends_with_stdin: bool = False
     log_format: str = "auto"
@@ -173,7 +184,11 @@ def _settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> ProxySe
         tls=_tls(options),
         control=_control(options, environ),
         control_token=environ.get(TOKEN_VARIABLE, ""),
+        control_stage_token=environ.get(STAGE_TOKEN_VARIABLE, ""),
+        control_look_token=environ.get(LOOK_TOKEN_VARIABLE, ""),
         control_allowed_hosts=tuple(filter(None, (each.strip() for each in allowed.split(",")))),
+        control_tls_certificate=environ.get(TLS_CERTIFICATE_VARIABLE, ""),
+        control_tls_key=environ.get(TLS_KEY_VARIABLE, ""),
         faults=(*options["faults"], *rules_in(environ.get(FAULTS_VARIABLE, ""))),
         ends_with_stdin=options["ends_with_stdin"],
         log_format=options["log_format"],
@@ -217,4 +232,11 @@ def _control(options: Mapping[str, Any], environ: Mapping[str, str]) -> ControlP
         if host is not None:
             raise click.UsageError("--control-host: there is no control port without --control-port.")
         return None
-    return control_port(host, port, environ.get(TOKEN_VARIABLE, ""), ())
+    return control_port(
+        host,
+        port,
+        environ.get(TOKEN_VARIABLE, ""),
+        (),
+        stage_token=environ.get(STAGE_TOKEN_VARIABLE, ""),
+        look_token=environ.get(LOOK_TOKEN_VARIABLE, ""),
+    )

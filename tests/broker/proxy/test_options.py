@@ -55,3 +55,16 @@ def test_rules_come_from_options_and_the_variable() -> None:
         {"ODRADEK_FAULTS": "Fetch -> drop; Produce -> drop"},
     )
     assert settings.faults == ("EndTxn -> lose-answer", "Fetch -> drop", "Produce -> drop")
+
+
+def test_the_control_port_takes_the_variables_of_the_broker_s() -> None:
+    environ = {
+        "ODRADEK_CONTROL_TOKEN_LOOK": "of-look",
+        "ODRADEK_CONTROL_TLS_CERTIFICATE": "server.pem",
+        "ODRADEK_CONTROL_TLS_KEY": "server.key",
+    }
+    arguments = ["--upstream", "k:1", "--control-port", "0", "--control-host", "0.0.0.0"]
+    settings = parse(arguments, environ)
+    assert (settings.control_token, settings.control_look_token) == ("", "of-look")
+    assert (settings.control_tls_certificate, settings.control_tls_key) == ("server.pem", "server.key")
+    assert "of-look" not in repr(settings)
