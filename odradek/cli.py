@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -167,15 +168,29 @@ _tool("kafka-tool", "Run one of Kafka's own tools by its name and options.", hid
 @click.option(
     "--timeout", default=3.0, show_default=True, metavar="SECONDS", help="How long to wait for the response."
 )
+@click.option(
+    "--command-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A properties file for the client, as Kafka's tools take it: security.protocol, ssl.*.  [default: PLAINTEXT, else "
+    "TLS with any certificate; no listener needs a login for this]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def health(bootstrap: str | None, timeout: float, as_json: bool) -> None:
+def health(bootstrap: str | None, timeout: float, command_config: Path | None, as_json: bool) -> None:
     """Send ApiVersions to a broker; exit code 0 if it responds, else 1."""
+    from odradek.errors import BadClientSettings, Untrusted
     from odradek.health import HealthError, ask_api_versions, local_bootstrap
 
     bootstrap = bootstrap or local_bootstrap(os.environ)
     try:
-        apis = ask_api_versions(bootstrap, timeout)
-    except HealthError as error:
+        security = None
+        if command_config is not None:
+            from odradek.client_security import client_security, properties_of
+
+            security = client_security(properties_of(command_config))
+        apis = ask_api_versions(bootstrap, timeout, security)
+    except BadClientSettings as error:
+        raise click.UsageError(str(error)) from None
+    except (HealthError, Untrusted) as error:
         raise click.ClickException(f"{bootstrap}: {error}") from None
     if as_json:
         from odradek.printable import printable_json

@@ -23,6 +23,14 @@ class ControlRefused(OdradekError):
         self.status = status
 
 
+class BadClientSettings(OdradekError):
+    """The settings by which a command is to secure its connections cannot be."""
+
+
+class Untrusted(OdradekError):
+    """A broker does not trust a command, or the command the broker."""
+
+
 class NotFound(ControlRefused):
     """The node, rule or transaction does not exist, or not any more."""
 

@@ -1,15 +1,29 @@
-"""One ApiVersions request over a plain socket: the smallest request to which only a working broker responds."""
+"""One ApiVersions request over a plain socket: the smallest request to which only a working broker responds.
+
+A listener with SASL responds to it before any login, and one with TLS after a handshake.
+"""
+
+from __future__ import annotations
 
 import re
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
-_ANSWER_BYTES_MAX = 1 << 20
+if TYPE_CHECKING:
+    from odradek.client_security import ClientSecurity
+
+Wrap = Callable[[socket.socket, str], socket.socket]
+_ANSWER_BYTES_MAX: Final = 1 << 20
 
 
 class HealthError(Exception):
     """The broker did not respond, or not as a broker does."""
+
+
+class _NotPlain(HealthError):
+    """What TLS does to a client without it: an alert, or the end of the connection."""
 
 
 def local_bootstrap(environ: Mapping[str, str]) -> str:
@@ -23,35 +37,86 @@ def local_bootstrap(environ: Mapping[str, str]) -> str:
     return "localhost:9092"
 
 
-def ask_api_versions(bootstrap: str, timeout_s: float = 3.0) -> int:
-    """How many APIs the broker at `host:port` announces."""
+def ask_api_versions(bootstrap: str, timeout_s: float = 3.0, security: ClientSecurity | None = None) -> int:
+    """How many APIs the broker at `host:port` announces.
+
+    Without ``security`` TLS is tried if the broker has no answer to a plain client, and its certificate is not verified:
+    this client says nothing that others may not hear.
+    """
     host, colon, port = bootstrap.rpartition(":")
     if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
         raise HealthError("expected HOST:PORT")
+    address = (host.strip("[]") or "localhost", int(port))
+    if security is not None:
+        return _ask(address, timeout_s, security.wrap)
+    try:
+        return _ask(address, timeout_s, None)
+    except _NotPlain as failure:
+        tls = _AnyCertificate()
+        try:
+            return _ask(address, timeout_s, tls.wrap)
+        except HealthError:
+            if tls.is_spoken:
+                raise
+            raise failure from None
+
+
+def _ask(address: tuple[str, int], timeout_s: float, wrap: Wrap | None) -> int:
     # ApiVersions, version 0, correlation id 1, client id "health"
     request = struct.pack(">hhih6s", 18, 0, 1, 6, b"health")
     try:
-        with socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout_s) as connection:
+        with _connect(address, timeout_s, wrap) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
             (size,) = struct.unpack(">i", _read(connection, 4))
             if not 10 <= size <= _ANSWER_BYTES_MAX:
-                raise HealthError(not_kafka(size))
+                raise (_NotPlain if _is_tls(size) else HealthError)(not_kafka(size))
             correlation_id, error_code, api_count = struct.unpack_from(">ihi", _read(connection, size))
     except OSError as error:
-        raise HealthError(error.strerror or str(error) or type(error).__name__) from error
+        failure = _NotPlain if isinstance(error, ConnectionResetError) else HealthError
+        raise failure(error.strerror or str(error) or type(error).__name__) from error
     if correlation_id != 1 or error_code != 0 or api_count <= 0:
         raise HealthError(f"error code {error_code}, {api_count} APIs")
     return int(api_count)
 
 
+def _connect(address: tuple[str, int], timeout_s: float, wrap: Wrap | None) -> socket.socket:
+    connection = socket.create_connection(address, timeout_s)
+    try:
+        return connection if wrap is None else wrap(connection, address[0])
+    except BaseException:
+        connection.close()
+        raise
+
+
+class _AnyCertificate:
+    """TLS without a look at the certificate."""
+
+    is_spoken = False
+    """By the other side too."""
+
+    def wrap(self, connection: socket.socket, host: str) -> socket.socket:
+        import ssl
+
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        secured = context.wrap_socket(connection, server_hostname=host)
+        self.is_spoken = True
+        return secured
+
+
 def not_kafka(size: int) -> str:
     """What speaks at a port whose first four bytes, which Kafka takes for a size, are no size."""
-    first = struct.pack(">i", size)
-    if first == b"HTTP":
+    if struct.pack(">i", size) == b"HTTP":
         return "an HTTP server responds there, no Kafka broker"
-    if first[:2] == b"\x15\x03":
-        return "the listener there wants TLS; this client speaks PLAINTEXT only"
+    if _is_tls(size):
+        return "the listener there wants TLS (security.protocol=SSL or SASL_SSL, see --command-config)"
     return f"a response of {size} bytes is not Kafka's"
+
+
+def _is_tls(size: int) -> bool:
+    """An alert."""
+    return struct.pack(">i", size)[:2] == b"\x15\x03"
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
@@ -59,6 +124,6 @@ def _read(connection: socket.socket, size: int) -> bytes:
     while len(chunks) < size:
         chunk = connection.recv(size - len(chunks))
         if not chunk:
-            raise HealthError("it closed the connection without an answer")
+            raise _NotPlain("it closed the connection without an answer")
         chunks += chunk
     return bytes(chunks)

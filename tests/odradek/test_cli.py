@@ -35,6 +35,7 @@ def answer_once() -> Iterator[Callable[[bytes], str]]:
 
         def serve() -> None:
             connection, _ = listener.accept()
+            listener.close()  # there is nothing to be had by TLS either
             with connection:
                 connection.recv(1024)
                 connection.sendall(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.deadlines import stretched
 from protocol.errors import ErrorCode
@@ -21,6 +21,9 @@ from tools.client.errors import (
     is_retriable,
 )
 
+if TYPE_CHECKING:
+    from odradek.client_security import ClientSecurity
+
 GROUP, TRANSACTION = 0, 1
 RETRY_S: Final = stretched(30.0)
 RETRY_PAUSE_S: Final = 0.1
@@ -33,8 +36,9 @@ _T = TypeVar("_T")
 class Cluster:
     """Connections are made when they are first used, and again after an error. Close it, or use it as a context manager."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: ClientSecurity | None = None) -> None:
         self.bootstrap = bootstrap
+        self._security = security
         self._seeds = parse_bootstrap(bootstrap)
         self._connections: dict[Address, Connection] = {}
         self.nodes: dict[int, Address] = {}
@@ -99,7 +103,7 @@ class Cluster:
 
     def _connection(self, address: Address) -> Connection:
         if address not in self._connections:
-            self._connections[address] = Connection(address)
+            self._connections[address] = Connection(address, self._security)
         return self._connections[address]
 
     def _forget(self, connection: Connection) -> None:

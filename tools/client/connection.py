@@ -5,16 +5,23 @@ from __future__ import annotations
 import contextlib
 import socket
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.deadlines import stretched
+from odradek.errors import Untrusted
 from odradek.health import not_kafka
 from protocol.codec import MalformedRequest, client_codec
 from protocol.errors import ErrorCode
 from protocol.frame import request_header, response_body_offset
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.index import APIS
-from tools.client.errors import BadAddress, NoResponse, ToolError, Unreachable, Unsupported
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tools.client.errors import BadAddress, NoResponse, Refused, ToolError, Unreachable, Unsupported
+
+if TYPE_CHECKING:
+    from odradek.client_security import ClientSecurity
+    from odradek.spark.wire.sasl import Conversation
 
 CLIENT_ID: Final = "odradek"
 CONNECT_TIMEOUT_S: Final = stretched(10.0)
@@ -31,9 +38,10 @@ Address = tuple[str, int]
 class Connection:
     """Learns at its start which versions the broker announces; each request takes the highest that both sides have."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, security: ClientSecurity | None = None) -> None:
         self.address = address
         self._correlation_id = 0
+        self._is_secured = security is not None
         try:
             self._socket = socket.create_connection(address, CONNECT_TIMEOUT_S)
         except OSError as error:
@@ -41,7 +49,11 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             # The timeout of the connection holds for this too: a node that hangs or is paused accepts connections.
+            if security is not None:
+                self._socket = self._wrapped(security)
             self.versions = self._announced()
+            if security is not None and security.mechanism is not None:
+                self._log_in(security.mechanism, security.login())
         except BaseException:
             self.close()
             raise
@@ -77,6 +89,35 @@ class Connection:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.close()
+
+    def _wrapped(self, security: ClientSecurity) -> socket.socket:
+        try:
+            return security.wrap(self._socket, self.address[0])
+        except Untrusted as error:
+            raise Refused(f"{_text(self.address)}: {error}") from None
+        except OSError as error:
+            raise _unreachable(self.address, error) from None
+
+    def _log_in(self, mechanism: str, login: Conversation) -> None:
+        """By SASL (KIP-43, KIP-152)."""
+        from odradek.spark.wire.errors import Authentication
+
+        handshake = SaslHandshakeRequest(mechanism=mechanism)
+        chosen = self.ask("sasl_handshake", handshake)
+        if chosen.error_code:
+            enabled = ", ".join(chosen.mechanisms)
+            raise Refused(f"{_text(self.address)}: the broker does not take {mechanism}, but {enabled}")
+        token: bytes | None = next(login)
+        while token is not None:
+            answer = self.ask("sasl_authenticate", SaslAuthenticateRequest(auth_bytes=token))
+            if answer.error_code:
+                raise Refused(f"{_text(self.address)}: {answer.error_message or 'the login failed'}")
+            try:
+                token = login.send(bytes(answer.auth_bytes))
+            except StopIteration:
+                token = None
+            except Authentication as error:
+                raise Refused(f"{_text(self.address)}: {error.sentence}") from None
 
     def _announced(self) -> dict[int, tuple[int, int]]:
         request = ApiVersionsRequest(client_software_name="odradek", client_software_version="1")
@@ -121,7 +162,10 @@ class Connection:
         while len(chunks) < size:
             chunk = self._socket.recv(min(size - len(chunks), 1 << 20))
             if not chunk:
-                raise Unreachable(f"{_text(self.address)}: the broker closed the connection")
+                # After ApiVersions, which it has answered: a listener with SASL takes nothing but a login then.
+                is_first = self._correlation_id == 2 and not self._is_secured
+                hint = ": does its listener want SASL? See --command-config" if is_first else ""
+                raise Unreachable(f"{_text(self.address)}: the broker closed the connection{hint}")
             chunks += chunk
         return bytes(chunks)
 

@@ -10,6 +10,7 @@ __all__ = [
     "BadAddress",
     "KafkaError",
     "NoResponse",
+    "Refused",
     "ToolError",
     "Unreachable",
     "Unsupported",
@@ -25,6 +26,10 @@ class ToolError(Exception):
 
 class BadAddress(ToolError):
     """What was given as a bootstrap server is none."""
+
+
+class Refused(ToolError):
+    """The broker does not trust this client, or this client the broker."""
 
 
 class Unreachable(ToolError):

@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -21,11 +22,14 @@ from odradek.commands.common import (
     say_table,
 )
 from odradek.commands.groups import CommandGroup
-from odradek.errors import OdradekError
+from odradek.errors import BadClientSettings, OdradekError
 from odradek.health import local_bootstrap
 from odradek.remote import CONTROL_VARIABLE, connect
 from tools.client.cluster import Cluster
 from tools.client.errors import BadAddress, ToolError, Unreachable
+
+if TYPE_CHECKING:
+    from odradek.client_security import ClientSecurity
 
 __all__ = [
     "HELP_NAMES",
@@ -40,6 +44,7 @@ __all__ = [
     "say_done",
     "say_json",
     "say_table",
+    "security_of",
     "settings",
 ]
 
@@ -71,7 +76,7 @@ def reporting(function: _F) -> _F:
     def call(*arguments: Any, **options: Any) -> Any:
         try:
             return function(*arguments, **options)
-        except BadAddress as error:
+        except (BadAddress, BadClientSettings) as error:
             raise click.UsageError(str(error)) from None
         except Unreachable as error:
             raise _NoBroker(f"{error}{_advice(options)}") from None
@@ -105,13 +110,28 @@ def on_a_cluster(function: _F) -> _F:
         help=f"Bootstrap servers, of any Kafka.  [default: the variable {BOOTSTRAP_VARIABLE}, else those of the broker "
         f"that {CONTROL_VARIABLE} names, else localhost:9092]",
     )
+    @click.option(
+        "--command-config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A properties file for the client, as Kafka's tools take it: security.protocol, ssl.*, sasl.*.",
+    )
     @wraps(function)
     @reporting
-    def call(bootstrap: str | None, **options: Any) -> Any:
-        with Cluster(find_bootstrap(bootstrap)) as cluster:
+    def call(bootstrap: str | None, command_config: Path | None, **options: Any) -> Any:
+        with Cluster(find_bootstrap(bootstrap), security_of(command_config)) as cluster:
             return function(cluster, **options)
 
     return call  # type: ignore[return-value]
+
+
+def security_of(properties_file: Path | None, more: Mapping[str, str] | None = None) -> ClientSecurity | None:
+    """How a client's properties secure its connections; ``more`` are those of the command line."""
+    if properties_file is None and not more:
+        return None
+    from odradek.client_security import client_security, properties_of
+
+    of_file = properties_of(properties_file) if properties_file is not None else {}
+    return client_security({**of_file, **(more or {})})
 
 
 def settings(texts: Iterable[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 import click
 
 from tools.client.cluster import Cluster
-from tools.commands.common import reporting
+from tools.commands.common import reporting, security_of, settings
 
 HELP: Final = {"help_option_names": ["--help", "-h"]}
 _F = TypeVar("_F", bound=Callable[..., Any])
-_SECURED: Final = ("security.protocol", "sasl.", "ssl.")
+_OF_CLIENTS: Final = ("producer_properties", "consumer_properties")
 
 
 def kafka_command(function: _F) -> _F:
@@ -29,24 +29,20 @@ def kafka_command(function: _F) -> _F:
         "--producer.config",
         "config_file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A properties file for the client. Settings that secure the connection are refused.",
+        help="A properties file for the client: security.protocol, ssl.*, sasl.*.",
     )
     @wraps(function)
     @reporting
     def call(bootstrap: str, config_file: Path | None, **options: Any) -> Any:
-        if config_file is not None:
-            _refuse_security(config_file)
-        with Cluster(bootstrap) as cluster:
+        with Cluster(bootstrap, security_of(config_file, _properties(options))) as cluster:
             return function(cluster, **options)
 
     return call  # type: ignore[return-value]
 
 
-def _refuse_security(path: Path) -> None:
-    for line in path.read_text(encoding="latin-1").splitlines():
-        name, _, value = line.strip().partition("=")
-        if name.startswith(_SECURED) and value.strip() != "PLAINTEXT":
-            raise click.UsageError(f"{path}: {name} is not supported: this tool only connects by PLAINTEXT")
+def _properties(options: Mapping[str, Any]) -> dict[str, str]:
+    """Those that the console tools take as options."""
+    return settings([each for name in _OF_CLIENTS for each in options.get(name, ())])
 
 
 def one_of(**actions: bool) -> str:
