@@ -169,6 +169,20 @@ def test_a_token_is_asked_for_once(open_page: Open) -> None:
         expect(page.get_by_text("No group has members or offsets.")).to_be_visible()
 
 
+def test_a_token_to_look_shows_every_view_and_a_button_says_what_it_needs(open_page: Open) -> None:
+    tokens = {"odradek.control.token": "secret", "odradek.control.token.look": "of-look"}
+    with odradek.Broker(settings=tokens) as broker:
+        page = open_page("&token=of-look", url=broker.control_url)
+        expect(page.get_by_text("No producer has used a transactional id yet.")).to_be_visible()
+        page.get_by_role("link", name="Trace").click()
+        page.get_by_role("button", name="record requests").click()
+        expect(page.get_by_text("this needs the role stage, and the token has the role look")).to_be_visible()
+        page.get_by_role("link", name="Nodes and clock").click()
+        page.get_by_role("button", name="kill node 1").click()
+        expect(page.get_by_text("this needs the role stop, and the token has the role look")).to_be_visible()
+        assert broker.nodes[1].state == "running"
+
+
 def test_it_says_that_the_broker_is_away_and_goes_on_when_it_is_back(open_page: Open, staged: Staged) -> None:
     page = open_page("transactions")
     expect(row(page, "billing")).to_be_visible()
