@@ -58,6 +58,7 @@ from storage.files import DESCRIPTORS, StorageError, remove_tree
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.config.settings import Settings
+    from broker.metadata.image import Image
 
 log = get_logger()
 
@@ -107,6 +108,8 @@ class Cluster:
         self.reset_lock = asyncio.Lock()
         self.first_features: Mapping[str, int] = {}
         """The finalized feature levels after the start."""
+        self.first_clients: Image
+        """What the metadata has of clients after the start."""
         self._ports = Ports(bind)
         self._slices = Slices()
         self._began = time.perf_counter()
@@ -178,6 +181,7 @@ class Cluster:
         await self.create_startup_topics()
         await self._create_startup_users()
         self.first_features = dict(self.metadata.features)
+        self.first_clients = self.metadata.client_control.saved()
         for runtime in self._living():
             with suppress(LifeOver):
                 async with runtime.lifecycle_lock:

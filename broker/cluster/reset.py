@@ -1,5 +1,7 @@
 """Back to the state after the first start: no topics but those of the command line, no groups, no transactional ids.
 
+Quotas, credentials, tokens and ACLs are those of then.
+
     await reset(cluster, forget=control.faults.clear)
 
 All nodes die first, as by a kill: their connections are reset, and no request that a client sent before can reach the new
@@ -41,6 +43,7 @@ async def reset(cluster: Cluster, forget: Callable[[], object] = lambda: None) -
         # What a dead node's client had asked for may have been created meanwhile.
         topics += await _delete_topics(cluster)
         await cluster.metadata.update_features(cluster.first_features)
+        await cluster.metadata.client_control.restore(cluster.first_clients)
         for runtime in cluster.nodes.values():
             _forget_logs(runtime.data_dir, topics)
         await cluster.clock.reset()

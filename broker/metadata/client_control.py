@@ -1,4 +1,4 @@
-"""What the controller keeps of clients: their quotas, and the credentials of users."""
+"""What the controller keeps of clients: their quotas, and the credentials of users; and how it goes back to what it kept."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from broker.metadata import client_quotas, scram_credentials
 from broker.metadata.client_quotas import Alteration, QuotaEntity
+from broker.metadata.image import Image
 from broker.metadata.scram_credentials import Deletion, Upsertion
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Image
     from broker.metadata.results import ApiError
     from broker.metadata.writer import MetadataWriter
 
 _QUOTAS = "/quotas"
 _CREDENTIALS = "/credentials"
+_OF_CLIENTS = (_QUOTAS, _CREDENTIALS, "/acls", "/tokens")
 # By these names a change waits for the one before: no topic has a name with a slash.
 
 
@@ -45,3 +46,23 @@ class ClientControlManager:
         if records:
             await self._writer.commit(records, [_CREDENTIALS])
         return results
+
+    def saved(self) -> Image:
+        """What there is of clients now, for `restore`."""
+        image = self._image
+        quotas = {entity: dict(values) for entity, values in image.quotas.items()}
+        return Image(
+            quotas=quotas,
+            credentials=dict(image.credentials),
+            tokens=dict(image.tokens),
+            acls=dict(image.acls),
+        )
+
+    async def restore(self, saved: Image) -> None:
+        """Back to the quotas, credentials, tokens and ACLs of ``saved``, and no others."""
+        from broker.metadata import restoration
+
+        await self._writer.settled(_OF_CLIENTS)
+        records = list(restoration.records_for_clients(self._image, saved))
+        if records:
+            await self._writer.commit(records, _OF_CLIENTS)

@@ -80,6 +80,11 @@ def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterato
             image.configs.get((resource_type, name), {}), saved.configs.get((resource_type, name), {})
         )
         yield from records_for_config_change(resource_type, name, changed)
+    yield from records_for_clients(image, saved)
+
+
+def records_for_clients(image: Image, saved: Image) -> Iterator[MetadataRecord]:
+    """Back to what ``saved`` says of clients: their quotas, credentials, tokens and ACLs."""
     yield from client_quotas.records_between(image.quotas, saved.quotas)
     yield from scram_credentials.records_between(image.credentials, saved.credentials)
     if image.tokens or saved.tokens:

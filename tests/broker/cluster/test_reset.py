@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from broker.cluster.reset import reset
 from broker.metadata import NewTopic
+from broker.metadata.client_quotas import Alteration, Operation
+from broker.metadata.scram_credentials import Upsertion
 from storage.checkpoints import read_offsets
 from storage.directory import LOG_STARTS
 from tests.support.clients import ConfluentProducer, eventually
@@ -34,6 +36,25 @@ def test_a_topic_whose_creation_was_under_way_is_gone_too(tmp_path: Path, others
             return set(metadata.topics)
 
         assert broker.run(create_and_reset()) == {"orders"}
+
+
+def test_clients_have_what_they_had_after_the_start(tmp_path: Path):
+    with InProcess(tmp_path, "--sasl", "alice:secret:SCRAM-SHA-256") as broker:
+        control, image = broker.cluster.metadata.client_control, broker.cluster.metadata.image
+        before = dict(image.credentials)
+        entity = (("user", "alice"),)
+
+        async def change_and_reset() -> None:
+            changed = Upsertion("alice", 1, 4096, b"salt", b"salted")
+            await control.alter_credentials((), [changed, changed._replace(user="bob")])
+            await control.alter_quotas([Alteration(entity, [Operation("producer_byte_rate", 1.0)])])
+            assert set(image.credentials) == {("alice", 1), ("bob", 1)}
+            assert image.quotas
+            await reset(broker.cluster)
+
+        broker.run(change_and_reset())
+        assert image.credentials == before
+        assert image.quotas == {}
 
 
 def test_a_topic_of_the_same_name_begins_at_offset_0(tmp_path: Path):
