@@ -85,7 +85,7 @@ def _header_of(value: str) -> tuple[str, str | None]:
         raise InvalidToken("Malformed JWT provided; expected three sections (header, payload, and signature)")
     try:
         header = PyJWS().get_unverified_header(value)
-    except (PyJWTError, ValueError, TypeError):
+    except (PyJWTError, ValueError, TypeError, RecursionError):
         raise InvalidToken("Could not validate the access token: JWT processing failed.") from None
     if str(header.get("cty")).lower() in ("jwt", "application/jwt"):
         raise InvalidToken("The JWT has another one in it")
@@ -107,7 +107,7 @@ def _verified(value: str, key: Jwk, algorithm: str) -> bytes:
     assert verifying is not None, "keys are found by the algorithm"
     try:
         payload: bytes = verifier.decode_complete(value, verifying, [algorithm])["payload"]
-    except (PyJWTError, ValueError, TypeError) as error:
+    except (PyJWTError, ValueError, TypeError, RecursionError) as error:
         raise InvalidToken(f"JWT rejected due to invalid signature ({type(error).__name__})") from None
     return payload
 

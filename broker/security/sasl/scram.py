@@ -34,18 +34,19 @@ TYPES: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 ITERATIONS_MIN: Final = 4096
 TOKEN_AUTH: Final = "tokenauth"
 
-_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
+# All is possessive: what could be matched in another way, too, would let half a megabyte of it hold the loop for long.
+_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]++"
 _PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
-_SASL_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
-_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
-_EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_VALUE})*"
+_SASL_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
+_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*+(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS: Final = rf"(?:,[A-Za-z]++={_VALUE})*+"
 _CLIENT_FIRST: Final = re.compile(
     rf"n,(?:a=(?P<authzid>{_SASL_NAME}))?,(?:m={_VALUE},)?"
     rf"(?P<bare>n=(?P<name>{_SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
 )
-_CLIENT_FINAL: Final = re.compile(
-    rf"c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS},p=(?P<proof>{_BASE64})"
-)
+_CLIENT_FINAL: Final = re.compile(rf"c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}")
+"""Without the proof, which is the last of its parts."""
+_PROOF: Final = re.compile(_BASE64)
 _RADIX: Final = string.digits + string.ascii_lowercase
 _RANDOM_BITS: Final = 130
 
@@ -199,24 +200,26 @@ class ScramServer:
         match = _CLIENT_FIRST.fullmatch(message)
         if match is None:
             raise self._refused("Invalid SCRAM client first message format")
-        extensions = dict(each.split("=", 1) for each in match["extensions"].split(",")[1:])
+        # The last one counts. There may be a hundred thousand others, which have no meaning.
+        _, _, token_auth = match["extensions"].rpartition(f",{TOKEN_AUTH}=")
         return _ClientFirst(
             user=user_of(match["name"]),
             nonce=match["nonce"],
             authorization_id=match["authzid"] or "",
             bare=match["bare"],
-            by_token=extensions.get(TOKEN_AUTH, "").lower() == "true",
+            by_token=token_auth.partition(",")[0].lower() == "true",
         )
 
     def _final(self, message: str, challenge: _Challenge) -> bytes:
-        match = _CLIENT_FINAL.fullmatch(message)
-        if match is None:
+        unproved, has_proof, proof = message.rpartition(",p=")
+        match = _CLIENT_FINAL.fullmatch(unproved)
+        if not has_proof or match is None or _PROOF.fullmatch(proof) is None:
             raise self._refused("Invalid SCRAM client final message format")
         if not hmac.compare_digest(match["nonce"], challenge.nonce):
             raise self._refused("Invalid client nonce in the final client message.")
         # Kafka signs no extension of this message, and leaves the channel binding unchecked.
         signed = f"{challenge.signed},c={match['channel']},r={match['nonce']}".encode()
-        self._verify(b64decode(match["proof"]), signed, challenge.credential)
+        self._verify(b64decode(proof), signed, challenge.credential)
         self.is_complete = True
         signature = hmac.digest(challenge.credential.server_key, signed, self._digest)
         return b"v=" + b64encode(signature)
