@@ -1,6 +1,12 @@
 """Buffers for big frames: used again, and never under the eyes of a reader."""
 
-from broker.net.frame_buffers import FRAME_BUFFER_START_BYTES, LARGEST_SMALL_BYTES, SPARES_MAX, FrameBuffers
+from broker.net.frame_buffers import (
+    FRAME_BUFFER_START_BYTES,
+    LARGEST_SMALL_BYTES,
+    SPARES_MAX,
+    FrameBuffers,
+    PartialFrame,
+)
 
 BIG = LARGEST_SMALL_BYTES + 1
 
@@ -43,3 +49,19 @@ def test_small_and_huge_buffers_are_not_kept():
 
 def test_a_frame_begins_no_larger_than_the_bound():
     assert len(FrameBuffers().take(100_000_000)) == FRAME_BUFFER_START_BYTES
+
+
+def test_a_frame_grows_from_where_it_began():
+    """The bytes that are there when it begins may be more than it begins with."""
+    for begun in (b"", b"0123", bytes(range(100))):
+        frame = PartialFrame(FrameBuffers(16), 300, memoryview(begun))
+        said, whole = bytes(range(100)) * 3, None
+        at = len(begun)
+        while whole is None:
+            with frame.room() as room:
+                size = min(len(room), 7)
+                room[:size] = said[at : at + size]
+            at += size
+            whole = frame.received(size)
+        assert bytes(whole[len(begun) :]) == said[len(begun) :]
+        assert len(frame.buffer) == 300
