@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.node.context import RequestContext
 from broker.requests.api import CloseConnection, api
 from broker.security.sasl.authenticator import NAME_CHARACTERS_MAX, NotAuthenticated
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+NOT_AUTHENTICATED: Final = "not authenticated"
 
 
 @api(key=17, versions=range(2), allow_before_authentication=True)
@@ -18,9 +22,10 @@ async def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext)
     try:
         is_enabled = sasl.handshake(request.mechanism, context.api_version)
     except NotAuthenticated as error:
-        raise CloseConnection(str(error)) from None
+        raise CloseConnection(NOT_AUTHENTICATED, error=str(error)) from None
     if is_enabled:
         return SaslHandshakeResponse(error_code=NONE, mechanisms=sasl.enabled)
     await authentication.delay_failure()
     refusal = SaslHandshakeResponse(error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=sasl.enabled)
-    raise CloseConnection(f"Unsupported SASL mechanism {request.mechanism[:NAME_CHARACTERS_MAX]}", refusal)
+    told = f"Unsupported SASL mechanism {request.mechanism[:NAME_CHARACTERS_MAX]}"
+    raise CloseConnection(NOT_AUTHENTICATED, refusal, error=told)

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Clock, Domain
+from broker.logging import get_logger
 from broker.net.frame_buffers import TOKEN_BUFFER_START_BYTES, FrameBuffers
 from broker.net.holds import CLOSED, HELD
 from broker.net.served_connection import ServedConnection
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from broker.net.routes import Route
     from broker.node.context import RequestContext
 
+log = get_logger()
 SIZE: Final = Struct(">i")
 TOKEN_BUFFERS: Final = FrameBuffers(TOKEN_BUFFER_START_BYTES)
 TOKEN_BYTES_MAX: Final = 524_288
@@ -123,6 +125,11 @@ class SaslAuthentication:
             self._connection.close(
                 "authentication failed", mechanism=self.sasl.mechanism, error=failure.reason
             )
+        except Exception as error:
+            log.error(
+                "request failed", api="token", connection=self._connection.connection_id, exc_info=error
+            )
+            self._connection.close("the request failed", api="token")
         else:
             self._write(answer)
 

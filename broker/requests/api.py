@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 
 class CloseConnection(Exception):
-    """Raised by a handler: the connection ends, behind ``answer`` if there is one. The message goes to the log."""
+    """Raised by a handler: the connection ends, behind ``answer`` if there is one.
 
-    def __init__(self, reason: str, answer: object = None) -> None:
+    The message is the reason in the log. What depends on the client's words is among ``facts``: it is not to make a kind of
+    lines of its own (`broker.logging.limits`).
+    """
+
+    def __init__(self, reason: str, answer: object = None, **facts: object) -> None:
         super().__init__(reason)
         self.answer = answer
+        self.facts = facts
 
 
 class NoResponse:
