@@ -159,6 +159,7 @@ class SimTransport(asyncio.Transport):
             buffer = self.protocol.get_buffer(-1)
             size = min(len(buffer), len(piece))
             buffer[:size] = piece[:size]
+            del buffer  # the protocol may need a larger one, which a view of this one would prevent
             piece = piece[size:]
             self.protocol.buffer_updated(size)
 

@@ -1,0 +1,403 @@
+"""Clients that log in badly, against a broker in virtual time: ``python -m tests.fuzz.logins --seed 1 --clients 2000``.
+
+Each client goes as far into SASL as it is to come: nothing said, a handshake, half of SCRAM, a session that must be renewed.
+Then it says something damaged: bytes, requests out of order, sizes, tokens with a wrong byte, tokens as large as may be.
+
+It is answered, or its connection ends, at the latest at connections.max.idle.ms. It is none that it has not proved to be. A
+neighbour is served at once. The broker logs no error, no secret, and no more kinds of lines than its rate limit tells apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import struct
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from broker.clock.virtual import VirtualClock
+from broker.cluster import Cluster
+from broker.options import parse
+from broker.requests.api import discover
+from broker.security.principals import ANONYMOUS
+from broker.security.sasl.clients import ScramClient
+from tests.fuzz import tokens
+from tests.fuzz.frames import Client, Failure, raw_name
+from tests.fuzz.requests import Requests, World, damaged
+from tests.simulation.loop import START_MS, SimClock, SimLoop
+from tests.support import raw
+
+PORTS: Final = {"PLAINTEXT": 9092, "SASL": 9093, "SIGNED": 9094}
+"""SIGNED takes OAUTHBEARER alone, with tokens that a key has signed; SASL all mechanisms, and tokens that nothing signs."""
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+REAUTH_MS: Final = 60_000
+IDLE_S: Final = 600.0
+ANSWER_S: Final = 30.0
+"""Of virtual time: a login needs no longer, failed ones included."""
+NEIGHBOUR_S: Final = 1.0
+SAID_MAX: Final = 3
+KINDS_MAX: Final = 30
+WINDOW: Final = 12
+"""So many characters of a secret are one."""
+
+
+class Talk(NamedTuple):
+    """One client's way into the broker, as it is to come."""
+
+    listener: str
+    mechanism: str
+    version: int
+    """Of SaslHandshake: after v0 its tokens have no request around them."""
+    is_known: bool
+    """It has logged in before: what follows is its second login."""
+    steps: int
+    """Of the login, before it goes wrong: 0 is before SaslHandshake, 1 behind it, 2 between the messages of SCRAM."""
+
+
+class Logins:
+    """A broker, a neighbour and clients from one seed."""
+
+    def __init__(self, seed: int, directory: Path, loop: SimLoop) -> None:
+        self._seed = seed
+        self._directory = directory
+        self._loop = loop
+        self._random = Random(f"{seed}/logins")
+        self._errors: list[str] = []
+        self._kinds: set[tuple[object, object]] = set()
+        self._secrets: set[str] = set()
+        self._silent: list[Client] = []
+        self.answered = self.closed = self.known = 0
+
+    # ---- the broker
+
+    def log(self, _: Any, name: str, event: dict[str, Any]) -> Any:
+        """A structlog processor: errors and secrets are failures."""
+        text = json.dumps(event, default=repr)
+        if name in ("error", "critical", "exception") or "exc_info" in event:
+            self._errors.append(text)
+        if secret := next((each for each in self._secrets if each in text), None):
+            self._errors.append(f"a secret in the log: {secret!r} of {text}")
+        if "connection" in event:
+            self._kinds.add((event["event"], event.get("reason")))
+        raise structlog.DropEvent
+
+    async def run(self, clients: int) -> None:
+        await self._start()
+        neighbour = await self._connect("PLAINTEXT")
+        await self._add_users(neighbour)
+        topics = [topic.topic_id for topic in self._cluster.metadata.topics.values()]
+        apis = {raw_name(key): api.versions for key, api in discover().items()}
+        self._requests = Requests(self._random, World(["orders"], topics), apis)
+        for number in range(1, clients + 1):
+            talk = self._draw()
+            said: list[bytes] = []
+            try:
+                await self._talk(talk, said)
+                await self._check(neighbour, number)
+            except Failure as failure:
+                heard = ", ".join(each[:2000].hex() for each in said)
+                raise Failure(f"seed {self._seed}, client {number}, {talk}: {failure}: {heard}") from failure
+        await self._check_idle(neighbour)
+        await self._cluster.stop()
+
+    async def _start(self) -> None:
+        keys = self._directory.parent / "keys.json"
+        keys.write_text(tokens.JWKS)
+        settings = settings_of(keys)
+        words = [f"--set={name}={value}" for name, value in settings.items()]
+        self._cluster = Cluster(
+            parse(["--data-dir", str(self._directory), "--topic", "orders:1", *words], {}),
+            clock=VirtualClock(SimClock(self._loop)),
+            random=Random(f"{self._seed}/broker"),
+            bind=self._loop.network.bind,
+        )
+        await self._cluster.start()
+
+    async def _connect(self, listener: str) -> Client:
+        _, client = await self._loop.network.connect("fuzz", PORTS[listener], Client)
+        return client
+
+    async def _add_users(self, neighbour: Client) -> None:
+        for number, salted in tokens.salted_passwords():
+            of_user = {"name": tokens.USER, "mechanism": number, "iterations": 4096, "salt": b"salt"}
+            body = {"deletions": [], "upsertions": [{**of_user, "salted_password": salted}]}
+            answer = await _ask(neighbour, "alter_user_scram_credentials", 0, body)
+            assert {each["error_code"] for each in answer["results"]} == {0}, answer
+
+    # ---- one client
+
+    def _draw(self) -> Talk:
+        random = self._random
+        listener = random.choice(("SASL", "SASL", "SIGNED"))
+        mechanism = random.choice(MECHANISMS) if listener == "SASL" else "OAUTHBEARER"
+        steps = random.choice((0, 1, 1, 2) if mechanism.startswith("SCRAM") else (0, 1, 1))
+        return Talk(listener, mechanism, random.choice((0, 1, 1)), random.random() < 0.2, steps)
+
+    async def _talk(self, talk: Talk, said: list[bytes]) -> None:
+        client = await self._connect(talk.listener)
+        if talk.is_known:
+            await self._log_in(client, talk)
+            await asyncio.sleep(2 * REAUTH_MS / 1000)
+        login = Login(talk)
+        for _ in range(talk.steps):
+            await login.step(client)
+        accepts = self._accepting(talk, login)
+        for _ in range(self._random.randint(1, SAID_MAX)):
+            token = login.token()
+            self._secrets |= set(tokens.windows(login.secret, WINDOW))
+            connection = self._connection(client)
+            is_known = connection is not None and connection.authentication.sasl.is_complete
+            data, is_whole = self._damage(talk, token, is_known)
+            said.append(data)
+            client.transport.write(data)
+            if not await self._hears(client, is_whole):
+                break
+            self._check_principal(client, talk, any(map(accepts, said)))
+            if not is_whole:
+                break  # what follows would belong to the same frame
+        if client.is_open and self._random.random() < 0.5:
+            client.transport.abort()
+        elif client.is_open:
+            self._silent.append(client)
+
+    async def _log_in(self, client: Client, talk: Talk) -> None:
+        login = Login(talk._replace(version=1))
+        while not login.is_complete:
+            await login.step(client)
+        self.known += 1
+
+    async def _hears(self, client: Client, is_whole: bool) -> bool:
+        """Whether it was answered, or need not be yet."""
+        try:
+            answer = await client.receive(ANSWER_S if is_whole else NEIGHBOUR_S)
+        except TimeoutError:
+            if is_whole:
+                raise Failure("neither answered nor closed") from None
+            return True
+        if answer is None:
+            self.closed += 1
+            return False
+        self.answered += 1
+        return True
+
+    def _accepting(self, talk: Talk, login: Login) -> Callable[[bytes], bool]:
+        """Whether what was said may have proved who the client is."""
+        if talk.mechanism == "OAUTHBEARER" and talk.listener == "SASL":
+            return lambda data: True
+        return lambda data: any(each in data for each in login.proofs)
+
+    def _check_principal(self, client: Client, talk: Talk, may_be_known: bool) -> None:
+        connection = self._connection(client)
+        if connection is None or talk.is_known or may_be_known:
+            return
+        if connection.principal != ANONYMOUS or connection.authentication.sasl.is_complete:
+            raise Failure(f"{connection.principal} is who has proved nothing")
+
+    def _connection(self, client: Client) -> Any:
+        """The broker's end of it; None where there is none any more."""
+        port = client.transport.peer.get_extra_info("peername")[1]
+        return next((each for each in self._connections() if each.port == port), None)
+
+    def _connections(self) -> list[Any]:
+        return list(self._cluster.first.connections._open)
+
+    # ---- what it says
+
+    def _damage(self, talk: Talk, token: bytes, is_known: bool) -> tuple[bytes, bool]:
+        """What is sent, and whether it is a frame that the broker has to do something about."""
+        random = self._random
+        kind = random.choice(("bytes", "request", "size", "part", "token", "token", "token", "huge"))
+        if kind == "size":
+            size = random.choice((-1, -(1 << 31), 524_289, 1 << 20, (1 << 31) - 1))
+            said = struct.pack(">i", size) + random.randbytes(random.choice((0, 3, 100)))
+            return said, size < 0 or not is_known
+        if kind == "bytes":
+            return _framed(random.randbytes(random.choice((0, 1, 7, 8, 14, 100, 5000)))), True
+        if kind == "request":
+            frame = self._requests.frame(7, 0.3)
+            return _framed(frame.data), not is_known
+        if kind == "huge":
+            token = random.choice(tokens.HUGE)(token)
+        elif random.random() < 0.8:
+            token = damaged(token, random)
+        said = _framed(token if talk.version == 0 and talk.steps else self._request(token))
+        if kind == "part":
+            return said[: random.randrange(len(said))], False
+        return said, True
+
+    def _request(self, token: bytes) -> bytes:
+        data = raw.encode_request("sasl_authenticate", self._random.randrange(3), {"auth_bytes": token}, 7)
+        return damaged(data, self._random) if self._random.random() < 0.1 else data
+
+    # ---- what the others see of it
+
+    async def _check(self, neighbour: Client, number: int) -> None:
+        await _served(neighbour, number)
+        if self._errors:
+            raise Failure(self._errors[0])
+        if len(self._kinds) > KINDS_MAX:
+            raise Failure(f"{len(self._kinds)} kinds of lines: {self._kinds}")
+
+    async def _check_idle(self, neighbour: Client) -> None:
+        """What has said nothing more is gone after connections.max.idle.ms."""
+        for number in range(12):
+            await asyncio.sleep(IDLE_S / 10)
+            await self._check(neighbour, number)
+        left = [each for each in self._connections() if each.port != PORTS["PLAINTEXT"]]
+        if len(left) > 1 or any(each.is_open for each in self._silent):
+            raise Failure(f"{len(left) - 1} connections are idle, and open")
+
+
+class Login:
+    """What a client says that logs in as it should, one message after the other."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self._scram = (
+            ScramClient(talk.mechanism, tokens.USER, tokens.PASSWORD) if "SCRAM" in talk.mechanism else None
+        )
+        self._challenge: bytes | None = None
+        self._began = False
+        self._due: bytes | None = None
+        self.is_complete = False
+        self.secret = tokens.PASSWORD
+        """What no line of the log may have a part of."""
+        self.proofs: list[bytes] = []
+        """Who has sent none of them has proved nothing."""
+
+    def token(self) -> bytes:
+        """What is due next."""
+        if self._due is None:
+            self._due = self._make()
+        return self._due
+
+    def _make(self) -> bytes:
+        talk = self._talk
+        if talk.mechanism == "PLAIN":
+            said = f"\0{tokens.USER}\0{tokens.PASSWORD}".encode()
+            self.proofs = [said]
+        elif self._scram is None:
+            signed = talk.listener == "SIGNED"
+            jwt = tokens.signed(START_MS // 1000) if signed else tokens.unsecured(START_MS // 1000)
+            self.secret, self.proofs = jwt.split(".", 1)[1], [jwt.split(".")[2].encode()] if signed else []
+            said = f"n,,\x01auth=Bearer {jwt}\x01\x01".encode()
+        elif self._challenge is None:
+            said = self._scram.first()
+        else:
+            said = self._scram.evaluate(self._challenge) or b""
+            self.secret = said.partition(b",p=")[2].decode()
+            self.proofs = [self.secret.encode()]
+        return said
+
+    async def step(self, client: Client) -> None:
+        """The handshake, or a message of the mechanism."""
+        talk = self._talk
+        if not self._began:
+            self._began = True
+            answer = await _ask(client, "sasl_handshake", talk.version, {"mechanism": talk.mechanism})
+            if answer["error_code"]:
+                raise Failure(f"SaslHandshake is answered with {answer}")
+            return
+        token = self.token()
+        if talk.version:
+            answer = await _ask(client, "sasl_authenticate", 2, {"auth_bytes": token})
+            if answer["error_code"]:
+                raise Failure(f"a good token is answered with {answer}")
+            challenge = bytes(answer["auth_bytes"])
+        else:
+            client.transport.write(_framed(token))
+            challenge = await client.receive(ANSWER_S) or b""
+        self._due = None
+        self.is_complete = self._scram is None or self._challenge is not None
+        self._challenge = challenge
+
+
+async def _ask(client: Client, api: str, version: int, body: dict[str, Any]) -> Any:
+    client.send(raw.encode_request(api, version, body, 7))
+    answer = await client.receive(ANSWER_S)
+    if answer is None:
+        raise Failure(f"{api} ends its connection")
+    return raw.decode_response(api, version, answer)[1]
+
+
+async def _served(neighbour: Client, number: int) -> None:
+    neighbour.send(raw.encode_request("api_versions", 0, {}, number))
+    try:
+        answer = await neighbour.receive(NEIGHBOUR_S)
+    except TimeoutError:
+        raise Failure("the neighbour waits") from None
+    if answer is None or raw.decode_response("api_versions", 0, answer)[0] != number:
+        raise Failure("the neighbour has lost its connection")
+
+
+def _framed(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
+
+
+def settings_of(keys: Path) -> dict[str, str]:
+    package = "org.apache.kafka.common.security"
+    oauth = f"{package}.oauthbearer.OAuthBearerLoginModule required;"
+    plain = f'{package}.plain.PlainLoginModule required user_{tokens.USER}="{tokens.PASSWORD}";'
+    own: dict[str, str] = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in PORTS.items()),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,SIGNED:SASL_PLAINTEXT",
+        "connections.max.idle.ms": str(int(IDLE_S * 1000)),
+        "connections.max.reauth.ms": str(REAUTH_MS),
+        "listener.name.sasl.sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "listener.name.sasl.plain.sasl.jaas.config": plain,
+        "listener.name.sasl.oauthbearer.sasl.jaas.config": oauth,
+        "listener.name.signed.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.signed.oauthbearer.sasl.jaas.config": oauth,
+        "listener.name.signed.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "listener.name.signed.oauthbearer.sasl.server.callback.handler.class": (
+            f"{package}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        ),
+    }
+    for mechanism in MECHANISMS[1:3]:
+        name = f"listener.name.sasl.{mechanism.lower()}.sasl.jaas.config"
+        own[name] = f"{package}.scram.ScramLoginModule required;"
+    return own
+
+
+def fuzz(seed: int, clients: int) -> Logins:
+    """``Failure`` if one of them is not treated as it must be."""
+    loop = SimLoop(seed)
+    failures: list[Any] = []
+    loop.set_exception_handler(lambda _, context: failures.append(context))
+    memory = Path("/dev/shm")
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory if memory.is_dir() else None) as directory,
+        asyncio.Runner(loop_factory=lambda: loop) as runner,
+    ):
+        work = Logins(seed, Path(directory) / "data", loop)
+        structlog.configure(processors=[work.log], cache_logger_on_first_use=False)
+        try:
+            runner.run(work.run(clients))
+        finally:
+            structlog.reset_defaults()
+    if failures:
+        raise Failure(f"seed {seed}: {failures[0].get('message')}: {failures[0].get('exception')!r}")
+    return work
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--clients", type=int, default=1000)
+    options = parser.parse_args(arguments)
+    for seed in range(options.seed, options.seed + options.seeds):
+        work = fuzz(seed, options.clients)
+        print(f"seed {seed}: {work.answered} answered, {work.closed} closed, {work.known} known", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
