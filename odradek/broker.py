@@ -117,7 +117,8 @@ class Broker(Handle):
     def reset(self) -> Broker:
         """Back to the state after the start: no topics but ``topics``, no groups, ids, rules, moved time, trace.
 
-        All connections are reset first, and all nodes run afterwards, those too that were killed or stopped.
+        Credentials, ACLs and quotas are those of the start too. All connections are reset first, and all nodes run
+        afterwards, those too that were killed or stopped.
         """
         if not self.process.is_running:
             self.restart()

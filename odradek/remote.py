@@ -106,7 +106,7 @@ class Remote(Assertions):
         mechanism: str | None = None,
         ca: str | Path | None = None,
     ) -> dict[str, Any]:
-        """The settings with which a client connects to the first listener, as ``odradek.Broker.client_config`` has them.
+        """The settings with which a client connects to the first listener, as ``client_config`` of a `Broker` has them.
 
         The broker tells no passwords: a listener with SASL needs ``user`` and ``password``. ``ca`` is a PEM file with the
         certificates to trust; the default is the broker's own with --tls, which is of use on its machine only.

@@ -28,17 +28,45 @@ Settings have Kafka's own names. They come from three sources; each overrides th
 2. variables, as the apache/kafka image takes them: `KAFKA_` and the name in capitals, where `_` stands for a dot,
    `__` for an underscore and `___` for a dash. `KAFKA_LOG_RETENTION_MS=60000` is `log.retention.ms=60000`, and
    `ODRADEK_COMMIT_ORDER=kafka` is `odradek.commit.order=kafka`. `CLUSTER_ID` names the cluster;
-3. options: `--set log.retention.ms=60000`, and `--host`, `--port`, `--data-dir`, `--log-format`, `--log-level`.
+3. options: `--set log.retention.ms=60000`, and `--host`, `--port`, `--data-dir`, `--log-format`, `--log-level`,
+   `--tls`, `--sasl`.
 
 If Kafka would refuse a value, the broker does not start: a line names the setting, the value and its source.
 The broker also checks and accepts Kafka's settings that have no effect here, and warns of some on which you might rely, such
 as `create.topic.policy.class.name`. An unknown name gives a warning, or an error if it comes from `--set` or begins with
 `odradek.`. `--set` of something that another option sets too is an error. Variables of the images that are not settings
-(`KAFKA_OPTS`, `KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are ignored.
+(`KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are ignored; `KAFKA_OPTS` may name the file with the login modules of SASL.
 
 If only `advertised.listeners` is given, the broker listens on the same ports at every address. Listeners named in
 `controller.listener.names`, or `CONTROLLER` where that is not set, are accepted and not opened. A listener at a
 wildcard address is advertised as `localhost` unless `advertised.listeners` is set.
+
+## TLS and SASL
+
+Listeners with SSL, SASL_PLAINTEXT and SASL_SSL take Kafka's own settings: `ssl.*`, `sasl.*`, and
+`listener.name.<listener>.*` for one of them. Two options stand for the settings that a test most often needs:
+
+`odradek serve --tls` makes an authority, a certificate for localhost and the advertised hosts, and lets the listeners
+serve by SSL. The start says where the authority's certificate lies: as `ca.pem`, and in `truststore.p12` and
+`truststore.jks` (password `odradek`). They are in `tls/` in the data directory, or in `--tls-directory`, and the next
+start uses them again. `client.*` is the certificate of a client, `User:CN=client`, for `ssl.client.auth`.
+
+`--sasl USER:PASSWORD[:MECHANISM]`, for each user, lets the listeners ask for a login: SASL_PLAINTEXT, with `--tls`
+SASL_SSL. Mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; without one the user has all three. The variable
+`ODRADEK_SASL` takes the same where other users of the machine could read the command line, one user in each line or
+between semicolons. Credentials of SCRAM are in the cluster metadata, as after `kafka-storage format --add-scram`:
+another password at a restart changes them, and admin clients may.
+
+| what is given besides | what holds |
+| --- | --- |
+| `listeners` of which none is secured | all of them are secured |
+| `listeners` or `listener.security.protocol.map` that secure some | the others stay as they are |
+| a key store | it is the broker's; `--tls` makes no other |
+| `sasl.enabled.mechanisms` | users have the mechanisms of these; it is an error if one has none |
+| the login module of PLAIN for the listener | an error, if users of `--sasl` log in by PLAIN |
+
+With `--nodes N` the nodes log in to each other as `odradek-broker` with a random password. With an authorizer,
+`super.users` has this user too.
 """
 
 _SEVERAL_NODES = """\

@@ -91,10 +91,12 @@ def secure(
     preset = expand(asked, settings, nodes=nodes, broker_password=secrets.token_urlsafe())
     overrides = {**overrides, **preset.settings}
     if preset.authority is not None:
+        from broker.clock import SystemClock
         from broker.security.kept_authority import keep_authority
 
         given += from_command_line(preset.settings)
-        keep_authority(preset.authority, dict.fromkeys(_hosts(given, nodes)), datetime.now(UTC))
+        now = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
+        keep_authority(preset.authority, dict.fromkeys(_hosts(given, nodes)), now)
     return overrides, preset
 
 
