@@ -137,7 +137,7 @@ def test_a_rule_is_added_in_words_or_as_text(broker: odradek.Broker) -> None:
 
 
 def test_a_word_that_no_rule_has_is_an_error_before_anything_happens(broker: odradek.Broker) -> None:
-    with pytest.raises(TypeError, match="a rule has no 'trnsactional_id'; there is after, by, client_id"):
+    with pytest.raises(TypeError, match="a rule has no 'trnsactional_id'; there is acl, after, by, client_id"):
         broker.faults.add("EndTxn", trnsactional_id="a", do="drop")
     with pytest.raises(TypeError, match="what happens"):
         broker.faults.add("EndTxn", nth=2)
@@ -284,7 +284,7 @@ def test_a_node_is_killed_others_lead_and_it_comes_back() -> None:
 # -- from outside
 
 
-@pytest.mark.parametrize("url", ["", "nonsense", "https://127.0.0.1:1", "http://127.0.0.1", "http://h:x"])
+@pytest.mark.parametrize("url", ["", "nonsense", "ftp://127.0.0.1:1", "http://127.0.0.1", "http://h:x"])
 def test_what_is_no_control_port_is_said_to_be_none(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ODRADEK_CONTROL", raising=False)
     with pytest.raises(odradek.ControlUnreachable, match="control"):

@@ -30,5 +30,5 @@ def test_a_module_is_imported_for_its_first_request_and_one_that_is_not_written_
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=True
     )
-    expected = "61 ['broker.apis.init_producer_id'] broker.apis.produce range(3, 14)\n"
+    expected = "63 ['broker.apis.init_producer_id'] broker.apis.produce range(3, 14)\n"
     assert done.stdout == expected

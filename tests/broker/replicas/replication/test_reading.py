@@ -51,6 +51,7 @@ def context(nodes: Nodes, node_id: int, version: int, api_key: int = 1) -> Reque
         metadata=nodes.controller,
         replicas=nodes.running[node_id],
         fetch_sessions=FetchSessionCache(10, lambda: 1),
+        authorizer=None,
         quotas=SimpleNamespace(are_set=False),
     )
     return RequestContext(node, LISTENER, api_key, version, "test", "/127.0.0.1")
