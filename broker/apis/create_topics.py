@@ -36,7 +36,7 @@ STRICT_QUOTA_SINCE: Final = 6
 @api(key=19, versions=range(2, 8))
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     single, repeated = apart(request.topics, lambda topic: topic.name)
-    anywhere = context.authorize("CREATE", "CLUSTER", CLUSTER_NAME)
+    anywhere = context.authorize("CREATE", "CLUSTER", CLUSTER_NAME, logs_denial=False)
     quota = mutation_quota(context, strict_since=STRICT_QUOTA_SINCE)
     wanted, refused = [], []
     for topic in single:
@@ -92,7 +92,7 @@ def _refused(name: str, error: int, message: str | None, context: RequestContext
 
 def _created(topic: CreatedTopic, context: RequestContext) -> CreatableTopicResult:
     result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id)
-    if not context.authorize("DESCRIBE_CONFIGS", "TOPIC", topic.name):
+    if not context.authorize("DESCRIBE_CONFIGS", "TOPIC", topic.name, logs_denial=False):
         result.topic_config_error_code = ErrorCode.topic_authorization_failed
         return result
     result.num_partitions = topic.partitions

@@ -110,7 +110,9 @@ def _by_name(name: str, context: RequestContext, answers: list[DeletableTopicRes
 
 
 def _may(context: RequestContext, operation: str, name: str) -> bool:
-    return context.authorize("DELETE", "CLUSTER", CLUSTER_NAME) or context.authorize(operation, "TOPIC", name)
+    return context.authorize("DELETE", "CLUSTER", CLUSTER_NAME, logs_denial=False) or context.authorize(
+        operation, "TOPIC", name
+    )
 
 
 # What `Errors.message()` says.

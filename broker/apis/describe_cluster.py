@@ -50,7 +50,7 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = (
             authorized_operations(context, "CLUSTER", CLUSTER_NAME)
-            if context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME)
+            if context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME, logs_denial=False)
             else 0
         )
     return response

@@ -63,5 +63,5 @@ def _topics(entry: Entry, context: RequestContext) -> list[TopicData]:
     return [
         TopicData(topic=name, partitions=indexes)
         for name, indexes in by_topic(sorted(entry.unmarked)).items()
-        if context.authorize("DESCRIBE", "TOPIC", name)
+        if context.authorize("DESCRIBE", "TOPIC", name, logs_denial=False)
     ]

@@ -55,7 +55,7 @@ def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCo
         if context.authorize("WRITE", "TRANSACTIONAL_ID", request.transactional_id):
             return NONE
         return ErrorCode.transactional_id_authorization_failed
-    if context.authorize("IDEMPOTENT_WRITE", "CLUSTER", CLUSTER_NAME):
+    if context.authorize("IDEMPOTENT_WRITE", "CLUSTER", CLUSTER_NAME, logs_denial=False):
         return NONE
     if context.authorize_by_resource_type("WRITE", "TOPIC"):
         return NONE

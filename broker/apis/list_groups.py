@@ -28,14 +28,14 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
         return ListGroupsResponse(error_code=groups)
     types = _folded(request.types_filter)
     states = _folded(request.states_filter)
-    sees_all = context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME)
+    sees_all = context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME, logs_denial=False)
     return ListGroupsResponse(
         groups=[
             _listed(group)
             for group in groups
             if (not types or _type_of(group) in types)
             and (not states or group.state.lower() in states)
-            and (sees_all or context.authorize("DESCRIBE", "GROUP", group.group_id))
+            and (sees_all or context.authorize("DESCRIBE", "GROUP", group.group_id, logs_denial=False))
         ]
     )
 

@@ -35,7 +35,7 @@ def list_transactions(request: ListTransactionsRequest, context: RequestContext)
         for entry in entries
         if _is_wanted(entry.txn, request, now_ms)
         and matches(entry.txn.transactional_id)
-        and context.authorize("DESCRIBE", "TRANSACTIONAL_ID", entry.txn.transactional_id)
+        and context.authorize("DESCRIBE", "TRANSACTIONAL_ID", entry.txn.transactional_id, logs_denial=False)
     ]
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in NAMED_STATES]
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)

@@ -77,7 +77,7 @@ def _answer(request: MetadataRequest, context: RequestContext) -> Generator[None
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = (
             authorized_operations(context, "CLUSTER", CLUSTER_NAME)
-            if context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME)
+            if context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME, logs_denial=False)
             else 0
         )
     return response
@@ -99,7 +99,7 @@ def _found(request: MetadataRequest, context: RequestContext, live: Live) -> Ite
     if _wants_all(request, context):
         for name in list(cluster.topics):
             topic = cluster.topic(name)  # None if it was deleted since the first slice
-            if topic is not None and context.authorize("DESCRIBE", "TOPIC", name):
+            if topic is not None and context.authorize("DESCRIBE", "TOPIC", name, logs_denial=False):
                 yield _existing(context, live, topic)
         return
     # One id among the entries, and the names are not looked at.
@@ -201,4 +201,4 @@ def _create_missing(context: RequestContext, answers: Iterable[MetadataResponseT
 
 
 def _may_create(context: RequestContext, name: str) -> bool:
-    return may_on_cluster(context, "CREATE") or context.authorize("CREATE", "TOPIC", name)
+    return may_on_cluster(context, "CREATE", logs_denial=False) or context.authorize("CREATE", "TOPIC", name)

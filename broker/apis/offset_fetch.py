@@ -75,7 +75,7 @@ def _resolve(
             if existing is None:
                 refused.append(_refusal(topic, name, ErrorCode.unknown_topic_id))
                 continue
-        if context.authorize("DESCRIBE", "TOPIC", name):
+        if context.authorize("DESCRIBE", "TOPIC", name, logs_denial=False):
             known.append(
                 OffsetFetchRequestTopics(
                     topic_id=topic.topic_id, name=name, partition_indexes=topic.partition_indexes

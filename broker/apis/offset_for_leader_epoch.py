@@ -23,7 +23,9 @@ def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     denied: frozenset[str] = frozenset()
-    if not may_on_cluster(context, "CLUSTER_ACTION"):  # a follower may; consumers need the topic
+    if not may_on_cluster(
+        context, "CLUSTER_ACTION", logs_denial=False
+    ):  # a follower may; consumers need the topic
         denied = unauthorized(context, "DESCRIBE", "TOPIC", [topic.topic for topic in request.topics])
     return OffsetForLeaderEpochResponse(
         topics=[

@@ -35,7 +35,9 @@ def write_txn_markers(
     request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
     # Operators abort hanging transactions with the right to alter the cluster (KIP-664).
-    if not may_on_cluster(context, "ALTER") and not may_on_cluster(context, "CLUSTER_ACTION"):
+    if not may_on_cluster(context, "ALTER", logs_denial=False) and not may_on_cluster(
+        context, "CLUSTER_ACTION"
+    ):
         return _phrase(_refused(request))
     return WriteTxnMarkers(request, context).run()
 

@@ -28,12 +28,12 @@ def describable_topics(context: RequestContext) -> Callable[[str], bool] | None:
     """Asks whether the principal may know of a topic; None where it may know of all."""
     if context.node.authorizer is None:
         return None
-    return lambda name: context.authorize("DESCRIBE", "TOPIC", name)
+    return lambda name: context.authorize("DESCRIBE", "TOPIC", name, logs_denial=False)
 
 
-def may_on_cluster(context: RequestContext, operation: str) -> bool:
+def may_on_cluster(context: RequestContext, operation: str, *, logs_denial: bool = True) -> bool:
     """May the principal do this to the cluster?"""
-    return context.authorize(operation, "CLUSTER", CLUSTER_NAME)
+    return context.authorize(operation, "CLUSTER", CLUSTER_NAME, logs_denial=logs_denial)
 
 
 def cluster_refusal(context: RequestContext, operation: str) -> ApiError | None:

@@ -108,6 +108,6 @@ def authorized_operations(context: RequestContext, resource_type: str, name: str
     """What the principal may do with a resource, as a mask of AclOperation codes."""
     mask = 0
     for operation in _SUPPORTED[resource_type]:
-        if context.authorize(operation, resource_type, name):
+        if context.authorize(operation, resource_type, name, logs_denial=False):
             mask |= 1 << _OPERATIONS[operation]
     return mask
