@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +33,15 @@ from tests.support.deadlines import HANG_S
 
 SECRET = 'hu"nt\\er:2;'
 AUTHORITY = Authority(Path("/tls"))
+ANY_ACL = (
+    ResourceType.ANY,
+    None,
+    ResourcePatternType.ANY,
+    None,
+    None,
+    AclOperation.ANY,
+    AclPermissionType.ANY,
+)
 
 
 def nodes_of(config: dict[str, Any]) -> int:
@@ -38,6 +55,16 @@ def refusal(config: dict[str, Any]) -> int:
     client = AdminClient({**config, "log_level": 0, "error_cb": errors.append})
     eventually(lambda: client.poll(0.05) and errors)
     return errors[0].code()
+
+
+def commit(config: dict[str, Any], transactional_id: str) -> None:
+    """A record in each partition, so that markers go from one node to the other."""
+    producer = Producer({**config, "transactional.id": transactional_id, **PATIENCE})
+    producer.init_transactions(HANG_S)
+    producer.begin_transaction()
+    for partition in (0, 1):
+        producer.produce("orders", b"paid", partition=partition)
+    producer.commit_transaction(HANG_S)
 
 
 # -- what a client is told
@@ -182,14 +209,8 @@ def test_what_is_wrong_is_refused(broker: odradek.Broker, tmp_path: Path):
 
 
 def test_a_transaction_over_two_nodes_is_committed(broker: odradek.Broker):
-    # The markers go from the coordinator to the other node, which have to log in to each other.
     with broker.trace as trace:
-        producer = Producer({**broker.client_config("alice"), "transactional.id": "payments", **PATIENCE})
-        producer.init_transactions(HANG_S)
-        producer.begin_transaction()
-        for partition in (0, 1):
-            producer.produce("orders", b"paid", partition=partition)
-        producer.commit_transaction(HANG_S)
+        commit(broker.client_config("alice"), "payments")
         broker.assert_exactly_once("orders", ["paid", "paid"])
         assert SECRET not in str(list(trace.entries()))
 
@@ -237,6 +258,35 @@ def test_brokers_may_share_an_authority_and_ask_for_certificates(tmp_path: Path)
         assert refusal(without) in (KafkaError._SSL, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
         assert second.client_config()["sasl.mechanism"] == "SCRAM-SHA-512"
         assert nodes_of(second.client_config()) == 1
+
+
+def test_with_an_authorizer_the_nodes_may_write_markers_and_a_user_what_it_is_allowed():
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+    users = {"admin": "of admin", "alice": "of alice"}
+    with odradek.Broker(nodes=2, topics=["orders:2"], users=users, settings=settings) as broker:
+        allow = {"host": "*", "operation": AclOperation.ALL, "permission_type": AclPermissionType.ALLOW}
+        resources = [(ResourceType.TOPIC, "orders"), (ResourceType.TRANSACTIONAL_ID, "payments")]
+        bindings = [
+            AclBinding(kind, name, ResourcePatternType.LITERAL, "User:alice", **allow)
+            for kind, name in resources
+        ]
+        admin = AdminClient(broker.client_config("admin"))
+        for created in admin.create_acls(bindings).values():
+            created.result(HANG_S)
+        commit(broker.client_config("alice"), "payments")
+        broker.assert_exactly_once("orders", ["paid", "paid"])
+        with pytest.raises(KafkaException) as error:
+            Producer({**broker.client_config("alice"), "transactional.id": "of others"}).init_transactions(
+                HANG_S
+            )
+        assert error.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert "of alice" not in "".join(broker.reset().log)
+        assert admin.list_topics(timeout=HANG_S).topics.keys() == {"orders"}
+        acls = admin.describe_acls(AclBindingFilter(*ANY_ACL)).result(HANG_S)
+        assert acls == []
 
 
 def test_a_broker_without_tls_and_sasl_has_no_certificates_and_no_users():
