@@ -98,8 +98,10 @@ def test_topics_that_the_caller_may_not_see_are_left_out(world, monkeypatch):
     producer_id, epoch = world.init()
     world.add("tx", producer_id, epoch, ("t", 0), ("u", 0))
     context = world.context(0)
-    monkeypatch.setattr(type(context), "authorize", lambda self, *what: what != ("DESCRIBE", "TOPIC", "t"))
+    monkeypatch.setattr(
+        type(context), "authorize", lambda self, *what, **how: what != ("DESCRIBE", "TOPIC", "t")
+    )
     assert partitions(described(world, context=context)) == [("u", 0)]
-    monkeypatch.setattr(type(context), "authorize", lambda self, *what: what[1] != "TRANSACTIONAL_ID")
+    monkeypatch.setattr(type(context), "authorize", lambda self, *what, **how: what[1] != "TRANSACTIONAL_ID")
     refused = described(world, context=context)
     assert refused.error_code == ErrorCode.transactional_id_authorization_failed

@@ -156,6 +156,6 @@ def test_before_a_transaction_has_begun(tmp_path):
 
 def test_only_ids_that_the_caller_may_describe(world, monkeypatch):
     context = world.context(2)
-    monkeypatch.setattr(type(context), "authorize", lambda self, *what: what[2] != "slow")
+    monkeypatch.setattr(type(context), "authorize", lambda self, *what, **how: what[2] != "slow")
     listed = {state.transactional_id for state in ask(world, context).transaction_states}
     assert listed == {"idle", "done", "quick"}
