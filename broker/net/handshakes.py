@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from broker.logging import get_logger
 from broker.loop.transports import LINGER_NOT
 from broker.net.acceptor import peer_of
+from broker.security.tls.alerts import alert
 
 if TYPE_CHECKING:
     import ssl
@@ -101,6 +102,7 @@ class Handshake:
 
     async def _run(self) -> None:
         loop = self._connections.loop
+        alert(self._accepted)
         try:
             await loop.connect_accepted_socket(
                 lambda: self.connection,

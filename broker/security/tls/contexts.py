@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import IO, Final
 
 from broker.security.tls import cipher_suites, pem
+from broker.security.tls.alerts import AlertingContext
 from broker.security.tls.settings import CONFIG_EXCEPTION, KEY_STORE, TRUST_STORE, TlsConfigError, TlsSettings
 from broker.security.tls.stores import PrivateKey, Stores, read_stores
 from storage.config_def import ConfigError
@@ -38,7 +39,7 @@ def server_context(settings: TlsSettings, stores: Stores | None = None) -> ssl.S
         raise TlsConfigError(
             f"Listener {settings.listener} has no certificate: neither ssl.keystore.location nor ssl.keystore.key is set"
         )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
     _set_up(context, settings, stores or read_stores(settings))
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
     return context

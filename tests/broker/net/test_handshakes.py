@@ -18,6 +18,7 @@ import pytest
 import structlog
 import uvloop
 
+from broker.config.definitions import defaults
 from broker.config.endpoints import Endpoint
 from broker.injection.points import FaultInjection
 from broker.loop.life import NodeLife
@@ -31,7 +32,10 @@ from broker.net.server import Server
 from broker.node import Node
 from broker.requests.api import Api
 from broker.resources.descriptors import SLOTS
+from broker.security.listener_configs import ListenerConfigs
 from broker.security.tls.authority import Authority
+from broker.security.tls.contexts import server_context
+from broker.security.tls.settings import tls_settings
 from protocol.messages.heartbeat import HeartbeatResponse
 from storage.config_def import ConfigError
 from tests.support.clock import FakeClock
@@ -89,8 +93,34 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     return context
 
 
-CLIENT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-CLIENT.check_hostname, CLIENT.verify_mode = False, ssl.CERT_NONE
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+    """A listener's, with ssl.client.auth."""
+    authority = Authority.create(datetime.now(UTC))
+    issued = authority.issue("localhost", ["localhost"])
+    folder: Path = tmp_path_factory.mktemp("tls")
+    (folder / "server.pem").write_bytes(issued.key_pem() + issued.chain_pem())
+    (folder / "ca.pem").write_bytes(authority.certificate_pem())
+    given = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / "server.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+        "ssl.client.auth": "required",
+    }
+    return server_context(tls_settings(ListenerConfigs(defaults() | given, "SSL")))
+
+
+def client_of(version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+    """A client's that trusts any certificate, and speaks one version if it is told to."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
+    return context
+
+
+CLIENT = client_of()
 
 
 def client_hello() -> bytes:
@@ -205,6 +235,31 @@ def test_what_is_no_handshake_ends_with_one_line(run: Run, context: ssl.SSLConte
         (line,) = lines
         assert (line["event"], line["reason"]) == ("connection closed", "TLS handshake failed")
         assert (line["peer"], line["connection"]) == ("127.0.0.1", 2)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("version", "alert"),
+    [
+        (ssl.TLSVersion.TLSv1_2, "SSLV3_ALERT_HANDSHAKE_FAILURE"),
+        (ssl.TLSVersion.TLSv1_3, "TLSV13_ALERT_CERTIFICATE_REQUIRED"),
+    ],
+)
+def test_a_client_hears_why_it_is_refused(
+    run: Run, asking: ssl.SSLContext, version: ssl.TLSVersion, alert: str
+) -> None:
+    """By an alert, as from Kafka: Java takes it for an authentication that failed, and an end without one for a broker that
+    is not there."""
+
+    async def scenario() -> None:
+        async with serving(lambda: asking) as served:
+            with structlog.testing.capture_logs() as lines, pytest.raises(ssl.SSLError) as heard:
+                await (await served.client(tls=client_of(version))).is_served()
+            assert heard.value.reason == alert
+            await until(lambda: not len(served.connections))
+        (line,) = lines
+        assert "peer did not return a certificate" in line["error"]
 
     run(scenario)
 
