@@ -119,6 +119,8 @@ class Connections:
         self._expected: dict[object, Expected] = {}
         """Of those that are open, the ones that are no connections yet; by what they will be."""
         self._per_ip: Counter[str] = Counter()
+        self.on_left: Callable[[], object] | None = None
+        """Called when one of them has ended; None: there is nothing to do then."""
         self._timer: Periodic | None = None
         self._ticked_ms: float = 0
         """When the present tick began, by the domain ``connections``."""
@@ -187,6 +189,8 @@ class Connections:
     def _leave(self, connection: Registered) -> None:
         del self._open[connection]
         SLOTS.gone()
+        if self.on_left is not None:
+            self.on_left()
         self._uncount_host(connection)
         if not self._open and self._all_gone is not None and not self._all_gone.done():
             self._all_gone.set_result(None)

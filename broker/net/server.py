@@ -97,5 +97,7 @@ def _shaking_hands(
     if tls is None:
         return None
     from broker.net.handshakes import Handshake
+    from broker.resources.returned_memory import ReturnedMemory
 
+    connections.on_left = ReturnedMemory()
     return lambda accepted: Handshake(accepted, factory(), connections, tls).begin()

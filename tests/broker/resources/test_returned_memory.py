@@ -1,0 +1,17 @@
+"""Memory that ended connections have freed."""
+
+from broker.resources.returned_memory import ENDS, ReturnedMemory
+
+
+def test_it_is_given_back_from_time_to_time():
+    given: list[int] = []
+    returned = ReturnedMemory(lambda: given.append(count))
+    for count in range(1, 3 * ENDS):  # noqa: B007
+        returned()
+    assert given == [ENDS, 2 * ENDS]
+
+
+def test_the_system_takes_it():
+    returned = ReturnedMemory()
+    for _ in range(ENDS):
+        returned()
