@@ -52,14 +52,15 @@ CLUSTER_REFUSED: Final = "Cluster authorization failed."
 
 
 def _in_words(context: RequestContext) -> str:
-    """``RequestChannel.Request.toString``, without what only a JVM has."""
+    """``RequestChannel.Request.toString``: clients show it, and what reads their output knows its form."""
     listener = context.listener
     connection = (
         f"{listener.advertised_host}:{listener.port}-{context.peer[1:]}:{context.client.port}"
         f"-{context.node.node_id}-{context.connection_id}"
     )
     return (
-        f"Request(processor=0, connectionId={connection}, session=Session(principal={context.principal}), "
+        f"Request(processor=0, connectionId={connection}, "
+        f"session=org.apache.kafka.network.Session@{context.connection_id:08x}, "
         f"listenerName=ListenerName({listener.name}), securityProtocol={listener.security_protocol}, "
         "buffer=null, envelope=None)"
     )

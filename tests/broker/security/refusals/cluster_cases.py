@@ -193,37 +193,6 @@ def list_topics(world: World, version: int) -> Body:
     return {"resource_types": [TOPIC]}
 
 
-# -- clients ------------------------------------------------------------------------------------------------------
-
-
-@case("describe_client_quotas")
-def describe_client_quotas(world: World, version: int) -> Body:
-    return {"components": [{"entity_type": "user", "match_type": 0, "match": "absent"}], "strict": False}
-
-
-@case("alter_client_quotas")
-def alter_client_quotas(world: World, version: int) -> Body:
-    entry = {
-        "entity": [{"entity_type": "user", "entity_name": "absent"}],
-        "ops": [{"key": "request_percentage", "value": 10.0, "remove": False}],
-    }
-    other = entry | {"entity": [{"entity_type": "client-id", "entity_name": None}]}
-    return {"entries": [entry, other], "validate_only": True}
-
-
-@case("describe_user_scram_credentials")
-def describe_scram(world: World, version: int) -> Body:
-    return {"users": [{"name": "absent"}, {"name": "other"}]}
-
-
-@case("alter_user_scram_credentials")
-def alter_scram(world: World, version: int) -> Body:
-    return {
-        "deletions": [{"name": "other", "mechanism": 1}, {"name": "absent", "mechanism": 2}],
-        "upsertions": [],
-    }
-
-
 # -- the cluster ---------------------------------------------------------------------------------------------------
 
 
@@ -289,38 +258,3 @@ def add_raft_voter(world: World, version: int) -> Body:
 @case("remove_raft_voter")
 def remove_raft_voter(world: World, version: int) -> Body:
     return {"cluster_id": None, "voter_id": -1}
-
-
-# -- ACLs ------------------------------------------------------------------------------------------------------------
-
-
-@case("describe_acls")
-def describe_acls(world: World, version: int) -> Body:
-    return {
-        "resource_type_filter": TOPIC,
-        "resource_name_filter": None,
-        "pattern_type_filter": 1,
-        "principal_filter": "User:absent",
-        "host_filter": None,
-        "operation": 1,
-        "permission_type": 1,
-    }
-
-
-@case("create_acls")
-def create_acls(world: World, version: int) -> Body:
-    row = {
-        "resource_type": TOPIC,
-        "resource_name": "",
-        "resource_pattern_type": 3,
-        "principal": "User:absent",
-        "host": "*",
-        "operation": 3,
-        "permission_type": 3,
-    }
-    return {"creations": [row, row]}
-
-
-@case("delete_acls")
-def delete_acls(world: World, version: int) -> Body:
-    return {"filters": [describe_acls(world, version)]}

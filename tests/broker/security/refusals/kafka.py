@@ -9,24 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
-from tests.broker.security.refusals.principals import ADMIN, USERS
-from tests.broker.security.refusals.settings import COMMON
-from tests.broker.security.refusals.sides import SILENCE_S, KafkaSide
+from tests.broker.security.refusals.principals import ADMIN
+from tests.broker.security.refusals.settings import COMMON, JAAS
+from tests.broker.security.refusals.sides import SILENCE_S, Side
 from tests.support import raw
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
 from tests.support.java import SHORT_LIVED, java, kafka_classpath
 from tests.support.kafka_oracle import format_directory
 
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-
-
-def _jaas() -> str:
-    users = " ".join(f'user_{name}="{name}"' for name in USERS)
-    return f'{PLAIN} required username="{ADMIN}" password="{ADMIN}" {users};'
-
 
 def _properties(plain_port: int, sasl_port: int, controller_port: int) -> dict[str, str]:
-    jaas = _jaas()
     return COMMON | {
         "listeners": f"PLAINTEXT://127.0.0.1:{plain_port},SASL_PLAINTEXT://127.0.0.1:{sasl_port},"
         f"CONTROLLER://127.0.0.1:{controller_port}",
@@ -34,17 +26,13 @@ def _properties(plain_port: int, sasl_port: int, controller_port: int) -> dict[s
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
         "CONTROLLER:SASL_PLAINTEXT",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "inter.broker.listener.name": "SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "sasl.mechanism.controller.protocol": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
-        "listener.name.controller.plain.sasl.jaas.config": jaas,
+        "listener.name.controller.plain.sasl.jaas.config": JAAS,
     }
 
 
 @contextmanager
-def kafka() -> Iterator[KafkaSide]:
+def kafka() -> Iterator[Side]:
     """A node that has just been made; ended when the block ends."""
     plain_port, sasl_port, controller_port = (raw.free_port() for _ in range(3))
     with tempfile.TemporaryDirectory(prefix="kafka-refusals-") as folder:
@@ -53,7 +41,7 @@ def kafka() -> Iterator[KafkaSide]:
         command = [java(), "-Xmx1g", *SHORT_LIVED, "-cp", kafka_classpath(), "kafka.Kafka", str(settings)]
         with (home / "kafka.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=home)
-        side = KafkaSide(sasl_port, plain_port)
+        side = Side(sasl_port, plain_port)
         try:
             _wait(side, process, home / "kafka.log")
             yield side
@@ -67,7 +55,7 @@ def kafka() -> Iterator[KafkaSide]:
                 process.wait(HANG_S)
 
 
-def _wait(side: KafkaSide, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait(side: Side, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = Deadline(TEST_S)
     while True:
         try:

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.broker.security.refusals import cluster_cases, data_cases, group_cases
+from tests.broker.security.refusals import client_cases, cluster_cases, data_cases, group_cases
 from tests.broker.security.refusals.cases import CASES, Case
 from tests.broker.security.refusals.normal import Normal
 from tests.broker.security.refusals.principals import ADMIN, ANONYMOUS, PRINCIPALS
 from tests.broker.security.refusals.world import World
 
-assert all((cluster_cases, data_cases, group_cases))
+assert all((client_cases, cluster_cases, data_cases, group_cases))
 
 RECORDED: Final = Path(__file__).parent / "recorded"
 OTHERS: Final = "all others"
@@ -45,7 +45,7 @@ def ask(world: World, row: Row) -> Any:
         case.prepare(world)
     body = case.body(world, version)
     names = {topic_id: name for name, topic_id in world.topic_ids.items()}
-    return Normal(names, repr(body)).answer(world.side.ask(user, case.api, version, body))
+    return Normal(user, names, repr(body)).answer(world.side.ask(user, case.api, version, body))
 
 
 # -- what is kept ----------------------------------------------------------------------------------------------------
@@ -122,10 +122,13 @@ class Recorded:
     def chosen(self) -> Iterator[Row]:
         """The rows that every run plays: in the last version of a case all principals, in the others one principal for
         each answer."""
+        for row in self.one_each():
+            if row.version != row.case.versions[-1]:
+                yield row
+        yield from (row for row in rows() if row.version == row.case.versions[-1])
+
+    def one_each(self) -> Iterator[Row]:
+        """One principal for each answer."""
         for case in CASES:
             for version in case.versions:
-                users: Iterable[str] = ASKERS
-                if version != case.versions[-1]:
-                    users = self._one_each(case, version)
-                for user in users:
-                    yield Row(case, version, user)
+                yield from (Row(case, version, user) for user in self._one_each(case, version))

@@ -25,6 +25,7 @@ NAMES = {
     "partition_id",
     "partition_index",
     "partitions",
+    "principal_name",
     "resource_name",
     "resource_type",
     "topic",
@@ -36,19 +37,31 @@ NAMES = {
 }
 # What a request about everything lists beside what the matrix has made.
 OWN = re.compile(r"(open|shut)-|__consumer_offsets$|__transaction_state$|")
-LEFT_OUT = ("throttle_time", "brokers", "nodes", "node_endpoints")
-"""The nodes have addresses of their own."""
+LEFT_OUT = (
+    "throttle_time",
+    "brokers",
+    "nodes",
+    "node_endpoints",
+    "api_keys",
+    "supported_features",
+    "finalized_features",
+)
+"""Addresses, and what each of the two brokers can do."""
 MANY = 10
 """The partitions of internal topics."""
 FRESH = re.compile(r"-n\d+\b")
+PASSING = re.compile(r"-(n\d+|doomed|old)$")
+"""What rows make, and other rows delete."""
 REQUEST = re.compile(r"Request\(.*\)(?= needs )")
+PRINCIPALS = ("principal_name", "token_requester_principal_name")
 NAMES_OF_ROWS = ("name", "group_id", "transactional_id", "topic", "resource_name")
 
 
 class Normal:
-    """``topic_ids`` says whose the ids are, ``asked`` has the names of the request."""
+    """``user`` asks, ``topic_ids`` says whose the ids are, ``asked`` has the names of the request."""
 
-    def __init__(self, topic_ids: Mapping[uuid.UUID, str], asked: str) -> None:
+    def __init__(self, user: str, topic_ids: Mapping[uuid.UUID, str], asked: str) -> None:
+        self._user = user
         self._topic_ids = topic_ids
         self._asked = asked
 
@@ -85,13 +98,19 @@ class Normal:
         if not isinstance(row, dict):
             return True
         names = [row[name] for name in NAMES_OF_ROWS if row.get(name)]
-        return all(OWN.match(name) and (name in self._asked or not FRESH.search(name)) for name in names)
+        is_asked = row.get("topic_id") is not None and repr(row["topic_id"]) in self._asked
+        return all(
+            OWN.match(name) and (is_asked or name in self._asked or not PASSING.search(name))
+            for name in names
+        )
 
     def _scalar(self, name: str, value: Any) -> Any:
         if isinstance(value, uuid.UUID):
             return self._topic_ids.get(value, "an id")
         if isinstance(value, bytes):
             return value.hex()
+        if name in PRINCIPALS and value == self._user:
+            return "the client"
         if isinstance(value, str):
             return FRESH.sub("", REQUEST.sub("Request(…)", value))
         return value

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-RESOURCE_TYPES: Final = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5}
+RESOURCE_TYPES: Final = {
+    "TOPIC": 2,
+    "GROUP": 3,
+    "CLUSTER": 4,
+    "TRANSACTIONAL_ID": 5,
+    "DELEGATION_TOKEN": 6,
+    "USER": 7,
+}
 OPERATIONS: Final = {
     "ALL": 2,
     "READ": 3,
@@ -20,6 +27,8 @@ OPERATIONS: Final = {
     "DESCRIBE_CONFIGS": 10,
     "ALTER_CONFIGS": 11,
     "IDEMPOTENT_WRITE": 12,
+    "CREATE_TOKENS": 13,
+    "DESCRIBE_TOKENS": 14,
 }
 SUPPORTED: Final = {
     "TOPIC": (
@@ -30,6 +39,8 @@ SUPPORTED: Final = {
         "CREATE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE",
     ),
     "TRANSACTIONAL_ID": ("DESCRIBE", "WRITE"),
+    "DELEGATION_TOKEN": ("DESCRIBE",),
+    "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }  # fmt: skip
 LITERAL, PREFIXED = 3, 4
 DENY, ALLOW = 2, 3
@@ -62,9 +73,13 @@ class Acl(NamedTuple):
 
 
 def on(resource_type: str, operation: str, prefix: str, permission: int = ALLOW) -> Acl:
-    """A right on all names with a prefix, or on the cluster."""
+    """A right on all names with a prefix; on the cluster; on all tokens, whose names no user chooses."""
     if resource_type == "CLUSTER":
         return Acl(resource_type, CLUSTER_NAME, operation, permission)
+    if resource_type == "DELEGATION_TOKEN":
+        return Acl(resource_type, "*", operation, permission)
+    if resource_type == "USER":
+        prefix = f"User:{prefix}"
     return Acl(resource_type, prefix, operation, permission, PREFIXED)
 
 

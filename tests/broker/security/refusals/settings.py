@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.broker.security.refusals.principals import ADMIN, USERS
+
 HOUR_MS: Final = 3_600_000
+_PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+JAAS: Final = (
+    f'{_PLAIN} required username="{ADMIN}" password="{ADMIN}" '
+    + " ".join(f'user_{name}="{name}"' for name in USERS)
+    + ";"
+)
+"""Each user's password is its name."""
 COMMON: Final = {
     "node.id": "1",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:admin",
+    "super.users": f"User:{ADMIN}",
+    "inter.broker.listener.name": "SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+    "delegation.token.secret.key": "secret",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     # The groups of the set-up have one heartbeat for all of the matrix.

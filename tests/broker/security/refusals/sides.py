@@ -1,4 +1,4 @@
-"""Who is asked: Apache Kafka, over SASL, or our broker in this process; each with a connection for a principal."""
+"""One broker as clients of several principals ask it, Kafka's or ours: over SASL, and on a listener without."""
 
 from __future__ import annotations
 
@@ -18,12 +18,26 @@ SILENCE_S = 30.0
 class Side:
     """One broker, as clients of several principals ask it."""
 
-    def __init__(self) -> None:
+    def __init__(self, sasl_port: int, plain_port: int) -> None:
+        self._sasl_port, self._plain_port = sasl_port, plain_port
         self._wires: dict[tuple[str, str], raw.Wire] = {}
 
-    def connect(self, user: str) -> raw.Wire:
+    def _connect(self, user: str) -> raw.Wire:
         """A connection of this user, logged in."""
-        raise NotImplementedError
+        if user == ANONYMOUS:
+            return raw.Wire("127.0.0.1", self._plain_port)
+        wire = raw.Wire("127.0.0.1", self._sasl_port)
+        if wire.socket.getsockname() == wire.socket.getpeername():
+            wire.close()
+            raise ConnectionError("nothing listens there yet, and TCP has connected the port to itself")
+        wire.send_frame(raw.encode_request("sasl_handshake", 1, {"mechanism": "PLAIN"}, 1))
+        answer = raw.decode_response("sasl_handshake", 1, wire.receive_frame())[1]
+        assert answer["error_code"] == 0, answer
+        token = f"\0{user}\0{user}".encode()
+        wire.send_frame(raw.encode_request("sasl_authenticate", 1, {"auth_bytes": token}, 2))
+        answer = raw.decode_response("sasl_authenticate", 1, wire.receive_frame())[1]
+        assert answer["error_code"] == 0, answer
+        return wire
 
     def close(self) -> None:
         for wire in self._wires.values():
@@ -36,7 +50,7 @@ class Side:
         """The response, decoded; `CLOSED` or `SILENCE` where there is none."""
         wire = self._wires.get((user, on))
         if wire is None:
-            wire = self._wires[user, on] = self.connect(user)
+            wire = self._wires[user, on] = self._connect(user)
         try:
             wire.send_frame(raw.encode_request(api, version, body, 1, client_id))
             return raw.decode_response(api, version, wire.receive_frame(SILENCE_S))[1]
@@ -50,7 +64,7 @@ class Side:
 
     def tell(self, user: str, api: str, version: int, body: Body, *, on: str = "main") -> str:
         """A request that wants no response: `CLOSED`, or `SILENCE` if the connection goes on."""
-        wire = self._wires.get((user, on)) or self.connect(user)
+        wire = self._wires.get((user, on)) or self._connect(user)
         self._wires[user, on] = wire
         try:
             wire.send_frame(raw.encode_request(api, version, body, 1, "matrix"))
@@ -98,25 +112,3 @@ def _filter(binding: Body) -> Body:
         "host": "host_filter",
     }
     return {names.get(name, name): value for name, value in binding.items()}
-
-
-class KafkaSide(Side):
-    def __init__(self, sasl_port: int, plain_port: int) -> None:
-        super().__init__()
-        self._sasl_port, self._plain_port = sasl_port, plain_port
-
-    def connect(self, user: str) -> raw.Wire:
-        if user == ANONYMOUS:
-            return raw.Wire("127.0.0.1", self._plain_port)
-        wire = raw.Wire("127.0.0.1", self._sasl_port)
-        if wire.socket.getsockname() == wire.socket.getpeername():
-            wire.close()
-            raise ConnectionError("nothing listens there yet, and TCP has connected the port to itself")
-        wire.send_frame(raw.encode_request("sasl_handshake", 1, {"mechanism": "PLAIN"}, 1))
-        answer = raw.decode_response("sasl_handshake", 1, wire.receive_frame())[1]
-        assert answer["error_code"] == 0, answer
-        token = f"\0{user}\0{user}".encode()
-        wire.send_frame(raw.encode_request("sasl_authenticate", 1, {"auth_bytes": token}, 2))
-        answer = raw.decode_response("sasl_authenticate", 1, wire.receive_frame())[1]
-        assert answer["error_code"] == 0, answer
-        return wire

@@ -9,8 +9,10 @@ from tests.broker.security.refusals.sides import Body
 from tests.broker.security.refusals.story import Story, story
 from tests.broker.security.refusals.world import BATCH, subscription
 from tests.differential.batches import batch
+from tests.support import raw
 
 WRITE, READ, DESCRIBE, CREATE = "WRITE", "READ", "DESCRIBE", "CREATE"
+CONCURRENT_TRANSACTIONS = 51
 TOPIC, GROUP, CLUSTER, ID = "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID"
 
 
@@ -41,7 +43,7 @@ class Transactional:
             data = batch(1, ts=1_700_000_000_000, pid=pid, epoch=epoch, seq=seq, txn=True)
             rows.append({"name": topic, "partition_data": [{"index": 0, "records": data}]})
         body: Body = {"transactional_id": self.id, "acks": -1, "timeout": 30_000, "topic_data": rows}
-        answer = self.s.ask(note, "produce", version, body)
+        answer = self.s.until(note, "produce", version, body, _no_transaction_ends)
         for topic in answer["responses"]:
             if topic["partition_responses"][0]["error_code"] == 0:
                 self.sequences[topic["name"]] = self.sequences.get(topic["name"], 0) + 1
@@ -68,6 +70,10 @@ class Transactional:
         if version >= 5 and answer["error_code"] == 0:
             self.producer["producer_epoch"] = answer["producer_epoch"]
             self.sequences.clear()
+
+
+def _no_transaction_ends(answer: Body) -> bool:
+    return CONCURRENT_TRANSACTIONS not in raw.error_codes(answer)
 
 
 @story
@@ -133,7 +139,20 @@ def offsets_in_a_transaction(s: Story) -> None:
     t.end("the id is lost too", 3)
     s.may((ID, WRITE, s.named("t")), (GROUP, READ, group))
     t.end("all is there again", 3)
-    t.commit_offsets("offsets join by themselves", 5, group, topic, other)
+
+
+@story
+def offsets_that_join_by_themselves(s: Story) -> None:
+    """Transactions of version 2 (KIP-890)."""
+    topic, other, group = s.topic(), s.topic("b"), s.named("g")
+    s.may((ID, WRITE, s.named("t")), (TOPIC, READ, topic))
+    t = Transactional(s)
+    t.commit_offsets("without the group", 5, group, topic, other)
+    s.may((GROUP, READ, group))
+    t.commit_offsets("one of two topics", 5, group, topic, other)
+    s.may_not((TOPIC, READ, topic))
+    t.commit_offsets("no topic", 5, group, topic, other)
+    t.end("commit", 5)
 
 
 @story

@@ -46,7 +46,7 @@ class Story:
     def ask(self, note: str, api: str, version: int, body: Body, *, user: str | None = None) -> Any:
         """What the user is told goes into the story; returns the answer as it is."""
         answer = self.side.ask(user or self.user, api, version, body)
-        self._tell(f"{note}: {api} v{version}", answer, body)
+        self._tell(f"{note}: {api} v{version}", answer, body, user)
         return answer
 
     def until(self, note: str, api: str, version: int, body: Body, done: Callable[[Body], bool]) -> Body:
@@ -62,9 +62,9 @@ class Story:
         """A request that wants no response."""
         self._tell(f"{note}: {api} v{version}", self.side.tell(self.user, api, version, body), body)
 
-    def _tell(self, note: str, answer: Any, body: Body) -> None:
+    def _tell(self, note: str, answer: Any, body: Body, user: str | None = None) -> None:
         names = {topic_id: name for name, topic_id in self.world.topic_ids.items()}
-        self.told.append([note, Normal(names, repr(body)).answer(answer)])
+        self.told.append([note, Normal(user or self.user, names, repr(body)).answer(answer)])
 
 
 def _acl(right: tuple[str, str, str]) -> Acl:

@@ -19,6 +19,7 @@ CONSUMER_GROUPS: Final = {"open-c": "open-a", "shut-c": "open-a", "open-cs": "sh
 TRANSACTIONS: Final = ("open-x", "shut-x")
 """Transactional ids with a transaction that stays open, on both topics."""
 BATCH: Final = batch(1, ts=1_700_000_000_000)
+TOKEN_OWNERS: Final = ("open-u", "shut-u")
 NO_PRODUCER: Final = 4_000_000
 """A producer id that was given to no producer."""
 
@@ -40,6 +41,7 @@ class World:
             self._consume(group, topic)
         for transactional_id in TRANSACTIONS:
             self._begin(transactional_id)
+        self.hmacs = {user: self._token(user) for user in TOKEN_OWNERS}
         for user, acls in PRINCIPALS.items():
             if acls:
                 side.grant(user, acls)
@@ -126,6 +128,17 @@ class World:
             answer = self.admin("consumer_group_heartbeat", 1, later)
             owned = (answer["assignment"] or {}).get("topic_partitions", [])
         self.admin("consumer_group_heartbeat", 1, later | {"topic_partitions": owned})
+
+    def _token(self, user: str) -> bytes:
+        """A delegation token of this user's; its secret."""
+        body: Body = {
+            "owner_principal_type": "User",
+            "owner_principal_name": user,
+            "renewers": [],
+            "max_lifetime": -1,
+        }
+        hmac: bytes = self.admin("create_delegation_token", 3, body)["hmac"]
+        return hmac
 
     def _begin(self, transactional_id: str) -> None:
         body: Body = {"transactional_id": transactional_id, "transaction_timeout": 3_000_000}
