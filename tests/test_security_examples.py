@@ -198,7 +198,6 @@ def invoices(broker: odradek.Broker) -> list[str]:
 
 
 @pytest.mark.foreign
-@pytest.mark.client("Spring Boot")
 def test_the_spring_boot_application(broker: odradek.Broker, tmp_path: Path) -> None:
     project = EXAMPLES / "spring-boot"
     allow(
