@@ -45,6 +45,17 @@ def test_the_block_names_what_a_person_needs() -> None:
     assert "deleted at the end" in text
 
 
+def test_the_block_names_the_certificates_and_no_command_that_would_need_them() -> None:
+    listeners = (Listener("SSL", "::", 1, "::1", 9092, "SSL"),)
+    text = "\n".join(block(started(listeners=listeners, authority=Path("/data/tls"))))
+    assert (
+        "trust /data/tls/ca.pem, or /data/tls/truststore.p12 or /data/tls/truststore.jks (password odradek)"
+        in text
+    )
+    assert "odradek produce" not in text
+    assert "certificates" not in "\n".join(block(started()))
+
+
 def test_a_terminal_gets_the_block_and_no_lines_for_tools(tmp_path: Path) -> None:
     ours, its = pty.openpty()
     port = _free_port()
