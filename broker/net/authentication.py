@@ -94,6 +94,8 @@ class SaslAuthentication:
         answer = error_answer(key, version, request, ErrorCode.illegal_sasl_state)
         await self.delay_failure()
         told = f"Unexpected Kafka request {key} during SASL authentication."
+        if refused := self.sasl.refused:
+            told += f" The client's token is refused: {refused}"
         raise CloseConnection("not authenticated", answer, error=told)
 
     async def delay_failure(self) -> None:

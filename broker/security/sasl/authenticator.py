@@ -89,6 +89,11 @@ class SaslServerAuthenticator:
         return self._session is not None
 
     @property
+    def refused(self) -> str:
+        """Why the client's token is refused, where the client has still to confirm that; empty: it is not."""
+        return "" if self._server is None else self._server.refused
+
+    @property
     def enabled(self) -> list[str]:
         return list(self._mechanisms)
 

@@ -66,7 +66,12 @@ class OAuthBearerServer:
         refusal, self._refusal = self._refusal, None
         if token == SEPARATOR.encode() and refusal is not None:
             raise AuthenticationFailed(refusal.json(), f"{refusal.json()}: {refusal}")
-        value, authorization_id = _client_first(token)
+        try:
+            value, authorization_id = _client_first(token)
+        except InvalidCredentials as failure:
+            if refusal is not None:
+                failure.reason += f"; the token before it is refused: {refusal}"
+            raise
         try:
             found = self._validate(value)
         except (InvalidToken, MalformedToken) as error:
@@ -83,6 +88,10 @@ class OAuthBearerServer:
         except (InvalidToken, MalformedToken) as error:
             return self._refuse(error)
         return self._accept(token, authorization_id)
+
+    @property
+    def refused(self) -> str:
+        return "" if self._refusal is None else str(self._refusal)
 
     def _accept(self, token: Token, authorization_id: str) -> bytes:
         # JSON may hold half a character, which no response could carry.

@@ -34,6 +34,7 @@ class PlainServer:
         self.user = ""
         self.expires_ms: int | None = None
         self.by_token = False
+        self.refused = ""
         self._users = users
 
     def evaluate(self, token: bytes) -> bytes:

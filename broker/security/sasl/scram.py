@@ -149,6 +149,7 @@ class ScramServer:
         self.user = ""
         self.expires_ms: int | None = None
         self.by_token = False
+        self.refused = ""
         self._digest = DIGESTS[mechanism]
         self._find_user = find_user
         self._find_token = find_token

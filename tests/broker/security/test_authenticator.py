@@ -28,9 +28,13 @@ class Echo:
 
     def __init__(self, expires_ms: int | None = None) -> None:
         self.mechanism, self.user, self.is_complete, self.by_token = "ECHO", "", False, False
+        self.refused = ""
         self.expires_ms = expires_ms
 
     def evaluate(self, token: bytes) -> bytes:
+        if token == b"refused":
+            self.refused = "too old"
+            return b"no"
         if token == b"wrong":
             raise AuthenticationFailed("Authentication failed during authentication due to a wrong token")
         self.user, self.is_complete = token.decode(), True
@@ -141,3 +145,12 @@ def test_a_failure_says_that_it_was_again() -> None:
     world.log_in()
     with pytest.raises(AuthenticationFailed, match="Authentication failed during re-authentication due"):
         world.log_in("wrong")
+
+
+def test_why_a_token_is_refused_is_known_before_the_exchange_ends() -> None:
+    world = World()
+    assert world.it.refused == ""
+    world.log_in("refused")
+    assert (world.it.refused, world.heard) == ("too old", [])
+    asyncio.run(world.it.evaluate(b"alice"))
+    assert (world.it.refused, world.heard) == ("", ["User:alice"])

@@ -91,6 +91,16 @@ async def test_a_refusal_is_told_twice(validate: Validate, json: str) -> None:
     assert (str(failed), failed.reason) == (json, f"{json}: why")
 
 
+async def test_a_client_that_does_not_hear_a_refusal_is_logged_with_it() -> None:
+    """kafkajs and aiokafka go on as if the token were taken; sarama sends the four characters \\x01."""
+    server = OAuthBearerServer(refuse)
+    assert server.refused == ""
+    await answer(server, bearer("abc.def"))
+    assert server.refused == "why"
+    failed = await failure(server, rb"\x01")
+    assert failed.reason == f"{FIRST}; the token before it is refused: why"
+
+
 async def test_after_a_refusal_another_token_may_come() -> None:
     server = OAuthBearerServer(lambda value: ALICE if value == "good" else refuse(value))
     await answer(server, bearer("bad"))
