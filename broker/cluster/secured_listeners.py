@@ -75,10 +75,7 @@ class SecuredListeners:
         return security
 
     def _add_sasl(self, name: str, security: ListenerSecurity) -> None:
-        from broker.security.sasl.settings import sasl_settings
-
-        settings = sasl_settings(ListenerConfigs(self._config.values, name), self._jvm)
-        self._sasl[name] = settings
+        settings = self._sasl[name] = self._sasl_settings(name)
         security.mechanisms = settings.servers(self._user, self._token, self._now_ms)
         security.token_bytes_max = settings.receive_size_max
 
@@ -92,6 +89,11 @@ class SecuredListeners:
         context = self._tls[name] = ReloadableContext(settings, inter_broker=is_for_brokers)
         security.tls = AgeingContext(context, self._clock)
         security.principal_of = partial(principal_of, rules=parse_rules(settings.principal_mapping_rules))
+
+    def _sasl_settings(self, name: str, config: BrokerConfig | None = None) -> SaslSettings:
+        from broker.security.sasl.settings import sasl_settings
+
+        return sasl_settings(ListenerConfigs((config or self._config).values, name), self._jvm)
 
     def _tls_settings(self, name: str, config: BrokerConfig | None = None) -> TlsSettings:
         from broker.security.tls.settings import tls_settings
@@ -129,11 +131,15 @@ class SecuredListeners:
         )
 
     def check(self, config: BrokerConfig) -> None:
-        """`ConfigError` if the listeners cannot go on with the key stores and trust stores of ``config``."""
+        """`ConfigError` if the listeners cannot go on with the stores, mechanisms and login modules of ``config``."""
+        for name in self._sasl:
+            self._sasl_settings(name, config)
         for name, context in self._tls.items():
             context.check(self._tls_settings(name, config))
 
     def reconfigure(self) -> None:
-        """Key stores and trust stores may be set while the broker runs (KIP-226)."""
+        """Stores, mechanisms and login modules may be set while the broker runs (KIP-226): for connections to come."""
+        for name in self._sasl:
+            self._add_sasl(name, self.by_name[name])
         for name, context in self._tls.items():
             context.change(self._tls_settings(name))

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from broker.config.agreement import check_agreement
 from broker.config.config import BrokerConfig, attributes, log_defaults_of, synonyms_of
-from broker.config.definitions import BrokerConfigKey, alterable_configs, kafka_configs
+from broker.config.definitions import BrokerConfigKey, alterable_configs, base_name, kafka_configs
 from broker.config.endpoints import DEFAULT_CONTROLLER_NAME
 from protocol.named_tuple import NamedTuple
 from protocol.slotted import field_names
@@ -94,8 +94,7 @@ def _refuse(message: str, names: Iterable[str]) -> None:
 
 
 def _key(name: str) -> BrokerConfigKey | None:
-    match = _LISTENER.fullmatch(name)
-    key = alterable_configs().get(match[1] if match else name)
+    key = alterable_configs().get(base_name(name))
     return key if key is not None and key.update_mode != READ_ONLY else None
 
 
