@@ -32,8 +32,11 @@ class SaslServer(Protocol):
     """When the credential runs out, by the clock of the node; None: never."""
     by_token: bool
     """By a delegation token."""
-    refused: str
-    """Why the client's token is refused, while the client has still to confirm that; for the log. Empty: it is not."""
+
+    @property
+    def refused(self) -> str:
+        """Why the client's token is refused, while the client has still to confirm that; for the log. Empty: it is not."""
+        ...
 
     def evaluate(self, token: bytes) -> bytes | Awaitable[bytes]:
         """The answer to the client's token; AuthenticationFailed ends the exchange."""
