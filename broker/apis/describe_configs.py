@@ -47,17 +47,33 @@ def describe_configs(
 
 
 def _answer(request: DescribeConfigsRequest, context: RequestContext) -> Steps[DescribeConfigsResponse]:
-    results = yield from each(request.resources, lambda resource: _describe(resource, request, context))
-    return DescribeConfigsResponse(results=results)
+    described: list[DescribeConfigsResult] = []
+    refused: list[DescribeConfigsResult] = []
+
+    def describe(resource: DescribeConfigsResource) -> None:
+        refusal = _refusal(resource, context)
+        if refusal is None:
+            described.append(_describe(resource, request, context))
+        else:
+            refused.append(refusal)
+
+    yield from each(request.resources, describe)
+    return DescribeConfigsResponse(results=[*described, *refused])
+
+
+def _refusal(resource: DescribeConfigsResource, context: RequestContext) -> DescribeConfigsResult | None:
+    """Whether the principal may not know of its settings. What is refused stands last, as in Kafka."""
+    _, resource_type, unauthorized, message = _KINDS[resource.resource_type]
+    subject = CLUSTER_NAME if resource_type == "CLUSTER" else resource.resource_name
+    if context.authorize("DESCRIBE_CONFIGS", resource_type, subject):
+        return None
+    return _refused(resource, unauthorized, message)
 
 
 def _describe(
     resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResult:
-    describe, resource_type, unauthorized, message = _KINDS[resource.resource_type]
-    subject = CLUSTER_NAME if resource_type == "CLUSTER" else resource.resource_name
-    if not context.authorize("DESCRIBE_CONFIGS", resource_type, subject):
-        return _refused(resource, unauthorized, message)
+    describe = _KINDS[resource.resource_type][0]
     try:
         settings = list(describe(resource.resource_name, context))
     except ApiError as refusal:

@@ -15,12 +15,14 @@ from broker.loop.slices import ELEMENTS_PER_SLICE
 from broker.node.context import RequestContext
 from broker.replicas.partition import Partition, TimestampOffset
 from broker.requests.api import api
+from broker.requests.authorization import unauthorized
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from storage.steps import Steps
@@ -59,7 +61,13 @@ def list_offsets(
 
 def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
     """The response; stops after each slice of partitions, and while a batch of many records is searched."""
-    asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+    denied = unauthorized(context, "DESCRIBE", "TOPIC", [topic.name for topic in request.topics])
+    asked = [
+        (topic.name, partition)
+        for topic in request.topics
+        if topic.name not in denied
+        for partition in topic.partitions
+    ]
     times = Counter((name, partition.partition_index) for name, partition in asked)
     found: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for number, (name, partition) in enumerate(asked, 1):
@@ -78,19 +86,30 @@ def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListO
         )
         if number % ELEMENTS_PER_SLICE == 0:
             yield None
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(name=name, partitions=list(partitions.values()))
-            for name, partitions in found.items()
-        ]
+    topics = [
+        ListOffsetsTopicResponse(name=name, partitions=list(partitions.values()))
+        for name, partitions in found.items()
+    ]
+    topics += [_refused(topic) for topic in request.topics if topic.name in denied]
+    return ListOffsetsResponse(topics=topics)
+
+
+def _refused(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+    error = ErrorCode.topic_authorization_failed
+    return ListOffsetsTopicResponse(
+        name=topic.name,
+        partitions=[
+            ListOffsetsPartitionResponse(
+                partition_index=asked.partition_index, error_code=error, timestamp=-1, offset=-1
+            )
+            for asked in topic.partitions
+        ],
     )
 
 
 def _find(
     request: ListOffsetsRequest, context: RequestContext, name: str, asked: ListOffsetsPartition
 ) -> Steps[TimestampOffset]:
-    if not context.authorize("DESCRIBE", "TOPIC", name):
-        return TimestampOffset(ErrorCode.topic_authorization_failed)
     if asked.timestamp < 0 and context.api_version < SINCE.get(asked.timestamp, NEVER):
         return TimestampOffset(ErrorCode.unsupported_version)
     replicas, index = context.node.replicas, asked.partition_index

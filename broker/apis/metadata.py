@@ -105,12 +105,23 @@ def _found(request: MetadataRequest, context: RequestContext, live: Live) -> Ite
     # One id among the entries, and the names are not looked at.
     topic_ids = dict.fromkeys(one.topic_id for one in wanted or () if one.topic_id is not None)
     if topic_ids:
-        for topic_id in topic_ids:
-            yield _by_id(context, live, topic_id)
+        # Those that no topic has stand first.
+        ordered = sorted(topic_ids, key=lambda topic_id: cluster.topic_by_id(topic_id) is not None)
+        yield from _refused_last(_by_id(context, live, topic_id) for topic_id in ordered)
     else:
         creates = _creates(request, context)
-        for name in dict.fromkeys([one.name or "" for one in wanted or ()]):
-            yield _by_name(context, live, name, creates=creates)
+        names = dict.fromkeys([one.name or "" for one in wanted or ()])
+        yield from _refused_last(_by_name(context, live, name, creates=creates) for name in names)
+
+
+def _refused_last(answers: Iterable[MetadataResponseTopic]) -> Iterator[MetadataResponseTopic]:
+    refused: list[MetadataResponseTopic] = []
+    for answer in answers:
+        if answer.error_code == ErrorCode.topic_authorization_failed:
+            refused.append(answer)
+        else:
+            yield answer
+    yield from refused
 
 
 def _creates(request: MetadataRequest, context: RequestContext) -> bool:

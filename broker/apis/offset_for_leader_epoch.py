@@ -14,6 +14,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 
@@ -23,26 +24,25 @@ def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     denied: frozenset[str] = frozenset()
-    if not may_on_cluster(
-        context, "CLUSTER_ACTION", logs_denial=False
-    ):  # a follower may; consumers need the topic
+    # A follower may; consumers need the topic.
+    if not may_on_cluster(context, "CLUSTER_ACTION", logs_denial=False):
         denied = unauthorized(context, "DESCRIBE", "TOPIC", [topic.topic for topic in request.topics])
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    _refused(asked) if topic.topic in denied else _end_offset(context, topic.topic, asked)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    results = [
+        OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=[_end_offset(context, topic.topic, asked) for asked in topic.partitions],
+        )
+        for topic in request.topics
+        if topic.topic not in denied
+    ]
+    refused = [_refused(topic) for topic in request.topics if topic.topic in denied]
+    return OffsetForLeaderEpochResponse(topics=[*results, *refused])
 
 
-def _refused(asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    return EpochEndOffset(partition=asked.partition, error_code=ErrorCode.topic_authorization_failed)
+def _refused(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+    error = ErrorCode.topic_authorization_failed
+    partitions = [EpochEndOffset(partition=asked.partition, error_code=error) for asked in topic.partitions]
+    return OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions)
 
 
 def _end_offset(context: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -95,6 +95,9 @@ class FetchReading:
                 self._interesting.append(wanted)
             else:
                 self.refused.append((wanted, _without_data(wanted, error, aborted=())))
+        if len(self.refused) > 1:
+            # Kafka looks for the topics before it looks at the rights.
+            self.refused.sort(key=lambda each: each[1].error_code != ErrorCode.unknown_topic_id)
 
     def _refusal(self, wanted: CachedPartition) -> ErrorCode:
         """Why the partition is not even looked for. As in Kafka, such an error ends no wait of the others."""

@@ -134,8 +134,8 @@ async def test_topics_by_id(cluster):
     # With one id in it, the request is about ids: names beside it are not looked at.
     request.topics.append(MetadataRequestTopic(name="b"))
     response = metadata(request, context_of(cluster, 12))
-    assert summary(response) == [("a", 0, 1), (None, ErrorCode.unknown_topic_id, 0)]
-    assert [one.topic_id for one in response.topics] == [known, unknown]
+    assert summary(response) == [(None, ErrorCode.unknown_topic_id, 0), ("a", 0, 1)]
+    assert [one.topic_id for one in response.topics] == [unknown, known]
     assert list(cluster.topics) == ["a", "b"]
 
 
@@ -184,9 +184,9 @@ async def test_rights_that_are_missing(cluster):
         include_topic_authorized_operations=True,
     )
     response = metadata(request, context)
-    assert summary(response) == [("a", ErrorCode.topic_authorization_failed, 0), ("b", 0, 1)]
+    assert summary(response) == [("b", 0, 1), ("a", ErrorCode.topic_authorization_failed, 0)]
     assert response.cluster_authorized_operations == 0
-    assert [one.topic_authorized_operations for one in response.topics] == [-(2**31), 3576 - (1 << 4)]
+    assert [one.topic_authorized_operations for one in response.topics] == [3576 - (1 << 4), -(2**31)]
     every = metadata(MetadataRequest(topics=None), context)
     assert summary(every) == [("b", 0, 1)]
     context = context_of(cluster, 12, denied=denied)

@@ -45,7 +45,7 @@ def ask(world: World, row: Row) -> Any:
         case.prepare(world)
     body = case.body(world, version)
     names = {topic_id: name for name, topic_id in world.topic_ids.items()}
-    return Normal(user, names, repr(body)).answer(world.side.ask(user, case.api, version, body))
+    return Normal(user, names, repr(body)).answer(case.api, world.side.ask(user, case.api, version, body))
 
 
 # -- what is kept ----------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Story:
     def ask(self, note: str, api: str, version: int, body: Body, *, user: str | None = None) -> Any:
         """What the user is told goes into the story; returns the answer as it is."""
         answer = self.side.ask(user or self.user, api, version, body)
-        self._tell(f"{note}: {api} v{version}", answer, body, user)
+        self._tell(note, api, version, answer, body, user)
         return answer
 
     def until(self, note: str, api: str, version: int, body: Body, done: Callable[[Body], bool]) -> Body:
@@ -55,16 +55,19 @@ class Story:
             answer = self.side.ask(self.user, api, version, body)
             assert isinstance(answer, dict)
             if done(answer):
-                self._tell(f"{note}: {api} v{version}", answer, body)
+                self._tell(note, api, version, answer, body)
                 return answer
 
     def send(self, note: str, api: str, version: int, body: Body) -> None:
         """A request that wants no response."""
-        self._tell(f"{note}: {api} v{version}", self.side.tell(self.user, api, version, body), body)
+        self._tell(note, api, version, self.side.tell(self.user, api, version, body), body)
 
-    def _tell(self, note: str, answer: Any, body: Body, user: str | None = None) -> None:
+    def _tell(
+        self, note: str, api: str, version: int, answer: Any, body: Body, user: str | None = None
+    ) -> None:
         names = {topic_id: name for name, topic_id in self.world.topic_ids.items()}
-        self.told.append([note, Normal(user or self.user, names, repr(body)).answer(answer)])
+        normal = Normal(user or self.user, names, repr(body))
+        self.told.append([f"{note}: {api} v{version}", normal.answer(api, answer)])
 
 
 def _acl(right: tuple[str, str, str]) -> Acl:
