@@ -95,7 +95,7 @@ class FetchReading:
                 self._interesting.append(wanted)
             else:
                 self.refused.append((wanted, _without_data(wanted, error, aborted=())))
-        if len(self.refused) > 1:
+        if self.refused:
             # Kafka looks for the topics before it looks at the rights.
             self.refused.sort(key=lambda each: each[1].error_code != ErrorCode.unknown_topic_id)
 
