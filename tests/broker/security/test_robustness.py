@@ -37,7 +37,7 @@ from tests.support.deadlines import HANG_S, Stopwatch
 
 pytestmark = pytest.mark.xdist_group("robustness")
 
-SEED = int(os.environ.get("ODRADEK_FUZZ_SEED", "1"))
+SEED = int(os.environ.get("FUZZ_SEED", "1"))
 PIECES = 120
 STALLED_EACH = 8
 MEMORY_BYTES = 24 << 20
