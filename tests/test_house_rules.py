@@ -34,7 +34,9 @@ TEST_CLOCK = "tests/support/deadlines.py"
 TESTS_THAT_SLEEP = {
     "tests/chaos/": "a run goes on for a while, and its actors rest",
     "tests/clients/jvm/kills.py": "asks again",
+    "tests/broker/security/stalled.py": "asks again",
     "tests/differential/": "asks again; and lets a long poll begin, which another request is to end",
+    "tests/fuzz/logins.py": "virtual time",
     "tests/odradek/test_broker.py": "a task that shows that the loop goes on",
     "tests/scenarios/loop_workers.py": "a worker that stands still until it is killed",
     "tests/scenarios/test_few_descriptors.py": "some rounds of flushes, whose failures would show in the log",
@@ -46,7 +48,18 @@ TESTS_THAT_SLEEP = {
     "tests/test_packaging.py": "asks again",
 }
 # Those that write records with the date of the day.
-DATED_TESTS = ("tests/chaos/", "tests/clients/", "tests/differential/", "tests/scenarios/", "tests/support/")
+DATED_TESTS = (
+    "tests/chaos/",
+    "tests/clients/",
+    "tests/differential/",
+    "tests/scenarios/",
+    "tests/support/",
+    # Certificates that hold today.
+    "tests/broker/control/test_tls.py",
+    "tests/broker/net/test_handshakes.py",
+    "tests/broker/secrets/test_starts.py",
+    "tests/broker/security/stalled.py",
+)
 # What waits, with how long it does: as the only argument, as the second one, or by name.
 WAITS = {
     "wait": 0,
