@@ -15,7 +15,7 @@ from benchmarks.client import WrongAnswer
 from benchmarks.peers.cells import Cell, Measure, Row, Sample, Volumes
 from benchmarks.peers.load import LoadFailed
 from benchmarks.peers.targets import target
-from benchmarks.targets import Running, TargetFailed
+from benchmarks.targets import Running, Target, TargetFailed
 
 DISTURBED_CORES: Final = 0.35
 """A round in which others used more than this does not count, if enough others do."""
@@ -37,6 +37,7 @@ class Plan:
     """How many disturbed rounds of a measure are repeated at most."""
     scratch: Path
     say: Callable[[str], None]
+    target: Callable[[str], Target] = target
 
 
 @dataclass
@@ -122,7 +123,7 @@ def run_group(plan: Plan, group: str, measures: Sequence[Measure]) -> list[Resul
                     continue
                 try:
                     directory = plan.scratch / f"{group}-{name}"
-                    running[name] = stack.enter_context(target(name).running(directory))
+                    running[name] = stack.enter_context(plan.target(name).running(directory))
                     running[name].connect().close()
                 except FAILURES as failure:
                     unable[name] = f"{name} did not start: {failure}"
@@ -168,7 +169,7 @@ def one_round(
         if name in results[0].failures:
             continue
         label = f"{measure.rows[0].name}-{name}-{next(_labels)}"
-        cell = Cell(target(name), running.get(name), plan.volumes, number, plan.scratch, label)
+        cell = Cell(plan.target(name), running.get(name), plan.volumes, number, plan.scratch, label)
         try:
             taken[name] = measure.take(cell)
         except FAILURES as failure:

@@ -51,7 +51,11 @@ class Kafka(Target):
                 format_directory(template)
                 self._formatted = template / "data"
             shutil.copytree(self._formatted, data)
-        write_settings(home, port, KAFKA_SETTINGS, standalone=False)
+        write_settings(home, port, self.properties(), standalone=False)
+
+    def properties(self) -> Mapping[str, str]:
+        """Beside those that a node of one broker needs."""
+        return KAFKA_SETTINGS
 
     def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
         from tests.support.java import java, kafka_classpath

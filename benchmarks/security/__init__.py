@@ -1,0 +1,1 @@
+"""What TLS and SASL cost, beside Apache Kafka: ``python -m benchmarks.security``."""
