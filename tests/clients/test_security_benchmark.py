@@ -19,7 +19,9 @@ from tests.support.deadlines import TEST_S
     "targets",
     [
         pytest.param(["odradek"], marks=pytest.mark.more),
-        pytest.param([*TARGETS], marks=[pytest.mark.java, pytest.mark.foreign]),
+        pytest.param(
+            [*TARGETS], marks=[pytest.mark.java, pytest.mark.foreign, pytest.mark.xdist_group("jvm")]
+        ),
     ],
     ids=["by itself", "beside Apache Kafka"],
 )
