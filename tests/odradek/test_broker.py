@@ -137,7 +137,9 @@ def test_a_rule_is_added_in_words_or_as_text(broker: odradek.Broker) -> None:
 
 
 def test_a_word_that_no_rule_has_is_an_error_before_anything_happens(broker: odradek.Broker) -> None:
-    with pytest.raises(TypeError, match="a rule has no 'trnsactional_id'; there is acl, after, by, client_id"):
+    with pytest.raises(
+        TypeError, match="a rule has no 'trnsactional_id'; there is acl, after, by, client_id"
+    ):
         broker.faults.add("EndTxn", trnsactional_id="a", do="drop")
     with pytest.raises(TypeError, match="what happens"):
         broker.faults.add("EndTxn", nth=2)
