@@ -14,6 +14,7 @@ PAGES = [
     "docs/README.md",
     "docs/commands.md",
     "docs/five-minutes.md",
+    "docs/security.md",
     *sorted(f"docs/recipes/{path.name}" for path in (DOCS / "recipes").glob("*.md")),
 ]
 # The tests that take the blocks of a page; each fails on one that it does not know.
@@ -21,6 +22,7 @@ TAKEN_BY = {
     "docs/README.md": "tests/docs/test_commands.py",
     "docs/commands.md": "tests/docs/test_commands.py",
     "docs/five-minutes.md": "tests/docs/test_commands.py",
+    "docs/security.md": "tests/docs/test_security_page.py",
     "docs/recipes/ci.md": "tests/docs/test_recipes.py",
     "docs/recipes/docker.md": "tests/clients/test_testcontainers.py",
     "docs/recipes/go.md": "tests/clients/test_examples_of_languages.py",
