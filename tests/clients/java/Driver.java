@@ -105,6 +105,9 @@ public final class Driver {
                 return keep(new KafkaConsumer<>(properties(order), new StringDeserializer(), new StringDeserializer()));
             case "tool":
                 return tool(order);
+            case "property":
+                System.setProperty(order.get("name").asText(), order.get("value").asText());
+                return true;
             default:
                 Object client = clients.get(order.get("on").asText());
                 if (client instanceof KafkaProducer) {

@@ -40,6 +40,7 @@ var orders = map[string]func(ctx context.Context, bootstrap string, arguments []
 	"member":       member,
 	"group-member": groupMember,
 	"group-loop":   groupLoop,
+	"handshakes":   handshakes,
 }
 
 func main() {

@@ -33,6 +33,7 @@ var orders = map[string]func(ctx context.Context, bootstrap []string, arguments 
 	"loop":         loop,
 	"zombie":       zombie,
 	"member":       member,
+	"handshakes":   handshakes,
 }
 
 func main() {

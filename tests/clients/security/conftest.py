@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.clients.security.world import World, started_world
+
+if TYPE_CHECKING:
+    from tests.clients.security.contract import Outcomes
+
+pytest.register_assert_rewrite("tests.clients.security.contract")
+
+
+@pytest.fixture(scope="class")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One for each client: the log has room for so many lines of a kind."""
+    with started_world(tmp_path_factory.mktemp("handshakes")) as found:
+        yield found
+
+
+@pytest.fixture(scope="class")
+def outcomes(request: pytest.FixtureRequest, world: World) -> Outcomes:
+    """Of all cells that come to an end by themselves, which a client does in one run."""
+    found: Outcomes = request.cls.outcomes_in(world)
+    return found
