@@ -35,6 +35,7 @@ ROWS = [
 MESSAGES = [message for row in ROWS for message in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
 # Error codes and exceptions, which other pages and their tests have.
 CODES = re.compile(r"_?[A-Z]+(_[A-Z]+)*|\w+Exception")
+WITH_ACLS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 # What Spark's connector says of itself (`tests/spark/connector/`).
 OF_SPARK = {"Some data may have been lost"}
 
@@ -64,7 +65,12 @@ def ours() -> str:
 def theirs() -> str:
     """What librdkafka says where a user of Odradek meets it, and what the control port says to commands."""
     with odradek.Broker(topics=["orders:1"]) as broker:
-        return "\n".join(str(each) for each in [*provoked(broker), *mistyped(broker)])
+        said = [*provoked(broker), *mistyped(broker)]
+    with odradek.Broker(
+        topics=["orders:1"], tls=True, users={"alice": "secret"}, settings=WITH_ACLS
+    ) as broker:
+        said += refused_by(broker)
+    return "\n".join(map(str, said))
 
 
 def mistyped(broker: odradek.Broker) -> Iterator[str]:
@@ -119,6 +125,22 @@ def provoked(broker: odradek.Broker) -> Iterator[object]:
         with pytest.raises(KafkaException) as refused:
             call()
         yield refused.value
+
+
+def refused_by(broker: odradek.Broker) -> Iterator[object]:
+    here = {**broker.client_config("alice"), "log_level": 0}
+    yield from unconnected({**here, "ssl.ca.location": ""}, says="could not be verified")
+    yield from unconnected({**here, "sasl.password": "no"}, says="Authentication failed")
+    producer = Producer(here)
+    said: list[object] = []
+    producer.produce("orders", b"", on_delivery=lambda error, _: said.append(error))
+    producer.flush(HANG_S)
+    yield from said
+    consumer = Consumer({**here, "group.id": "g"})
+    consumer.subscribe(["orders"])
+    message = consumer.poll(HANG_S)
+    yield message and message.error()
+    consumer.close()
 
 
 def unconnected(config: dict[str, object], says: str = "") -> Iterator[object]:
