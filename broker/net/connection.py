@@ -29,8 +29,8 @@ from broker.net.frame_buffers import PartialFrame
 from broker.net.holds import CLOSED, HELD, IN_PROGRESS, PAUSED, SLICED, TURN_OVER, WRITE_BUFFER_FULL
 from broker.net.interception import offer
 from broker.net.paused_transport import paused, resumed
+from broker.net.refusals import bad_size, refuse
 from broker.net.refusals import failed as failed_answer
-from broker.net.refusals import refuse
 from broker.node.context import ClientInformation, RequestContext
 from broker.requests.api import NO_RESPONSE, CloseConnection, CompletableEarly, DelayedResponse
 from broker.resources.unsent import Unsent
@@ -226,7 +226,7 @@ class Connection:
             if self.authentication is not None:
                 limit = self.authentication.frame_bytes_max or self._shared.quotas.request_bytes_max
             if not 0 <= size <= limit:
-                self.close("bad request size", size=size)
+                bad_size(self, size)
                 break
             start = position + SIZE.size
             if size > end - start:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.requests.api import CloseConnection
 from protocol.frame import API_VERSIONS
+
+TLS_HANDSHAKE: Final = 0x1603
+"""A record of type handshake, of any version."""
 
 if TYPE_CHECKING:
     from broker.net.routes import Route
@@ -24,6 +27,14 @@ def refuse(connection: ServedConnection, api_key: int, api_version: int, correla
     route = connection._shared.routes[API_VERSIONS << 16]
     assert route is not None, "ApiVersions v0 is always served"
     connection._answer(route, correlation_id, unsupported_version_response())
+
+
+def bad_size(connection: ServedConnection, size: int) -> None:
+    """The first four bytes of a frame are no size: most often they are those of another protocol."""
+    if size >> 16 == TLS_HANDSHAKE:
+        connection.close("bad request size", size=size, hint="the client begins a TLS handshake")
+    else:
+        connection.close("bad request size", size=size)
 
 
 def failed(connection: ServedConnection, route: Route, error: BaseException) -> list[Any] | None:

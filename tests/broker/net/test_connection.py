@@ -324,6 +324,15 @@ async def test_an_impossible_size_ends_the_connection_before_any_body_arrives(si
     assert peer.transport.closing
     assert peer.answered() == [1]
     assert [line["reason"] for line in lines] == ["bad request size"]
+    assert "hint" not in lines[0]
+
+
+async def test_a_client_that_begins_with_tls_is_recognised() -> None:
+    with structlog.testing.capture_logs() as (lines):
+        Broker({HEARTBEAT: pong}).connect().send(bytes.fromhex("160301020001"))
+    assert [(line["reason"], line["hint"]) for line in lines] == [
+        ("bad request size", "the client begins a TLS handshake")
+    ]
 
 
 @pytest.mark.parametrize(
