@@ -51,7 +51,7 @@ SHOP = [
 def test_every_example_is_listed() -> None:
     listed = (EXAMPLES / "README.md").read_text("utf-8")
     for path in EXAMPLES.iterdir():
-        assert f"({path.name})" in listed or path.name in ("README.md", "__pycache__"), path.name
+        assert f"]({path.name}" in listed or path.name in ("README.md", "__pycache__"), path.name
 
 
 @pytest.mark.more
