@@ -10,6 +10,8 @@ import json
 import os
 import re
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
 import urllib.request
@@ -183,13 +185,18 @@ def test_the_recipe_for_docker(engine: Engine, tmp_path: Path):
 
 def test_the_commands_of_the_image_s_page(engine: Engine, tmp_path: Path):
     (tmp_path / "Dockerfile").touch()
-    first, faults = (block for block in blocks("docs/container.md") if block.language == "console")
+    first, tls, faults = (block for block in blocks("docs/container.md") if block.language == "console")
     with Terminal(tmp_path, programs=PROGRAMS, ports=OUTSIDE, **engine.environment) as terminal:
         (build, _), (run, _) = commands(first.text)
         terminal.run(build)
         # In the terminal of a reader it goes on; `-d` shows that it began.
         name = terminal.run(run.replace("docker run", "docker run -d")).strip()
         terminal.run(f"until docker exec {name} odradek health; do sleep 1; done; docker rm -f {name}")
+        terminal.take(tls)
+        trusting = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+        with socket.create_connection(("localhost", int(terminal.ports["9092"])), HANG_S) as connection:
+            trusting.wrap_socket(connection, server_hostname="localhost").close()
+        terminal.run("docker rm -f kafka")
         terminal.take(faults)
         assert "EndTxn nth=2 -> lose-answer" in terminal.run("docker exec kafka odradek fault list")
         terminal.run("docker rm -f kafka")
