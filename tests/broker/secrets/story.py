@@ -153,7 +153,7 @@ class Story:
         admin = self.admin()
         for name, key, value in (
             ("1", f"{LISTENER}.ssl.key.password", PLANTED["dynamic-key-password"]),
-            ("1", f"{LISTENER}.plain.sasl.jaas.config", PLANTED["dynamic-jaas-password"]),
+            ("1", "listener.name.elsewhere.plain.sasl.jaas.config", PLANTED["dynamic-jaas-password"]),
             ("1", f"{LISTENER}.ssl.keystore.key", f"-----BEGIN {PLANTED['dynamic-key-pem']}"),
             ("1", "ssl.key.password", PLANTED["refused-password"]),
             ("1", "delegation.token.secret.key", PLANTED["refused-password"]),
