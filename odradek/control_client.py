@@ -36,7 +36,7 @@ class ControlClient:
     def __init__(
         self, url: str, token: str | None = None, timeout_s: float = TIMEOUT_S, ca: str | None = None
     ) -> None:
-        """``ca`` is a PEM file with the certificates to trust; None: that of ODRADEK_CONTROL_CA, or what the system trusts."""
+        """``ca`` is a PEM file of certificates to trust; None: that of ODRADEK_CONTROL_CA, or what the system trusts."""
         parts = urlsplit(url if "//" in url else f"//{url}")
         try:
             port = parts.port
