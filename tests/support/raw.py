@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import random
 import socket
 import struct
 import types
@@ -21,7 +22,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
@@ -472,15 +473,21 @@ def error_codes(value: Any) -> Iterable[int]:
             yield from error_codes(inner)
 
 
+PORTS: Final = range(20_000, 32_000)
 _GIVEN: set[int] = set()
 
 
 def free_port() -> int:
-    """One that this process was not given before: the system soon offers again what nothing listens on."""
+    """One that this process was not given before, and that no client is given by the system: its ports are higher."""
+    chance = random.SystemRandom()
     while True:
+        port = chance.choice(PORTS)
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
         if port not in _GIVEN:
             _GIVEN.add(port)
             return port
