@@ -12,6 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from broker.peers.channel import Connect, ProtocolFactory
+from broker.security.sasl.mechanism import AuthenticationFailed
 from protocol.codec import MalformedRequest, client_codec
 from protocol.frame import request_header, response_body_offset
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -82,7 +83,11 @@ async def _log_in(exchange: _Exchange, login: Login) -> None:
         answer = await exchange.ask(SASL_AUTHENTICATE, AUTHENTICATE_VERSION, request)
         if answer.error_code:
             raise ConnectionRefusedError(f"the other node refuses this one: {answer.error_message}")
-        token = login.evaluate(bytes(answer.auth_bytes))
+        try:
+            # SCRAM derives keys from the password: thousands of hashes.
+            token = await asyncio.to_thread(login.evaluate, bytes(answer.auth_bytes))
+        except AuthenticationFailed as failure:
+            raise ConnectionRefusedError(f"this node refuses the other one: {failure}") from None
 
 
 class _Exchange(asyncio.Protocol):
