@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from struct import Struct
 from typing import Any, Final, cast
@@ -249,6 +249,24 @@ class Channel:
                 wire.reset() if resets else wire.close()
 
 
+class BadSize(Exception):
+    """What the other side sends is no frame."""
+
+
+def whole_frames(received: bytearray, bytes_max: int) -> Iterator[bytes]:
+    """The frames that have come whole, each taken out of ``received``; `BadSize` at one that cannot be."""
+    while len(received) >= SIZE.size:
+        (size,) = SIZE.unpack_from(received)
+        if not 0 <= size <= bytes_max:
+            raise BadSize
+        end = SIZE.size + size
+        if len(received) < end:
+            return
+        frame = bytes(received[SIZE.size : end])
+        del received[:end]
+        yield frame
+
+
 class _Wire(asyncio.Protocol):
     """One TCP connection of a channel: cuts frames from the stream."""
 
@@ -268,17 +286,11 @@ class _Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        while len(self._received) >= SIZE.size:
-            (size,) = SIZE.unpack_from(self._received)
-            if not 0 <= size <= RESPONSE_BYTES_MAX:
-                self._channel.drop()
-                return
-            end = SIZE.size + size
-            if len(self._received) < end:
-                return
-            frame = bytes(self._received[SIZE.size : end])
-            del self._received[:end]
-            self._channel.received(self, frame)
+        try:
+            for frame in whole_frames(self._received, RESPONSE_BYTES_MAX):
+                self._channel.received(self, frame)
+        except BadSize:
+            self._channel.drop()
 
     def reset(self) -> None:
         transport, self.transport = self.transport, None

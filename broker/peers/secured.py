@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from broker.peers.channel import Connect, ProtocolFactory
+from broker.peers.channel import SIZE, BadSize, Connect, ProtocolFactory, whole_frames
+from broker.security.sasl.authenticator import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from broker.security.sasl.mechanism import AuthenticationFailed
 from protocol.codec import MalformedRequest, client_codec
 from protocol.frame import request_header, response_body_offset
@@ -21,32 +21,18 @@ from protocol.messages.sasl_handshake import SaslHandshakeRequest
 if TYPE_CHECKING:
     import ssl
 
-SASL_HANDSHAKE: Final = 17
-SASL_AUTHENTICATE: Final = 36
+    from broker.security.sasl.clients import SaslClient
+
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2
 RESPONSE_BYTES_MAX: Final = 64 * 1024
 LOGIN_S: Final = 30.0
-SIZE: Final = Struct(">i")
-
-
-class Login(Protocol):
-    """The client's side of a mechanism."""
-
-    @property
-    def mechanism(self) -> str: ...
-
-    def first(self) -> bytes: ...
-
-    def evaluate(self, challenge: bytes) -> bytes | None:
-        """The next token; None at the end."""
-        ...
 
 
 def secured(
     *,
     tls: Callable[[], ssl.SSLContext] | None = None,
-    login: Callable[[], Login] | None = None,
+    login: Callable[[], SaslClient] | None = None,
 ) -> Connect:
     """How `Peers` connects: OSError where the other node cannot be reached, or refuses this one."""
 
@@ -72,7 +58,7 @@ def secured(
     return connect
 
 
-async def _log_in(exchange: _Exchange, login: Login) -> None:
+async def _log_in(exchange: _Exchange, login: SaslClient) -> None:
     handshake = SaslHandshakeRequest(mechanism=login.mechanism)
     chosen = await exchange.ask(SASL_HANDSHAKE, HANDSHAKE_VERSION, handshake)
     if chosen.error_code:
@@ -108,15 +94,12 @@ class _Exchange(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        if len(self._received) < SIZE.size:
-            return
-        (size,) = SIZE.unpack_from(self._received)
-        if not 0 <= size <= RESPONSE_BYTES_MAX:
+        try:
+            for frame in whole_frames(self._received, RESPONSE_BYTES_MAX):
+                if self._answer is not None and not self._answer.done():
+                    self._answer.set_result(frame)
+        except BadSize:
             self._fail("the other node has sent no response")
-        elif len(self._received) >= SIZE.size + size and self._answer is not None:
-            answer, self._received = bytes(self._received[SIZE.size : SIZE.size + size]), bytearray()
-            if not self._answer.done():
-                self._answer.set_result(answer)
 
     def _fail(self, reason: str) -> None:
         if self._answer is not None and not self._answer.done():
