@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from broker.security.sasl.settings import SaslSettings
     from broker.security.tls.reloading import ReloadableContext
     from broker.security.tls.settings import TlsSettings
+    from storage.config_def import Value
 
 
 class SecuredListeners:
@@ -39,6 +40,7 @@ class SecuredListeners:
         self._has_peers = has_peers
         self._tls: dict[str, ReloadableContext] = {}
         self._sasl: dict[str, SaslSettings] = {}
+        self._settings_of_sasl = _settings_of_sasl(config)
         self._jvm = self._read_jvm()
         self.by_name: Mapping[str, ListenerSecurity] = {
             each.name: self._security(each)
@@ -139,7 +141,15 @@ class SecuredListeners:
 
     def reconfigure(self) -> None:
         """Stores, mechanisms and login modules may be set while the broker runs (KIP-226): for connections to come."""
-        for name in self._sasl:
-            self._add_sasl(name, self.by_name[name])
+        settings = _settings_of_sasl(self._config)
+        if settings != self._settings_of_sasl:  # else a JWKS that is known already would be fetched anew
+            self._settings_of_sasl = settings
+            for name in self._sasl:
+                self._add_sasl(name, self.by_name[name])
         for name, context in self._tls.items():
             context.change(self._tls_settings(name))
+
+
+def _settings_of_sasl(config: BrokerConfig) -> dict[str, Value]:
+    """Those of all listeners and of the broker."""
+    return {name: value for name, value in config.values.items() if "sasl." in name}
