@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.authorization import may_on_cluster
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -27,7 +27,7 @@ FUTURE_SUFFIX_CHARACTERS: Final = len(".") + 32 + len("-future")
 def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
-    allowed = context.authorize("ALTER", "CLUSTER", CLUSTER_NAME)
+    allowed = may_on_cluster(context, "ALTER")
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         for topic in directory.topics:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from broker.metadata import ApiError, Topic
 from broker.metadata.duplicates import apart
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.authorization import may_on_cluster
 from broker.requests.mutation_quotas import mutation_quota
 from protocol.errors import ErrorCode
 from protocol.messages.delete_topics import (
@@ -110,9 +110,7 @@ def _by_name(name: str, context: RequestContext, answers: list[DeletableTopicRes
 
 
 def _may(context: RequestContext, operation: str, name: str) -> bool:
-    return context.authorize("DELETE", "CLUSTER", CLUSTER_NAME, logs_denial=False) or context.authorize(
-        operation, "TOPIC", name
-    )
+    return may_on_cluster(context, "DELETE", logs_denial=False) or context.authorize(operation, "TOPIC", name)
 
 
 # What `Errors.message()` says.

@@ -9,7 +9,7 @@ from broker.metadata import ApiError
 from broker.metadata.client_quotas import Component, filter_of
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.authorization import may_on_cluster
 from protocol.errors import ErrorCode
 from protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -24,7 +24,7 @@ from protocol.messages.describe_client_quotas import (
 def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
-    if not context.authorize("DESCRIBE_CONFIGS", "CLUSTER", CLUSTER_NAME):
+    if not may_on_cluster(context, "DESCRIBE_CONFIGS"):
         return _refused(ApiError(ErrorCode.cluster_authorization_failed))
     components = (Component(each.entity_type, each.match_type, each.match) for each in request.components)
     try:

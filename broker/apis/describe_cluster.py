@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME, NO_NODE, addresses, authorized_operations
+from broker.requests.authorization import authorized_cluster_operations
+from broker.requests.metadata_views import NO_NODE, addresses
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -48,9 +49,5 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = (
-            authorized_operations(context, "CLUSTER", CLUSTER_NAME)
-            if context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME, logs_denial=False)
-            else 0
-        )
+        response.cluster_authorized_operations = authorized_cluster_operations(context)
     return response

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.authorization import may_on_cluster
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 async def describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
-    if not context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME):
+    if not may_on_cluster(context, "DESCRIBE"):
         return DescribeLogDirsResponse(error_code=ErrorCode.cluster_authorization_failed)
     keys = _hosted(request, context)
     replicas = context.node.replicas

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.metadata.scram_credentials import describe
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.authorization import may_on_cluster
 from protocol.errors import ErrorCode
 from protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -19,7 +19,7 @@ from protocol.messages.describe_user_scram_credentials import (
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    if not context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME):
+    if not may_on_cluster(context, "DESCRIBE"):
         return _refused(request)
     users = [each.name for each in request.users or ()]
     return DescribeUserScramCredentialsResponse(

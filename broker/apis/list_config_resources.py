@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from broker.requests.api import api
+from broker.requests.authorization import may_on_cluster
 from broker.requests.config_changes import LOGGER_RESOURCE
-from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.list_config_resources import (
     ConfigResource,
@@ -31,7 +31,7 @@ _KINDS: Final = (GROUP_RESOURCE, METRICS_RESOURCE, LOGGER_RESOURCE, BROKER_RESOU
 def list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
-    if not context.authorize("DESCRIBE_CONFIGS", "CLUSTER", CLUSTER_NAME):
+    if not may_on_cluster(context, "DESCRIBE_CONFIGS"):
         return ListConfigResourcesResponse(error_code=ErrorCode.cluster_authorization_failed)
     supported = _KINDS if context.api_version >= KINDS_SINCE else (METRICS_RESOURCE,)
     wanted = request.resource_types or supported

@@ -13,7 +13,7 @@ from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.group import CONSUMER_PROTOCOL, ClassicGroup
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.authorization import may_on_cluster
 from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -28,7 +28,7 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
         return ListGroupsResponse(error_code=groups)
     types = _folded(request.types_filter)
     states = _folded(request.states_filter)
-    sees_all = context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME, logs_denial=False)
+    sees_all = may_on_cluster(context, "DESCRIBE", logs_denial=False)
     return ListGroupsResponse(
         groups=[
             _listed(group)

@@ -14,9 +14,8 @@ from uuid import UUID
 from broker.metadata import NewTopic, Topic
 from broker.metadata.topics import invalid_topic_name, is_internal
 from broker.requests.api import api
-from broker.requests.authorization import may_on_cluster
+from broker.requests.authorization import authorized_cluster_operations, may_on_cluster
 from broker.requests.metadata_views import (
-    CLUSTER_NAME,
     NO_NODE,
     Live,
     authorized_operations,
@@ -75,11 +74,7 @@ def _answer(request: MetadataRequest, context: RequestContext) -> Generator[None
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = (
-            authorized_operations(context, "CLUSTER", CLUSTER_NAME)
-            if context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME, logs_denial=False)
-            else 0
-        )
+        response.cluster_authorized_operations = authorized_cluster_operations(context)
     return response
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from broker.metadata import ApiError
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.metadata_views import CLUSTER_NAME, authorized_operations
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -34,6 +34,13 @@ def describable_topics(context: RequestContext) -> Callable[[str], bool] | None:
 def may_on_cluster(context: RequestContext, operation: str, *, logs_denial: bool = True) -> bool:
     """May the principal do this to the cluster?"""
     return context.authorize(operation, "CLUSTER", CLUSTER_NAME, logs_denial=logs_denial)
+
+
+def authorized_cluster_operations(context: RequestContext) -> int:
+    """What the principal may do to the cluster, as bits; nothing for one that may not know of it."""
+    if not may_on_cluster(context, "DESCRIBE", logs_denial=False):
+        return 0
+    return authorized_operations(context, "CLUSTER", CLUSTER_NAME)
 
 
 def cluster_refusal(context: RequestContext, operation: str) -> ApiError | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from broker.logging import level, set_level
 from broker.metadata import ApiError
 from broker.metadata.altering import Operation
-from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.authorization import may_on_cluster
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ LEVELS: Final = {
 
 def change_loggers(each: Wanted, context: RequestContext, *, validate_only: bool) -> None:
     """Set levels, all of them or none. ``ApiError``."""
-    if not context.authorize("ALTER_CONFIGS", "CLUSTER", CLUSTER_NAME):
+    if not may_on_cluster(context, "ALTER_CONFIGS"):
         raise ApiError(ErrorCode.cluster_authorization_failed)
     _check_node_id(each.resource.name, context.node.node_id)
     for entry in each.entries:

@@ -66,6 +66,6 @@ async def test_what_is_not_here_is_left_out(world):
 
 async def test_a_client_that_may_not_see_the_cluster(world, monkeypatch):
     context = world.context(5)
-    monkeypatch.setattr(type(context), "authorize", lambda self, *what: False)
+    monkeypatch.setattr(type(context), "authorize", lambda self, *what, **how: False)
     answer = await describe_log_dirs(DescribeLogDirsRequest(topics=None), context)
     assert (answer.error_code, list(answer.results)) == (ErrorCode.cluster_authorization_failed, [])
