@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from broker.node.context import RequestContext
 from broker.requests.api import CloseConnection, api
 from broker.security.sasl.failures import Unanswered
-from broker.security.sasl.mechanism import AuthenticationFailed
+from broker.security.sasl.mechanism import AUTHENTICATION_FAILED, AuthenticationFailed
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-
-FAILED: Final = "authentication failed"
 
 
 @api(key=36, versions=range(3), allow_before_authentication=True)
@@ -29,12 +25,12 @@ async def sasl_authenticate(
     except AuthenticationFailed as failure:
         facts = {"mechanism": authentication.sasl.mechanism, "error": failure.reason}
         if isinstance(failure, Unanswered):
-            raise CloseConnection(FAILED, **facts) from None
+            raise CloseConnection(AUTHENTICATION_FAILED, **facts) from None
         await authentication.delay_failure()
         refusal = SaslAuthenticateResponse(
             error_code=ErrorCode.sasl_authentication_failed, error_message=str(failure)
         )
-        raise CloseConnection(FAILED, refusal, **facts) from None
+        raise CloseConnection(AUTHENTICATION_FAILED, refusal, **facts) from None
     return SaslAuthenticateResponse(
         error_code=NONE, error_message="", auth_bytes=answer, session_lifetime_ms=lifetime_ms
     )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from broker.node.context import RequestContext
 from broker.requests.api import CloseConnection, api
 from broker.security.sasl.authenticator import NAME_CHARACTERS_MAX, NotAuthenticated
+from broker.security.sasl.mechanism import NOT_AUTHENTICATED
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-NOT_AUTHENTICATED: Final = "not authenticated"
 
 
 @api(key=17, versions=range(2), allow_before_authentication=True)

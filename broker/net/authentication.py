@@ -22,7 +22,11 @@ from broker.security.sasl.authenticator import (
     NotAuthenticated,
     SaslServerAuthenticator,
 )
-from broker.security.sasl.mechanism import AuthenticationFailed
+from broker.security.sasl.mechanism import (
+    AUTHENTICATION_FAILED,
+    NOT_AUTHENTICATED,
+    AuthenticationFailed,
+)
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -79,16 +83,15 @@ class SaslAuthentication:
             if self.sasl.check(route.api.key, route.api.name):
                 return route
         except NotAuthenticated as refusal:
-            raise CloseConnection("not authenticated", error=str(refusal)) from None
+            raise CloseConnection(NOT_AUTHENTICATED, error=str(refusal)) from None
         refusing = copy(route)
         refusing.handler = self._refuse
         return refusing
 
     async def _refuse(self, request: Any, context: RequestContext) -> None:
         """During an exchange each request but SaslAuthenticate is out of order, and the end."""
-        from broker.requests.error_answers import (
-            error_answer,
-        )  # only who breaks the order pays for the import
+        # Only a client that breaks the order pays for the import.
+        from broker.requests.error_answers import error_answer
 
         key, version = context.api_key, context.api_version
         answer = error_answer(key, version, request, ErrorCode.illegal_sasl_state)
@@ -96,7 +99,7 @@ class SaslAuthentication:
         told = f"Unexpected Kafka request {key} during SASL authentication."
         if refused := self.sasl.refused:
             told += f" The client's token is refused: {refused}"
-        raise CloseConnection("not authenticated", answer, error=told)
+        raise CloseConnection(NOT_AUTHENTICATED, answer, error=told)
 
     async def delay_failure(self) -> None:
         """Let connection.failed.authentication.delay.ms pass."""
@@ -124,9 +127,7 @@ class SaslAuthentication:
             answer, _ = await self.sasl.evaluate(token)
         except AuthenticationFailed as failure:
             await self.delay_failure()
-            self._connection.close(
-                "authentication failed", mechanism=self.sasl.mechanism, error=failure.reason
-            )
+            self._connection.close(AUTHENTICATION_FAILED, mechanism=self.sasl.mechanism, error=failure.reason)
         except Exception as error:
             log.error(
                 "request failed", api="token", connection=self._connection.connection_id, exc_info=error

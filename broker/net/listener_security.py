@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from broker.clock import Clock, Domain
 from broker.net.authentication import TOKEN_BYTES_MAX, SaslAuthentication
 from broker.net.served_connection import ServedConnection
+from broker.security.sasl.mechanism import AUTHENTICATION_FAILED
 from broker.security.tls.principal_mapping import MappingFailed
 from protocol.slotted import slotted
 
@@ -36,7 +37,7 @@ class ListenerSecurity:
         """A client has connected, and shaken hands by TLS if there is any."""
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and self._has_expired(tls):
-            connection.close("authentication failed", error="the client's certificate has expired")
+            connection.close(AUTHENTICATION_FAILED, error="the client's certificate has expired")
         elif self.mechanisms is not None:
             connection.authentication = connection.client.authentication = SaslAuthentication(
                 connection,
@@ -49,7 +50,7 @@ class ListenerSecurity:
             try:
                 connection.principal = self.principal_of(tls and tls.getpeercert(binary_form=True))
             except MappingFailed as error:
-                connection.close("authentication failed", error=str(error))
+                connection.close(AUTHENTICATION_FAILED, error=str(error))
 
     def _has_expired(self, tls: ssl.SSLObject) -> bool:
         """By the broker's clock, which may be ahead of the one that the handshake has asked."""

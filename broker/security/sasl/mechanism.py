@@ -6,7 +6,12 @@ Pure: a mechanism knows no connection and no clock but the one that it is given.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import Final, Protocol
+
+
+AUTHENTICATION_FAILED: Final = "authentication failed"
+NOT_AUTHENTICATED: Final = "not authenticated"
+"""Why a connection ends, as the log says it."""
 
 
 class AuthenticationFailed(Exception):
