@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final, Protocol
 
-
 AUTHENTICATION_FAILED: Final = "authentication failed"
 NOT_AUTHENTICATED: Final = "not authenticated"
 """Why a connection ends, as the log says it."""
