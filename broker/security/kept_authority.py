@@ -16,8 +16,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.config.authority_files import CA, SERVER_STORE, STORE_PASSWORD
-from broker.security.tls.authority import Authority, local_hosts
+from broker.config.authority_files import CA, CA_KEY, SERVER_STORE, STORE_PASSWORD
+from broker.security.tls.authority import Authority, is_issued_by, local_hosts
 from broker.security.tls.directory import write_directory
 from storage.config_def import ConfigError
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 CLIENT: Final = "client"
 """The common name in the certificate of a client."""
-_KEY: Final = "ca.key"
 _LAST: Final = "client.jks"
 """What is written last: with it the directory is complete."""
 _LOCK: Final = ".lock"
@@ -64,11 +63,11 @@ def _keep(folder: Path, names: Collection[str], now: datetime) -> None:
 
 
 def _kept(folder: Path, now: datetime) -> Authority | None:
-    key, certificate = folder / _KEY, folder / CA
+    key, certificate = folder / CA_KEY, folder / CA
     if not certificate.exists():
         return None
     if not key.exists():
-        raise ValueError(f"{CA} is there, and {_KEY} is not")
+        raise ValueError(f"{CA} is there, and {CA_KEY} is not")
     return Authority.load(key.read_bytes(), certificate.read_bytes(), now)
 
 
@@ -79,17 +78,7 @@ def _is_complete(folder: Path, authority: Authority, names: Collection[str], now
         return False
     server = x509.load_pem_x509_certificate((folder / SERVER_STORE).read_bytes())
     issuer = x509.load_der_x509_certificate(authority.certificate)
-    return now < server.not_valid_after_utc and _names(server) >= set(names) and _is_issued_by(server, issuer)
-
-
-def _is_issued_by(certificate: Certificate, issuer: Certificate) -> bool:
-    from cryptography.exceptions import InvalidSignature
-
-    try:
-        certificate.verify_directly_issued_by(issuer)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+    return now < server.not_valid_after_utc and _names(server) >= set(names) and is_issued_by(server, issuer)
 
 
 def _names(certificate: Certificate) -> set[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain, SystemClock
-from broker.config.authority_files import CA
+from broker.config.authority_files import CA, CA_KEY
 from broker.logging import get_logger
 from broker.security.tls.contexts import server_context
 from protocol.named_tuple import NamedTuple
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from broker.security.tls.settings import TlsSettings
     from broker.security.tls.stores import PrivateKey
 
-_CA_KEY: Final = "ca.key"
 _EARLIEST: Final = datetime(1950, 1, 1, tzinfo=UTC)
 """Of a time in a certificate (RFC 5280 4.1.2.5)."""
 _log = get_logger()
@@ -103,7 +102,7 @@ def issuer_beside(settings: TlsSettings) -> Issuer | None:
         return None
     folder = Path(store.location).parent
     try:
-        key = load_pem_private_key((folder / _CA_KEY).read_bytes(), None)
+        key = load_pem_private_key((folder / CA_KEY).read_bytes(), None)
         certificate = x509.load_pem_x509_certificate((folder / CA).read_bytes())
     except (OSError, TypeError, ValueError):
         return None
@@ -118,14 +117,13 @@ def _aged_entry(entry: PrivateKey, issuer: Issuer, by: timedelta) -> PrivateKey:
 def aged_certificate(certificate: bytes, issuer: Issuer, by: timedelta) -> bytes:
     """The same certificate with a validity that lies ``by`` further back; unchanged if another authority has issued it."""
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding
 
+    from broker.security.tls.authority import is_issued_by
+
     young = x509.load_der_x509_certificate(certificate)
-    try:
-        young.verify_directly_issued_by(issuer.certificate)
-    except (InvalidSignature, TypeError, ValueError):
+    if not is_issued_by(young, issuer.certificate):
         return certificate
     builder = (
         x509.CertificateBuilder()

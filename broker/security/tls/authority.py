@@ -20,6 +20,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -212,3 +213,12 @@ def _der(certificate: x509.Certificate) -> bytes:
 
 def _milliseconds(now: datetime) -> int:
     return round(now.timestamp() * 1000)
+
+
+def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    """Has the authority with this certificate signed it?"""
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (InvalidSignature, TypeError, ValueError):
+        return False
+    return True

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from broker.config.authority_files import CA, CA_KEY, TRUST_STORE_JKS, TRUST_STORE_PKCS12
 from broker.security.tls.authority import Authority, Issued
 
 PUBLIC: Final = 0o644
@@ -46,10 +47,10 @@ def write_file(path: Path, content: bytes, mode: int) -> None:
 
 
 def _authority_files(authority: Authority, password: str) -> Iterator[tuple[str, bytes]]:
-    yield "ca.pem", authority.certificate_pem()
-    yield "ca.key", authority.key_pem()
-    yield "truststore.p12", authority.trust_store_pkcs12(password)
-    yield "truststore.jks", authority.trust_store_jks(password)
+    yield CA, authority.certificate_pem()
+    yield CA_KEY, authority.key_pem()
+    yield TRUST_STORE_PKCS12, authority.trust_store_pkcs12(password)
+    yield TRUST_STORE_JKS, authority.trust_store_jks(password)
 
 
 def _key_files(issued: Issued, password: str) -> Iterator[tuple[str, bytes]]:
