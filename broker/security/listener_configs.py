@@ -7,9 +7,15 @@ configs.value("sasl.jaas.config", mechanism="SCRAM-SHA-256")  # listener.name.in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from storage.config_def import Value
+from storage.config_def import ConfigError, Value
+
+
+def no_such_class(name: str, value: Value, known: Sequence[str]) -> ConfigError:
+    """Of a setting that names a class of Java's; ``known`` are those that say what Odradek does anyway."""
+    hint = f"leave it out, or set it to {' or '.join(known)}" if known else "leave it out"
+    return ConfigError.of(name, value, f"Odradek has no such class of Java's: {hint}")
 
 
 class ListenerConfigs:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from broker.config.definitions import kafka_configs
-from broker.security.listener_configs import ListenerConfigs
+from broker.security.listener_configs import ListenerConfigs, no_such_class
 from broker.security.sasl import unsecured_jws
 from broker.security.sasl.jaas import JaasContext, Jvm
 from broker.security.sasl.jwks import JwksEndpoint, JwksFile, KeySource, Refresh, fetch, location_of
@@ -96,8 +96,7 @@ class _OAuthConfigs:
 def _secured(configs: _OAuthConfigs, options: Mapping[str, str], jvm: Jvm) -> OAuthSettings:
     validator = configs.needed(JWT_VALIDATOR)
     if validator not in _JWT_VALIDATORS:
-        hint = f"Odradek has no such class of Java's: leave it out, or set it to {_JWT_VALIDATORS[0]}"
-        raise ConfigError.of(JWT_VALIDATOR, validator, hint)
+        raise no_such_class(JWT_VALIDATOR, validator, _JWT_VALIDATORS[:1])
     if configs.text(JWKS_URL) is None:
         raise ConfigError(
             f'The OAuth validator for the broker requires "{JWKS_URL}" to be configured so that JWT signatures can be '

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.security.listener_configs import ListenerConfigs
+from broker.security.listener_configs import ListenerConfigs, no_such_class
 from broker.security.sasl import jaas
 from broker.security.sasl.authenticator import Mechanism, Mechanisms
 from broker.security.sasl.jaas import JaasContext, Jvm, server_context
@@ -176,9 +176,7 @@ def _check_modules(context: JaasContext, mechanism: str, jvm: Jvm) -> None:
 def _check_class(configs: ListenerConfigs, name: str, mechanism: str, known: tuple[str, ...]) -> None:
     value = configs.of_mechanism(name, mechanism)
     if value is not None and value not in known:
-        hint = f"leave it out, or set it to {' or '.join(known)}" if known else "leave it out"
-        setting = f"{configs.prefix}{mechanism.lower()}.{name}"
-        raise ConfigError.of(setting, value, f"Odradek has no such class of Java's: {hint}")
+        raise no_such_class(f"{configs.prefix}{mechanism.lower()}.{name}", value, known)
 
 
 def _warnings(configs: ListenerConfigs, mechanisms: Sequence[MechanismSettings], jvm: Jvm) -> Iterator[str]:

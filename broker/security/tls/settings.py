@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import Final
 
-from broker.security.listener_configs import ListenerConfigs
+from broker.security.listener_configs import ListenerConfigs, no_such_class
 from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted
 from storage.config_def import ConfigError
@@ -123,8 +123,7 @@ def tls_settings(configs: ListenerConfigs, *, sasl: bool = False) -> TlsSettings
 
 def _check_obeyed(name: str, value: str | None, obeyed: tuple[str, ...]) -> None:
     if value is not None and value.lower() not in (each.lower() for each in obeyed):
-        hint = f"leave it out, or set it to {obeyed[0]}" if obeyed else "leave it out"
-        raise ConfigError.of(name, value, f"Odradek has no such class of Java's: {hint}")
+        raise no_such_class(name, value, obeyed[:1])
 
 
 def _of_listener_only(configs: ListenerConfigs) -> str:
