@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from broker.config.definitions import kafka_configs
@@ -46,7 +46,7 @@ def listeners_of(
     if advertising and values["advertised.listeners"]:
         endpoints = without_names(parse_endpoints(values["advertised.listeners"]), controllers)
         advertised = with_protocols(endpoints, protocols)
-    if advertised and (listening is None or _wins_over(advertising, listening)):
+    if advertised and listens_where_it_advertises(listening, advertising):
         listeners = listen_everywhere(advertised)
     elif listening is None:
         listeners = (Endpoint("PLAINTEXT", DEFAULT_HOST, DEFAULT_PORT),)
@@ -63,11 +63,18 @@ def listeners_of(
     return listeners, advertised or advertise(listeners)
 
 
-def _wins_over(advertising: Setting | None, listening: Setting) -> bool:
-    """Were the advertised listeners set in a source that overrides that of the listeners (an image's, say)?"""
-    if advertising is None or advertising.rank is Rank.ONE_NODE:
+def listens_where_it_advertises(listening: Setting | None, advertising: Setting | None) -> bool:
+    """Without listeners; or where a source that overrides theirs (an image's, say) has set the advertised ones."""
+    if advertising is None:
         return False
-    return advertising.rank > listening.rank
+    if listening is None:
+        return True
+    return advertising.rank is not Rank.ONE_NODE and advertising.rank > listening.rank
+
+
+def default_inter_broker_listener(names: Sequence[str]) -> str:
+    """Where no setting says which."""
+    return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
 
 
 def inter_broker_listener_name(
@@ -81,7 +88,7 @@ def inter_broker_listener_name(
         if by_protocol in settings:
             wanted = str(values[by_protocol]).upper()
         else:
-            return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
+            return default_inter_broker_listener(names)
     elif by_protocol in settings:
         raise ConfigError(f"Only one of inter.broker.listener.name and {by_protocol} should be set.")
     if wanted.upper() not in names:

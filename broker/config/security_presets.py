@@ -22,10 +22,11 @@ from broker.config.endpoints import (
     parse_protocol_map,
     without_names,
 )
+from broker.config.listeners import default_inter_broker_listener, listens_where_it_advertises
 from broker.config.node_settings import DEFAULT_HOST, DEFAULT_PORT
 from broker.config.sasl_preset import SaslPreset, shown
 from broker.config.sasl_users import OPTION, GivenUser, User
-from broker.config.sources import Rank, Setting
+from broker.config.sources import Setting
 from protocol.slotted import slotted
 from storage.config_def import ConfigError
 
@@ -105,12 +106,7 @@ def _controllers(settings: Settings) -> tuple[str, ...]:
 
 
 def _listener_names(settings: Settings) -> tuple[str, ...]:
-    listening, advertising = settings.get("listeners"), settings.get("advertised.listeners")
-    of_others = (
-        advertising is not None
-        and advertising.rank is not Rank.ONE_NODE
-        and (listening is None or advertising.rank > listening.rank)
-    )
+    of_others = listens_where_it_advertises(settings.get("listeners"), settings.get("advertised.listeners"))
     return tuple(
         each.name for each in endpoints_of(settings, "advertised.listeners" if of_others else "listeners")
     )
@@ -146,7 +142,7 @@ def _inter_broker_listener(settings: Settings, names: tuple[str, ...]) -> str:
     for name in ("inter.broker.listener.name", "security.inter.broker.protocol"):
         if name in settings:
             return settings[name].raw.strip().upper()
-    return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
+    return default_inter_broker_listener(names)
 
 
 # -- TLS ----------------------------------------------------------------------------------------------------------

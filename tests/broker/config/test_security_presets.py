@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.sasl_users import given_users
 from broker.config.security_presets import Asked, Preset, expand
-from broker.config.sources import from_command_line, from_environment, strongest
+from broker.config.sources import for_node, from_command_line, from_environment, strongest
 from broker.security.sasl.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE, parse_config
 from storage.config_def import ConfigError
 
@@ -67,6 +67,14 @@ def test_listeners_that_nothing_secures_are_secured_all_of_them():
     }
     # The image listens where it advertises.
     preset = preset_of("a:b", environ={"KAFKA_ADVERTISED_LISTENERS": "OUTSIDE://kafka:9092"})
+    assert protocols(preset)["OUTSIDE"] == "SASL_PLAINTEXT"
+    assert JAAS.format("outside", "plain") in preset.settings
+
+
+def test_the_first_node_listens_where_it_alone_advertises():
+    given = from_command_line({"odradek.node.1.advertised.listeners": "OUTSIDE://kafka:9092"})
+    asked = Asked(users=given_users(("a:b",), ""))
+    preset = expand(asked, strongest(for_node(given, 1)), nodes=1, broker_password="")
     assert protocols(preset)["OUTSIDE"] == "SASL_PLAINTEXT"
     assert JAAS.format("outside", "plain") in preset.settings
 
