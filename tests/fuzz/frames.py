@@ -6,11 +6,9 @@ logs no error. What waits takes no time here (`tests.simulation`), so thousands 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import struct
 import sys
-import tempfile
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -22,6 +20,7 @@ from broker.cluster import Cluster
 from broker.metrics.request_metrics import RequestMetrics
 from broker.options import parse
 from broker.requests.api import discover
+from tests.fuzz.playing import Failure, play, play_seeds
 from tests.fuzz.requests import Frame, Requests, World
 from tests.simulation.loop import SimClock, SimLoop
 from tests.support import raw
@@ -38,10 +37,6 @@ PATIENT: Final = ("join_group", "sync_group")
 """They wait for other members, whose time-outs are drawn as well; they are not waited for here."""
 OF_ACLS: Final = ("create_acls", "delete_acls", "describe_acls")
 """With a code that there is not they end their connection, as in Kafka."""
-
-
-class Failure(AssertionError):
-    """A frame was not treated as it must be; the text has its seed, number and bytes."""
 
 
 class Client(asyncio.Protocol):
@@ -186,35 +181,18 @@ def raw_name(key: int) -> str:
 
 def fuzz(seed: int, frames: int) -> Fuzz:
     """``Failure`` if a frame is not treated as it must be."""
-    loop = SimLoop(seed)
-    failures: list[Any] = []
-    loop.set_exception_handler(lambda _, context: failures.append(context))
-    memory = Path("/dev/shm")
-    with (
-        tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory if memory.is_dir() else None) as directory,
-        asyncio.Runner(loop_factory=lambda: loop) as runner,
-    ):
-        work = Fuzz(seed, Path(directory) / "data", loop)
-        structlog.configure(processors=[work.log], cache_logger_on_first_use=False)
-        try:
-            runner.run(work.run(frames))
-        finally:
-            structlog.reset_defaults()
-    if failures:
-        raise Failure(f"seed {seed}: {failures[0].get('message')}: {failures[0].get('exception')!r}")
-    return work
+    return play(Fuzz, seed, frames)
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--frames", type=int, default=2000)
-    options = parser.parse_args(arguments)
-    for seed in range(options.seed, options.seed + options.seeds):
-        work = fuzz(seed, options.frames)
-        print(f"seed {seed}: {work.answered} answered, {work.closed} closed", flush=True)
-    return 0
+    return play_seeds(
+        arguments,
+        __doc__,
+        "frames",
+        2000,
+        fuzz,
+        lambda work: f"{work.answered} answered, {work.closed} closed",
+    )
 
 
 if __name__ == "__main__":

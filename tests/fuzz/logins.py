@@ -9,12 +9,10 @@ neighbour is served at once. The broker logs no error, no secret, and no more ki
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import struct
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -29,7 +27,8 @@ from broker.requests.api import discover
 from broker.security.principals import ANONYMOUS
 from broker.security.sasl.clients import ScramClient
 from tests.fuzz import tokens
-from tests.fuzz.frames import Client, Failure, raw_name
+from tests.fuzz.frames import Client, raw_name
+from tests.fuzz.playing import Failure, play, play_seeds
 from tests.fuzz.requests import Requests, World, damaged
 from tests.simulation.loop import START_MS, SimClock, SimLoop
 from tests.support import raw
@@ -368,35 +367,18 @@ def settings_of(keys: Path) -> dict[str, str]:
 
 def fuzz(seed: int, clients: int) -> Logins:
     """``Failure`` if one of them is not treated as it must be."""
-    loop = SimLoop(seed)
-    failures: list[Any] = []
-    loop.set_exception_handler(lambda _, context: failures.append(context))
-    memory = Path("/dev/shm")
-    with (
-        tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory if memory.is_dir() else None) as directory,
-        asyncio.Runner(loop_factory=lambda: loop) as runner,
-    ):
-        work = Logins(seed, Path(directory) / "data", loop)
-        structlog.configure(processors=[work.log], cache_logger_on_first_use=False)
-        try:
-            runner.run(work.run(clients))
-        finally:
-            structlog.reset_defaults()
-    if failures:
-        raise Failure(f"seed {seed}: {failures[0].get('message')}: {failures[0].get('exception')!r}")
-    return work
+    return play(Logins, seed, clients)
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--clients", type=int, default=1000)
-    options = parser.parse_args(arguments)
-    for seed in range(options.seed, options.seed + options.seeds):
-        work = fuzz(seed, options.clients)
-        print(f"seed {seed}: {work.answered} answered, {work.closed} closed, {work.known} known", flush=True)
-    return 0
+    return play_seeds(
+        arguments,
+        __doc__,
+        "clients",
+        1000,
+        fuzz,
+        lambda work: f"{work.answered} answered, {work.closed} closed, {work.known} known",
+    )
 
 
 if __name__ == "__main__":

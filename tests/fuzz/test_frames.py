@@ -14,7 +14,8 @@ import pytest
 
 from broker.requests.api import APIS, Api, Handler, discover
 from protocol.codec import request_codec
-from tests.fuzz.frames import Failure, fuzz, raw_name
+from tests.fuzz.frames import fuzz, raw_name
+from tests.fuzz.playing import Failure
 from tests.fuzz.requests import Requests, World
 from tests.support import raw
 

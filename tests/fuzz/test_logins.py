@@ -21,8 +21,8 @@ from broker.security.sasl.scram import ScramServer, credential
 from broker.security.sasl.settings import sasl_settings
 from tests.broker.security.sasl.world import NO_JVM
 from tests.fuzz import tokens
-from tests.fuzz.frames import Failure
 from tests.fuzz.logins import fuzz, settings_of
+from tests.fuzz.playing import Failure
 from tests.simulation.loop import START_MS
 
 SEEDS = int(os.environ.get("ODRADEK_FUZZ_SEEDS", "20"))

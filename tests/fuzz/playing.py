@@ -1,0 +1,71 @@
+"""How a fuzz runs: a broker in virtual time, a seed, and what fails outside of any check."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import Callable, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import structlog
+
+from tests.simulation.loop import SimLoop
+
+
+class Failure(AssertionError):
+    """What was sent was not treated as it must be; the text has the seed and what it was."""
+
+
+class Work(Protocol):
+    async def run(self, count: int) -> None:
+        """So many frames, or clients."""
+        ...
+
+    def log(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
+        """A structlog processor."""
+        ...
+
+
+W = TypeVar("W", bound=Work)
+
+
+def play(make: Callable[[int, Path, SimLoop], W], seed: int, count: int) -> W:
+    """``Failure`` if something is not treated as it must be."""
+    loop = SimLoop(seed)
+    failures: list[Any] = []
+    loop.set_exception_handler(lambda _, context: failures.append(context))
+    memory = Path("/dev/shm")
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory if memory.is_dir() else None) as directory,
+        asyncio.Runner(loop_factory=lambda: loop) as runner,
+    ):
+        work = make(seed, Path(directory) / "data", loop)
+        structlog.configure(processors=[work.log], cache_logger_on_first_use=False)
+        try:
+            runner.run(work.run(count))
+        finally:
+            structlog.reset_defaults()
+    if failures:
+        raise Failure(f"seed {seed}: {failures[0].get('message')}: {failures[0].get('exception')!r}")
+    return work
+
+
+def play_seeds(
+    arguments: Sequence[str],
+    description: str | None,
+    what: str,
+    default: int,
+    fuzz: Callable[[int, int], W],
+    told: Callable[[W], str],
+) -> int:
+    """The command line of a fuzz: ``--seed``, ``--seeds``, and how many (``--frames``)."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument(f"--{what}", dest="count", type=int, default=default)
+    options = parser.parse_args(arguments)
+    for seed in range(options.seed, options.seed + options.seeds):
+        print(f"seed {seed}: {told(fuzz(seed, options.count))}", flush=True)
+    return 0
