@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: set and delete credentials of users (KIP-554). They are kept; no listener asks for them yet."""
+"""AlterUserScramCredentials: set and delete credentials of users (KIP-554)."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class SecuredListeners:
         return self._clock.now_ms(Domain.CONNECTIONS)
 
     def _user(self, user: str, mechanism: str) -> ScramCredential | None:
-        from broker.security.sasl.scram import TYPES
+        from broker.metadata.scram_credentials import TYPES
 
         return self._metadata().image.credentials.get((user, TYPES[mechanism]))
 

@@ -10,8 +10,16 @@ from collections.abc import Sequence
 
 from broker.config.sasl_users import User
 from broker.metadata import ClusterMetadata
-from broker.metadata.scram_credentials import Credentials, Upsertion
-from broker.security.sasl import scram
+from broker.metadata.scram_credentials import (
+    DIGESTS,
+    ITERATIONS_MIN,
+    TYPES,
+    Credentials,
+    Upsertion,
+    client_key,
+    stored_key,
+)
+from broker.security.sasl.scram import random_text
 
 
 async def create_startup_users(metadata: ClusterMetadata, users: Sequence[User]) -> None:
@@ -31,15 +39,15 @@ async def create_startup_users(metadata: ClusterMetadata, users: Sequence[User])
 
 def _needed(credentials: Credentials, user: User) -> Sequence[Upsertion]:
     """None where the password is the same as before."""
-    digest, number = scram.DIGESTS[user.mechanism], scram.TYPES[user.mechanism]
+    digest, number = DIGESTS[user.mechanism], TYPES[user.mechanism]
 
     def salted(salt: bytes, iterations: int) -> bytes:
         return hashlib.pbkdf2_hmac(digest, user.password.encode(), salt, iterations)
 
     kept = credentials.get((user.name, number))
     if kept is not None:
-        client_key = scram.client_key(digest, salted(kept.salt, kept.iterations))
-        if scram.stored_key(digest, client_key) == kept.stored_key:
+        key = client_key(digest, salted(kept.salt, kept.iterations))
+        if stored_key(digest, key) == kept.stored_key:
             return ()
-    salt, iterations = scram.random_text().encode(), scram.ITERATIONS_MIN
+    salt, iterations = random_text().encode(), ITERATIONS_MIN
     return (Upsertion(user.name, number, iterations, salt, salted(salt, iterations)),)

@@ -6,7 +6,6 @@ holder has is the HMAC of its id, made with ``delegation.token.secret.key``; a S
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable
@@ -14,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker.metadata.results import ApiError
+from broker.metadata.scram_credentials import ITERATIONS_MIN, ScramKeys, keys_of
 from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
 from protocol.records import cluster_metadata as schema
@@ -23,8 +23,6 @@ Tokens = dict[str, Token]
 """By token id."""
 
 TIMESTAMP_MS_MAX: Final = 2**63 - 1
-ITERATIONS: Final = 4_096
-MECHANISMS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class Lifetimes(NamedTuple):
@@ -129,29 +127,9 @@ def hmac_of(token_id: str, secret: bytes) -> bytes:
     return hmac.digest(secret, token_id.encode(), "sha512")
 
 
-class ScramKeys(NamedTuple):
-    """What a SCRAM server knows of a password (RFC 5802)."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-    def __repr__(self) -> str:
-        return "ScramKeys([hidden])"
-
-
 def scram_keys(token_hmac: bytes, mechanism: str, salt: bytes) -> ScramKeys:
     """Of the password that a holder logs in with, the HMAC in base64. It takes milliseconds: not for the loop."""
-    digest = MECHANISMS[mechanism]
-    salted_password = hashlib.pbkdf2_hmac(digest, b64encode(token_hmac), salt, ITERATIONS)
-    client_key = hmac.digest(salted_password, b"Client Key", digest)
-    return ScramKeys(
-        salt,
-        hashlib.new(digest, client_key).digest(),
-        hmac.digest(salted_password, b"Server Key", digest),
-        ITERATIONS,
-    )
+    return keys_of(b64encode(token_hmac), mechanism, salt, ITERATIONS_MIN)
 
 
 # -- records ------------------------------------------------------------------------------------------------------

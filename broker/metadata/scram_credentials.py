@@ -1,6 +1,6 @@
 """SCRAM credentials in the image: which may be set, and what is told of them (KIP-554). Pure.
 
-As Kafka's ``ScramControlManager`` and ``ScramImage``. They are kept, in Kafka's records; no listener asks for them yet.
+As Kafka's ``ScramControlManager`` and ``ScramImage``; and its ``ScramFormatter``, the keys that are made of a password.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from protocol.records import cluster_metadata as schema
 Credentials = dict[tuple[str, int], schema.UserScramCredentialRecord]
 """By user and mechanism."""
 
+ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
-# By the number of the mechanism: the hash, and the fewest iterations.
-MECHANISMS: Final[Mapping[int, tuple[str, int]]] = {1: ("sha256", 4_096), 2: ("sha512", 4_096)}
+TYPES: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""The numbers of the mechanisms in requests and records."""
+DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+_DIGEST_OF_TYPE: Final[Mapping[int, str]] = {TYPES[name]: digest for name, digest in DIGESTS.items()}
 
 
 class Deletion(NamedTuple):
@@ -34,6 +37,41 @@ class Upsertion(NamedTuple):
     iterations: int
     salt: bytes
     salted_password: bytes
+
+
+class ScramKeys(NamedTuple):
+    """What a SCRAM server knows of a password (RFC 5802)."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return "ScramKeys([hidden])"
+
+
+def client_key(digest: str, salted_password: bytes) -> bytes:
+    return hmac.digest(salted_password, b"Client Key", digest)
+
+
+def stored_key(digest: str, client_key: bytes) -> bytes:
+    return hashlib.new(digest, client_key).digest()
+
+
+def server_key(digest: str, salted_password: bytes) -> bytes:
+    return hmac.digest(salted_password, b"Server Key", digest)
+
+
+def keys_of_salted(salted_password: bytes, digest: str, salt: bytes, iterations: int) -> ScramKeys:
+    stored = stored_key(digest, client_key(digest, salted_password))
+    return ScramKeys(salt, stored, server_key(digest, salted_password), iterations)
+
+
+def keys_of(password: bytes, mechanism: str, salt: bytes, iterations: int) -> ScramKeys:
+    """It takes milliseconds, and is meant to: not for the event loop."""
+    digest = DIGESTS[mechanism]
+    return keys_of_salted(hashlib.pbkdf2_hmac(digest, password, salt, iterations), digest, salt, iterations)
 
 
 Results = dict[str, ApiError | None]
@@ -67,10 +105,10 @@ def alter(
 def _check(credentials: Credentials, change: Deletion | Upsertion) -> None:
     if not change.user:
         raise ApiError(ErrorCode.unacceptable_credential, "Username must not be empty")
-    if change.mechanism not in MECHANISMS:
+    if change.mechanism not in _DIGEST_OF_TYPE:
         raise ApiError(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
     if isinstance(change, Upsertion):
-        if change.iterations < MECHANISMS[change.mechanism][1]:
+        if change.iterations < ITERATIONS_MIN:
             raise ApiError(ErrorCode.unacceptable_credential, "Too few iterations")
         if change.iterations > ITERATIONS_MAX:
             raise ApiError(ErrorCode.unacceptable_credential, "Too many iterations")
@@ -84,17 +122,15 @@ def _record(change: Deletion | Upsertion) -> schema.MetadataRecord:
     """The password itself is never in the log: two keys are made of it (RFC 5802)."""
     if isinstance(change, Deletion):
         return schema.RemoveUserScramCredentialRecord(change.user, change.mechanism)
-    digest = MECHANISMS[change.mechanism][0]
-
-    def key(text: bytes) -> bytes:
-        return hmac.digest(change.salted_password, text, digest)
-
+    keys = keys_of_salted(
+        change.salted_password, _DIGEST_OF_TYPE[change.mechanism], change.salt, change.iterations
+    )
     return schema.UserScramCredentialRecord(
         name=change.user,
         mechanism=change.mechanism,
         salt=change.salt,
-        stored_key=hashlib.new(digest, key(b"Client Key")).digest(),
-        server_key=key(b"Server Key"),
+        stored_key=keys.stored_key,
+        server_key=keys.server_key,
         iterations=change.iterations,
     )
 
@@ -135,7 +171,9 @@ def _described(credentials: Credentials, user: str, is_asked_twice: bool) -> Des
     if is_asked_twice:
         text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
         return Described(user, ErrorCode.duplicate_resource, text, ())
-    found = [(number, credentials[user, number]) for number in MECHANISMS if (user, number) in credentials]
+    found = [
+        (number, credentials[user, number]) for number in _DIGEST_OF_TYPE if (user, number) in credentials
+    ]
     if not found:
         text = f"Attempt to describe a user credential that does not exist: {user}"
         return Described(user, ErrorCode.resource_not_found, text, ())

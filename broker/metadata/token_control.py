@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Final
 from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
 from broker.logging import get_logger
 from broker.metadata import delegation_tokens as rules
-from broker.metadata.delegation_tokens import MECHANISMS, Lifetimes, ScramKeys, Token
+from broker.metadata.delegation_tokens import Lifetimes, Token
 from broker.metadata.features import METADATA_VERSION
 from broker.metadata.files import new_id
 from broker.metadata.results import ApiError
+from broker.metadata.scram_credentials import DIGESTS, ScramKeys
 from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
 from protocol.records import cluster_metadata as schema
@@ -204,7 +205,7 @@ class DelegationTokenControlManager:
 
     async def credential(self, token_id: str, mechanism: str) -> TokenCredential | None:
         """For a login with the token; None if there is no such token. The first login of a mechanism makes the keys."""
-        if not self.is_enabled or mechanism not in MECHANISMS or token_id not in self._image.tokens:
+        if not self.is_enabled or mechanism not in DIGESTS or token_id not in self._image.tokens:
             return None
         keys = await self._keys(token_id, mechanism)
         token = self._image.tokens.get(token_id)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Final, Protocol
 
+from broker.metadata.scram_credentials import DIGESTS, ITERATIONS_MIN, client_key, server_key, stored_key
 from broker.security.listener_configs import ListenerConfigs
 from broker.security.sasl import scram, unsecured_jws
 from broker.security.sasl.jaas import Jvm, server_context
@@ -135,7 +136,7 @@ class ScramClient:
         nonce: Callable[[], str] = scram.random_text,
     ) -> None:
         self.mechanism = mechanism
-        self._digest = scram.DIGESTS[mechanism]
+        self._digest = DIGESTS[mechanism]
         self._password = password.encode()
         self._nonce = nonce()
         extension = f",{scram.TOKEN_AUTH}=true" if by_token else ""
@@ -168,15 +169,15 @@ class ScramClient:
         if not match["nonce"].startswith(self._nonce):
             raise AuthenticationFailed("Invalid server nonce: does not start with client nonce")
         iterations = int(match["iterations"])
-        if iterations < scram.ITERATIONS_MIN:
+        if iterations < ITERATIONS_MIN:
             raise AuthenticationFailed(
-                f"Requested iterations {iterations} is less than the minimum {scram.ITERATIONS_MIN} for {self.mechanism}"
+                f"Requested iterations {iterations} is less than the minimum {ITERATIONS_MIN} for {self.mechanism}"
             )
         digest = self._digest
         salted = hashlib.pbkdf2_hmac(digest, self._password, b64decode(match["salt"]), iterations)
-        client_key = scram.client_key(digest, salted)
+        key = client_key(digest, salted)
         unproved = f"c=biws,r={match['nonce']}"
         signed = f"{self._bare},{server_first},{unproved}".encode()
-        proof = scram.xor(client_key, hmac.digest(scram.stored_key(digest, client_key), signed, digest))
-        self._signature = hmac.digest(scram.server_key(digest, salted), signed, digest)
+        proof = scram.xor(key, hmac.digest(stored_key(digest, key), signed, digest))
+        self._signature = hmac.digest(server_key(digest, salted), signed, digest)
         return f"{unproved},p={b64encode(proof).decode()}".encode()

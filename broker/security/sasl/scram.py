@@ -10,7 +10,6 @@ Kafka's dialect: no channel binding, names in ASCII, passwords as they are (no S
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 import secrets
@@ -19,7 +18,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.metadata.delegation_tokens import ScramKeys
+from broker.metadata.scram_credentials import DIGESTS, ITERATIONS_MIN, ScramKeys, keys_of, stored_key
 from broker.security.principals import parse
 from broker.security.sasl.failures import InvalidCredentials, Unanswered
 from broker.security.sasl.mechanism import AuthenticationFailed
@@ -28,10 +27,6 @@ from protocol.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from broker.metadata.token_control import TokenCredential
 
-DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-TYPES: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""The numbers of the mechanisms in requests and records."""
-ITERATIONS_MIN: Final = 4096
 TOKEN_AUTH: Final = "tokenauth"
 
 # All is possessive: what could be matched in another way, too, would let half a megabyte of it hold the loop for long.
@@ -73,24 +68,8 @@ def credential(
     password: str, mechanism: str, iterations: int = ITERATIONS_MIN, salt: bytes | None = None
 ) -> ScramKeys:
     """The keys of a password. It takes milliseconds, and is meant to: not for the event loop."""
-    digest = DIGESTS[mechanism]
     salt = random_text().encode() if salt is None else salt
-    salted = hashlib.pbkdf2_hmac(digest, password.encode("utf-8", "replace"), salt, iterations)
-    return ScramKeys(
-        salt, stored_key(digest, client_key(digest, salted)), server_key(digest, salted), iterations
-    )
-
-
-def client_key(digest: str, salted_password: bytes) -> bytes:
-    return hmac.digest(salted_password, b"Client Key", digest)
-
-
-def stored_key(digest: str, client_key: bytes) -> bytes:
-    return hashlib.new(digest, client_key).digest()
-
-
-def server_key(digest: str, salted_password: bytes) -> bytes:
-    return hmac.digest(salted_password, b"Server Key", digest)
+    return keys_of(password.encode("utf-8", "replace"), mechanism, salt, iterations)
 
 
 def xor(first: bytes, second: bytes) -> bytes:

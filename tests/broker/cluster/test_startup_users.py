@@ -6,7 +6,7 @@ from pathlib import Path
 
 from broker.cluster import Cluster
 from broker.config.sasl_users import User
-from broker.metadata.scram_credentials import Credentials
+from broker.metadata.scram_credentials import TYPES, Credentials
 from broker.options import parse
 from broker.security.sasl import scram
 
@@ -22,7 +22,7 @@ async def credentials_after(data_dir: Path, *users: str) -> Credentials:
 
 
 def logs_in(credentials: Credentials, name: str, mechanism: str, password: str) -> bool:
-    record = credentials[name, scram.TYPES[mechanism]]
+    record = credentials[name, TYPES[mechanism]]
     made = scram.credential(password, mechanism, record.iterations, record.salt)
     return (made.stored_key, made.server_key) == (record.stored_key, record.server_key)
 

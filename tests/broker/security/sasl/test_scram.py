@@ -12,22 +12,25 @@ from hypothesis import strategies as st
 from scramp import ScramClient as OtherClient
 from scramp import ScramMechanism as OtherMechanism
 
-from broker.metadata.delegation_tokens import ScramKeys, scram_keys
+from broker.metadata.delegation_tokens import scram_keys
+from broker.metadata.scram_credentials import (
+    DIGESTS,
+    TYPES,
+    ScramKeys,
+    client_key,
+    server_key,
+    stored_key,
+)
 from broker.metadata.token_control import TokenCredential
 from broker.security.sasl.clients import ScramClient
 from broker.security.sasl.failures import InvalidCredentials, Unanswered
 from broker.security.sasl.mechanism import AuthenticationFailed
 from broker.security.sasl.scram import (
-    DIGESTS,
-    TYPES,
     ScramCredential,
     ScramServer,
-    client_key,
     credential,
     random_text,
     sasl_name,
-    server_key,
-    stored_key,
     user_of,
 )
 from protocol.records.cluster_metadata import UserScramCredentialRecord
