@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.metadata import acls
 from broker.metadata.acls import Acl, AclFilter
+from broker.metadata.client_control import ACLS
 from broker.metadata.results import ApiError
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
     from broker.metadata.image import Image
     from broker.metadata.writer import MetadataWriter
-
-_ACLS = "/acls"
-# By this name a change waits for the one before: no topic has a name with a slash.
 
 
 class AclControlManager:
@@ -29,22 +27,22 @@ class AclControlManager:
 
     async def create_acls(self, wanted: Sequence[Acl]) -> list[ApiError | None]:
         """CreateAcls; None for each ACL that is there now, whether it was before or not."""
-        await self._writer.settled([_ACLS])
+        await self._writer.settled([ACLS])
         records, results = acls.create(self._image.acls, wanted, self._new_id)
         if records:
             try:
-                await self._writer.commit(records, [_ACLS])
+                await self._writer.commit(records, [ACLS])
             except ApiError as refusal:
                 return [refusal for _ in wanted]
         return results
 
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[ApiError | list[Acl]]:
         """DeleteAcls; for each filter the ACLs that are gone."""
-        await self._writer.settled([_ACLS])
+        await self._writer.settled([ACLS])
         try:
             records, results = acls.delete(self._image.acls, filters)
         except ApiError as refusal:
             return [refusal for _ in filters]
         if records:
-            await self._writer.commit(records, [_ACLS])
+            await self._writer.commit(records, [ACLS])
         return results

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 _QUOTAS = "/quotas"
 _CREDENTIALS = "/credentials"
-_OF_CLIENTS = (_QUOTAS, _CREDENTIALS, "/acls", "/tokens")
+ACLS = "/acls"
+TOKENS = "/tokens"
+_OF_CLIENTS = (_QUOTAS, _CREDENTIALS, ACLS, TOKENS)
 # By these names a change waits for the one before: no topic has a name with a slash.
 
 

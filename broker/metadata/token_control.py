@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
 from broker.logging import get_logger
 from broker.metadata import delegation_tokens as rules
+from broker.metadata.client_control import TOKENS
 from broker.metadata.delegation_tokens import Lifetimes, Token
 from broker.metadata.features import METADATA_VERSION
 from broker.metadata.files import new_id
@@ -38,8 +39,6 @@ METADATA_VERSION_MIN: Final = 14
 REMOVED_AT_ONCE_MAX: Final = 1_000
 SALT_BITS: Final = 128
 
-_TOKENS = "/tokens"
-# By this name a change waits for the one before: no topic has a name with a slash.
 
 log = get_logger()
 
@@ -108,7 +107,7 @@ class DelegationTokenControlManager:
         """RenewDelegationToken: when the token expires now."""
         token = await self._settled_token(hmac)
         renewed = rules.renewed(token, principal, period_ms, self._lifetimes, self._now_for(token))
-        await self._writer.commit([renewed], [_TOKENS])
+        await self._writer.commit([renewed], [TOKENS])
         return renewed.expiration_timestamp_ms
 
     async def expire(self, hmac: bytes, principal: str, period_ms: int) -> int:
@@ -117,20 +116,20 @@ class DelegationTokenControlManager:
         now_ms = self._now_for(token)
         shortened = rules.shortened(token, principal, period_ms, now_ms)
         removal = schema.RemoveDelegationTokenRecord(token_id=token.token_id)
-        await self._writer.commit([removal if shortened is None else shortened], [_TOKENS])
+        await self._writer.commit([removal if shortened is None else shortened], [TOKENS])
         return now_ms if shortened is None else shortened.expiration_timestamp_ms
 
     async def remove_expired(self) -> None:
         """Remove every token that has expired."""
         while True:
-            await self._writer.settled([_TOKENS])
+            await self._writer.settled([TOKENS])
             expired = list(islice(self._expired(), REMOVED_AT_ONCE_MAX))
             if not expired:
                 return
             for token in expired:
                 log.info("delegation token expired", token_id=token.token_id, owner=token.owner)
             removals = [schema.RemoveDelegationTokenRecord(token_id=token.token_id) for token in expired]
-            await self._writer.commit(removals, [_TOKENS])
+            await self._writer.commit(removals, [TOKENS])
 
     def expiry_check(self, run: Callable[[Coroutine[object, object, None]], object]) -> Periodic:
         """Begin to look for expired tokens; ``run`` does a piece of work in the background."""
@@ -145,7 +144,7 @@ class DelegationTokenControlManager:
     async def _settled_token(self, hmac: bytes) -> Token:
         """The token with this HMAC, of which no other change is under way."""
         self._check_supported()
-        await self._writer.settled([_TOKENS])
+        await self._writer.settled([TOKENS])
         token_id = self._ids_by_hmac().get(hmac)
         if token_id is None:
             raise ApiError(ErrorCode.delegation_token_not_found)
