@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 import odradek
 from broker.security.tls.authority import Authority, local_hosts
 from broker.security.tls.directory import write_directory
@@ -115,39 +117,30 @@ class Secured:
         self.ports = ports
         self.remote = odradek.connect(f"http://127.0.0.1:{control}")
         self._home = home
-        self._process = next(each for each in Path("/proc").glob("[0-9]*") if self._is_ours(each))
-
-    def _is_ours(self, process: Path) -> bool:
-        with contextlib.suppress(OSError):
-            return str(self._home / "data") in (process / "cmdline").read_text()
-        return False
+        data = str(home / "data")
+        self._process = next(
+            each for each in psutil.process_iter(["cmdline"]) if data in (each.info["cmdline"] or ())
+        )
 
     def neighbour(self) -> Neighbour:
         neighbour = Neighbour(self.ports["PLAINTEXT"])
         assert neighbour.is_served()
         return neighbour
 
-    @property
-    def sockets(self) -> int:
-        """How many the process has."""
-        found = 0
-        for each in (self._process / "fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                found += each.readlink().name.startswith("socket:")
-        return found
+    def peer_ports(self) -> set[int]:
+        """Of the clients whose sockets the process holds: those that it has accepted and has not closed."""
+        return {each.raddr.port for each in self._process.net_connections("tcp4") if each.raddr}
 
-    def await_sockets(self, wanted: Callable[[int], bool], what: str) -> None:
+    def await_peers(self, are_there: Callable[[set[int]], bool], what: str) -> None:
         deadline = Deadline()
-        while not wanted(self.sockets):
-            deadline.check(f"{what}: {self.sockets}")
+        while not are_there(self.peer_ports()):
+            deadline.check(what)
             time.sleep(POLL_S)
 
     @property
     def memory_bytes(self) -> int:
-        (line,) = [
-            each for each in (self._process / "status").read_text().splitlines() if each.startswith("VmRSS:")
-        ]
-        return int(line.split()[1]) * 1024
+        size: int = self._process.memory_info().rss
+        return size
 
     def log(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self._home / "broker.log").read_text().splitlines()]

@@ -140,30 +140,34 @@ def _check_log(broker: Secured, begin: int, watch: Stopwatch) -> None:
 def test_clients_that_stop_anywhere_are_closed_when_they_are_idle(
     broker: Secured, neighbour: Neighbour
 ) -> None:
-    before = broker.sockets
     with ExitStack() as stack:
         clients = [_opened(stack, stall, broker) for stall in STALLS.values() for _ in range(STALLED_EACH)]
-        broker.await_sockets(lambda count: count >= before + len(clients), "all are connected")
+        ports = _ports(clients)
+        broker.await_peers(ports.issubset, "all are connected")
         broker.remote.clock.advance("6m", ["connections"])
         assert neighbour.is_served()
         broker.remote.clock.advance("6m", ["connections"])
         for client in clients:
             has_ended(client)
         assert neighbour.is_served()
-    broker.await_sockets(lambda count: count <= before, "all are gone")
+    broker.await_peers(ports.isdisjoint, "all are gone")
 
 
 def test_a_kill_resets_clients_in_the_middle_and_the_next_life_serves_others(broker: Secured) -> None:
-    before = broker.sockets
     with ExitStack() as stack:
         clients = [_opened(stack, stall, broker) for stall in STALLS.values()]
-        broker.await_sockets(lambda count: count >= before + len(clients), "all are connected")
+        ports = _ports(clients)
+        broker.await_peers(ports.issubset, "all are connected")
         broker.remote.nodes[1].kill()
         assert {has_ended(client) for client in clients} == {ConnectionResetError}
         broker.remote.nodes[1].start()
         with connect(broker.ports["BOTH"], sasl_handshake(), tls=True) as client:
             assert client.recv(100)
-    broker.await_sockets(lambda count: count <= before, "all are gone")
+    broker.await_peers(ports.isdisjoint, "all are gone")
+
+
+def _ports(clients: list[socket.socket]) -> set[int]:
+    return {client.getsockname()[1] for client in clients}
 
 
 def _opened(stack: ExitStack, stall: object, broker: Secured) -> socket.socket:
@@ -199,12 +203,11 @@ def _ask_until(end: threading.Event, neighbour: Neighbour, served: list[bool]) -
 
 def _thousand(broker: Secured) -> int:
     """They come, stop in the middle, and go; the memory that the broker has then."""
-    before, memory = broker.sockets, broker.memory_bytes
+    memory = broker.memory_bytes
     with ExitStack() as stack:
         stalls = list(STALLS.values())
-        for number in range(1000):
-            _opened(stack, stalls[number % len(stalls)], broker)
-        broker.await_sockets(lambda count: count >= before + 1000, "all are connected")
+        ports = _ports([_opened(stack, stalls[number % len(stalls)], broker) for number in range(1000)])
+        broker.await_peers(ports.issubset, "all are connected")
         assert broker.memory_bytes <= memory + OPEN_BYTES
-    broker.await_sockets(lambda count: count <= before, "all are gone")
+    broker.await_peers(ports.isdisjoint, "all are gone")
     return broker.memory_bytes
