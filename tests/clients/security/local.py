@@ -27,6 +27,8 @@ from tests.support.javaprog import JavaFailed, java_clients
 POLL_MS: Final = 50
 KNOCK_MS: Final = 3000
 """A client that would go on for longer with a broker that it cannot speak to ends then."""
+KNOCK_AGAIN_MS: Final = 500
+"""Java's client would ask every 50 ms, and use up the lines that the broker's log has for all of them."""
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
 _ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
@@ -179,6 +181,8 @@ class Java(LocalClient):
             config["sasl.jaas.config"] = f"{_OAUTH}.OAuthBearerLoginModule required{self._claims(cell)};"
             if cell.token:
                 config |= self._from_file(cell)
+        if cell.does == "knock":
+            config |= dict.fromkeys(("reconnect.backoff.ms", "reconnect.backoff.max.ms"), KNOCK_AGAIN_MS)
         if cell.does == "knock" and cell.protocol:
             config["max.block.ms"] = KNOCK_MS  # of another protocol it does not hear
         return config
