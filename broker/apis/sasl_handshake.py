@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from broker.node.context import RequestContext
+from collections.abc import Awaitable
+from typing import NoReturn
+
+from broker.node.context import Authentication, RequestContext
 from broker.requests.api import CloseConnection, api
 from broker.security.sasl.authenticator import NAME_CHARACTERS_MAX, NotAuthenticated
 from broker.security.sasl.mechanism import NOT_AUTHENTICATED
@@ -11,7 +14,9 @@ from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshake
 
 
 @api(key=17, versions=range(2), allow_before_authentication=True)
-async def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+def sasl_handshake(
+    request: SaslHandshakeRequest, context: RequestContext
+) -> SaslHandshakeResponse | Awaitable[SaslHandshakeResponse]:
     authentication = context.client.authentication
     if authentication is None or authentication.sasl.is_complete:
         return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state, mechanisms=[])
@@ -22,7 +27,13 @@ async def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext)
         raise CloseConnection(NOT_AUTHENTICATED, error=str(error)) from None
     if is_enabled:
         return SaslHandshakeResponse(error_code=NONE, mechanisms=sasl.enabled)
+    return _refuse(authentication, request.mechanism)
+
+
+async def _refuse(authentication: Authentication, mechanism: str) -> NoReturn:
     await authentication.delay_failure()
-    refusal = SaslHandshakeResponse(error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=sasl.enabled)
-    told = f"Unsupported SASL mechanism {request.mechanism[:NAME_CHARACTERS_MAX]}"
+    refusal = SaslHandshakeResponse(
+        error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=authentication.sasl.enabled
+    )
+    told = f"Unsupported SASL mechanism {mechanism[:NAME_CHARACTERS_MAX]}"
     raise CloseConnection(NOT_AUTHENTICATED, refusal, error=told)

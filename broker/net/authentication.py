@@ -18,6 +18,7 @@ from broker.net.holds import CLOSED, HELD
 from broker.net.served_connection import ServedConnection
 from broker.requests.api import CloseConnection
 from broker.security.sasl.authenticator import (
+    Evaluated,
     Mechanisms,
     NotAuthenticated,
     SaslServerAuthenticator,
@@ -124,7 +125,9 @@ class SaslAuthentication:
 
     async def _exchange(self, token: bytes) -> None:
         try:
-            answer, _ = await self.sasl.evaluate(token)
+            evaluated = self.sasl.evaluate(token)
+            if not isinstance(evaluated, Evaluated):
+                evaluated = await evaluated
         except AuthenticationFailed as failure:
             await self.delay_failure()
             self._connection.close(AUTHENTICATION_FAILED, mechanism=self.sasl.mechanism, error=failure.reason)
@@ -134,7 +137,7 @@ class SaslAuthentication:
             )
             self._connection.close("the request failed", api="token")
         else:
-            self._write(answer)
+            self._write(evaluated.answer)
 
     def _write(self, token: bytes) -> None:
         connection = self._connection

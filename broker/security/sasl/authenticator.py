@@ -49,6 +49,14 @@ class Mechanism(NamedTuple):
 Mechanisms = Mapping[str, Mechanism]
 
 
+class Evaluated(NamedTuple):
+    """The broker's answer to a token, and what has come of it."""
+
+    answer: bytes
+    session_lifetime_ms: int
+    """0: for ever, or the exchange is not complete yet."""
+
+
 class _Session(NamedTuple):
     """What a client has authenticated as."""
 
@@ -165,30 +173,33 @@ class SaslServerAuthenticator:
         """The exchange is over, without a principal: it is refused before the mechanism has seen the token."""
         self._state = AuthenticationState.FAILED
 
-    async def evaluate(self, token: bytes) -> tuple[bytes, int]:
-        """The answer to a token, and for how many milliseconds the session lasts (0: for ever, or not complete yet).
+    def evaluate(self, token: bytes) -> Evaluated | Awaitable[Evaluated]:
+        """What a token of the client brings: at once, where the mechanism has no one to ask.
 
         `AuthenticationFailed` is the end.
         """
         try:
-            return await self._evaluate(token)
+            answer = self._exchange().evaluate(token)
+            return self._later(answer) if isinstance(answer, Awaitable) else self._after(answer)
         except AuthenticationFailed as failure:
-            self._state = AuthenticationState.FAILED
-            if self._session is None or isinstance(failure, Unanswered):
-                raise
-            told = str(failure).replace("during authentication", "during re-authentication")
-            raise AuthenticationFailed(told, failure.reason) from None
+            raise self._failed(failure) from None
 
-    async def _evaluate(self, token: bytes) -> tuple[bytes, int]:
-        server = self._server
-        assert server is not None, "SaslHandshake has chosen a mechanism"
+    async def _later(self, answer: Awaitable[bytes]) -> Evaluated:
+        try:
+            return self._after(await answer)
+        except AuthenticationFailed as failure:
+            raise self._failed(failure) from None
+
+    def _exchange(self) -> SaslServer:
+        assert self._server is not None, "SaslHandshake has chosen a mechanism"
         if self._bad_mechanism:
             raise Unanswered(self.mechanism, self._bad_mechanism)
-        answer = server.evaluate(token)
-        if isinstance(answer, Awaitable):
-            answer = await answer
+        return self._server
+
+    def _after(self, answer: bytes) -> Evaluated:
+        server = self._exchange()
         if not server.is_complete:
-            return answer, 0
+            return Evaluated(answer, 0)
         principal = user(server.user)
         self._ensure_unchanged(principal)
         lifetime_ms = self._lifetime_ms(server)
@@ -196,7 +207,15 @@ class SaslServerAuthenticator:
         self._session = _Session(self.mechanism, principal, expires_ms)
         self._state, self._server, self.takes_raw_tokens = AuthenticationState.COMPLETE, None, False
         self._on_authenticated(principal, server.by_token)
-        return answer, lifetime_ms or 0
+        return Evaluated(answer, lifetime_ms or 0)
+
+    def _failed(self, failure: AuthenticationFailed) -> AuthenticationFailed:
+        """As the client learns of it."""
+        self._state = AuthenticationState.FAILED
+        if self._session is None or isinstance(failure, Unanswered):
+            return failure
+        told = str(failure).replace("during authentication", "during re-authentication")
+        return AuthenticationFailed(told, failure.reason)
 
     def _ensure_unchanged(self, principal: str) -> None:
         previous = self._session
