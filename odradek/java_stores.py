@@ -75,9 +75,9 @@ def _pkcs12(path: Path, content: bytes, password: str | None) -> PKCS12KeyAndCer
 
 def _jks_certificates(path: Path, content: bytes) -> list[bytes]:
     """Those that are trusted, in DER; they are not encrypted."""
-    _, version, count = _HEAD.unpack_from(content)
     found, position = [], _HEAD.size
     try:
+        _, version, count = _HEAD.unpack_from(content)
         for _ in range(count):
             (tag,) = _TAG.unpack_from(content, position)
             position = _after_text(content, position + _TAG.size) + _DATE_BYTES

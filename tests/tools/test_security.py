@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -118,11 +119,17 @@ def test_a_broker_that_is_not_trusted_hears_no_password(secured: package.Broker,
     assert "TLS fails: self-signed certificate in certificate chain" in done.stderr
 
 
-def test_a_listener_with_sasl_is_guessed_without_a_configuration() -> None:
-    with package.Broker(users={"alice": PASSWORD}, mechanism="PLAIN") as broker:
+@pytest.mark.parametrize(
+    ("security", "wanted"),
+    [({"users": {"alice": PASSWORD}, "mechanism": "PLAIN"}, "SASL"), ({"tls": True}, "TLS")],
+)
+def test_what_a_listener_wants_is_guessed_without_a_configuration(
+    security: dict[str, Any], wanted: str
+) -> None:
+    with package.Broker(**security) as broker:
         done = on(broker, "topic", "list")
         assert done.exit_code == 3
-        assert "does its listener want SASL? See --command-config" in done.stderr
+        assert f"does its listener want {wanted}? See --command-config" in done.stderr
         healthy = CliRunner().invoke(main, ["health", "-b", broker.bootstrap_servers])
         assert healthy.exit_code == 0, healthy.output
 
@@ -152,9 +159,11 @@ def test_a_key_store_is_read_where_clients_need_a_certificate(write: Write) -> N
             with pytest.raises(BadClientSettings, match=f"its password is {state}"):
                 trust_store_pem(broker.authority.truststore_pkcs12, password)
         damaged = broker.authority.truststore_jks
-        damaged.write_bytes(damaged.read_bytes()[:60])
-        with pytest.raises(BadClientSettings, match="it is damaged"):
-            trust_store_pem(damaged, None)
+        content = damaged.read_bytes()
+        for size in (7, 60):
+            damaged.write_bytes(content[:size])
+            with pytest.raises(BadClientSettings, match="it is damaged"):
+                trust_store_pem(damaged, None)
 
 
 def test_properties_without_a_protocol_are_plaintext() -> None:

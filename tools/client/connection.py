@@ -162,12 +162,16 @@ class Connection:
         while len(chunks) < size:
             chunk = self._socket.recv(min(size - len(chunks), 1 << 20))
             if not chunk:
-                # After ApiVersions, which it has answered: a listener with SASL takes nothing but a login then.
-                is_first = self._correlation_id == 2 and not self._is_secured
-                hint = ": does its listener want SASL? See --command-config" if is_first else ""
-                raise Unreachable(f"{_text(self.address)}: the broker closed the connection{hint}")
+                raise Unreachable(f"{_text(self.address)}: the broker closed the connection{self._hint()}")
             chunks += chunk
         return bytes(chunks)
+
+    def _hint(self) -> str:
+        """A listener with TLS does not answer ApiVersions; one with SASL does, and takes nothing but a login then."""
+        wanted = {1: "TLS", 2: "SASL"}.get(self._correlation_id)
+        if wanted is None or self._is_secured:
+            return ""
+        return f": does its listener want {wanted}? See --command-config"
 
 
 def parse_bootstrap(text: str) -> list[Address]:
