@@ -13,7 +13,6 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-import string
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol
@@ -42,8 +41,7 @@ _CLIENT_FIRST: Final = re.compile(
 _CLIENT_FINAL: Final = re.compile(rf"c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}")
 """Without the proof, which is the last of its parts."""
 _PROOF: Final = re.compile(_BASE64)
-_RADIX: Final = string.digits + string.ascii_lowercase
-_RANDOM_BITS: Final = 130
+_RANDOM_BYTES: Final = 17
 
 
 class ScramCredential(Protocol):
@@ -73,16 +71,13 @@ def credential(
 
 
 def xor(first: bytes, second: bytes) -> bytes:
-    return bytes(one ^ other for one, other in zip(first, second, strict=True))
+    """Of the same length."""
+    return (int.from_bytes(first) ^ int.from_bytes(second)).to_bytes(len(first))
 
 
 def random_text() -> str:
-    """A nonce, or a salt, of 130 random bits as Kafka writes them: in base 36."""
-    number, digits = secrets.randbits(_RANDOM_BITS), ""
-    while number:
-        number, digit = divmod(number, len(_RADIX))
-        digits = _RADIX[digit] + digits
-    return digits or "0"
+    """A nonce, or a salt: no fewer than the 130 random bits that Kafka's have, and in letters and digits as they are."""
+    return secrets.token_hex(_RANDOM_BYTES)
 
 
 def sasl_name(user: str) -> str:
