@@ -22,7 +22,7 @@ from tests.clients.jvm.test_streams import StreamsLoop
 from tests.clients.test_python_streams import Application
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import eventually
-from tests.support.foreign import CLIENTS, Program, go_program, node_program, rust_program
+from tests.support.foreign import Program, go_program, node_program, rust_program
 from tests.support.javaprog import program_command
 
 KILLS: Final = 8
@@ -101,7 +101,7 @@ def framework_run(loop: type[Loop], seed: int, folder: Path) -> None:
 
 
 def python_program(client: str) -> Program:
-    return Program([sys.executable, "-W", "ignore", str(CLIENTS / "python" / "groups.py"), client])
+    return Program([sys.executable, "-W", "ignore", "-m", "tests.clients.python.groups", client])
 
 
 CONFLUENT: Final = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("confluent_groups.py"))]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.clients.contract import SOME_DEATHS, Crew, GroupContract
 from tests.support.broker import StartBroker
-from tests.support.foreign import CLIENTS, Program
+from tests.support.foreign import Program
 
 pytestmark = pytest.mark.foreign
 
@@ -20,7 +20,7 @@ class Members:
 
     @pytest.fixture
     def program(self) -> Program:
-        return Program([sys.executable, "-W", "ignore", str(CLIENTS / "python" / "groups.py"), self.client])
+        return Program([sys.executable, "-W", "ignore", "-m", "tests.clients.python.groups", self.client])
 
     @pytest.mark.feature("exactly-once loop, members killed")
     def test_the_loop_is_exactly_once_though_members_are_killed(

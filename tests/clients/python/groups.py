@@ -1,6 +1,6 @@
 """Does with aiokafka and kafka-python what tests/clients/contract.py asks of members of classic groups.
 
-    groups.py CLIENT group-member|group-loop BOOTSTRAP classic ...
+    python -m tests.clients.python.groups CLIENT group-member|group-loop BOOTSTRAP classic ...
 
 Neither knows the new protocol. aiokafka joins anew while its program works, and sends no generation with its offsets: a lock
 keeps the partitions of a transaction where they are until it has ended.
@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from tests.support.supervised import Supervised
+
 RECORDS = 5
-STUCK_S = 20
-"""So long no transaction of a few records takes."""
 MEMBER = {
     "enable_auto_commit": False,
     "auto_offset_reset": "earliest",
@@ -60,26 +59,6 @@ def doom(fatal: str) -> Callable[[str], None]:
                 threading.Event().wait()
 
     return step
-
-
-class Supervisor:
-    """Ends the program where its library waits for ever, as who supervises it would: the test starts another one.
-
-    kafka-python 3.0 can forget TxnOffsetCommit when the broker dies. Its sender is idle then, with nothing in flight, and
-    ``send_offsets_to_transaction`` waits without a timeout.
-    """
-
-    def __enter__(self) -> None:
-        self._timer = threading.Timer(STUCK_S, self._end)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._timer.cancel()
-
-    def _end(self) -> None:
-        print("stuck in a transaction", file=sys.stderr, flush=True)
-        os._exit(1)
 
 
 class Teller:
@@ -204,7 +183,8 @@ def kafka_python_loop(
             request_timeout_ms=5_000,
             delivery_timeout_ms=10_000,
         )
-        made.init_transactions()
+        with Supervised():
+            made.init_transactions()
         return made
 
     producer = begun()
@@ -221,7 +201,7 @@ def kafka_python_loop(
         step("poll")
         rounds += 1
         try:
-            with Supervisor():
+            with Supervised():
                 producer.begin_transaction()
                 sent = [
                     producer.send(sink, b"done " + record.value) for each in read.values() for record in each
