@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from kio.schema.errors import ErrorCode
 
+import odradek
 from tests.scenarios.conftest import NewProducer
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import (
@@ -24,6 +25,7 @@ from tests.support.clients import (
     values,
 )
 from tests.support.deadlines import HANG_S
+from tests.support.raw import free_port
 from tests.support.readers import reader
 from tests.support.relay import Relay
 
@@ -45,16 +47,23 @@ def test_an_idle_id_is_forgotten_with_a_tombstone(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
     """B1: after it, the old instance is unknown (error 49), and a new one gets a new producer id."""
+    control = free_port()
     start_relayed(
+        "--control-port",
+        str(control),
         topics=["orders:1"],
         settings={
-            "transactional.id.expiration.ms": 500,
+            "transactional.id.expiration.ms": 3_600_000,
             "transaction.remove.expired.transaction.cleanup.interval.ms": 50,
         },
     )
+    clock = odradek.connect(f"http://127.0.0.1:{control}").clock
     producer = new_producer(relay.bootstrap, "orders")
     producer.init()
     transact(producer, "before")
+    clock.advance("59m", only=["ids"])
+    assert transaction_log(relay.bootstrap, "orders")[-1] is not None
+    clock.advance("2m", only=["ids"])
     eventually(lambda: transaction_log(relay.bootstrap, "orders")[-1] is None, "a tombstone")
 
     with pytest.raises(Refused):
