@@ -173,7 +173,7 @@ def _entries(
 
 def _entry(api: str, value: Any, asked: Any, answered: Any, code: ErrorCode) -> Any:
     values = _nothing(api, answered)
-    values |= _key(value, answered)
+    values |= _key(api, value, answered)
     name = _code_of(answered)
     if name is not None:
         values[name] = code
@@ -185,7 +185,7 @@ def _entry(api: str, value: Any, asked: Any, answered: Any, code: ErrorCode) -> 
     return answered.__union__(**values)
 
 
-def _key(value: Any, struct: Any) -> dict[str, Any]:
+def _key(api: str, value: Any, struct: Any) -> dict[str, Any]:
     """What the entry of the answer is about, taken from that of the request: a name, a number, or a struct with both."""
     keys = [wire.name for wire in struct.__wire__ if wire.name in _KEYS]
     if isinstance(value, str):
@@ -202,4 +202,6 @@ def _key(value: Any, struct: Any) -> dict[str, Any]:
             values[name] = getattr(value, name)
         elif name in _NAMES and hasattr(value, "name"):
             values[name] = value.name
+    if api == "metadata" and values["name"] is None:
+        values["name"] = ""  # versions 10 and 11 take null in a request only, and Kafka has this in all
     return values

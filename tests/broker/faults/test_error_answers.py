@@ -120,18 +120,23 @@ OF_ACLS = {
 """Kafka reads no ACL of an unknown kind."""
 
 
-def sample(struct: Any, number: int = 0) -> Any:
-    """A request with something in every field, and two of everything that there may be several of."""
+def sample(struct: Any, number: int = 0, *, sparse: bool = False) -> Any:
+    """A request with something in every field, and two of everything that there may be several of.
+
+    A ``sparse`` one has null for each value that may be null, but for records, without which Kafka has no error to say.
+    """
     values: dict[str, Any] = {}
     for wire in struct.__wire__:
-        each = [_value(wire, number), _value(wire, number + 1)]
+        each = [_value(wire, number, sparse), _value(wire, number + 1, sparse)]
         values[wire.name] = each if wire.is_array else each[0]
     return struct.__union__(**values)
 
 
-def _value(wire: Any, number: int) -> Any:
+def _value(wire: Any, number: int, sparse: bool) -> Any:
+    if sparse and wire.nullable and not wire.is_array and wire.kind != "records":
+        return None
     if wire.nested is not None:
-        return sample(wire.nested, 2 * number)
+        return sample(wire.nested, 2 * number, sparse=sparse)
     if wire.kind in ("string", "uuid", "records", "bytes", "bool"):
         return {
             "string": f"{wire.name}-{number}",
@@ -186,6 +191,14 @@ def test_a_request_about_nothing_is_answered_with_what_there_is(name: str, key: 
     data = encoded(key, version, error_answer(key, version, struct.__union__(**empty), CODE))
     found = dict(codes(entity_reader(load_response_schema(key, version))(data, 0)[0]))
     assert found == ({TOP: CODE} if TOP in where(name, version) else {})
+
+
+@pytest.mark.parametrize(("name", "key", "version"), READABLE)
+def test_a_request_with_nulls_is_answered(name: str, key: int, version: int) -> None:
+    request = sample(at_version(key, version, "request"), sparse=True)
+    data = encoded(key, version, error_answer(key, version, request, CODE))
+    found = codes(entity_reader(load_response_schema(key, version))(data, 0)[0])
+    assert {path for path, code in found if code == CODE} == where(name, version)
 
 
 @pytest.mark.parametrize(
