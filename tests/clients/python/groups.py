@@ -166,6 +166,17 @@ def kafka_python_member(bootstrap: str, _: str, group: str, topic: str, instance
     consumer.close(autocommit=False)
 
 
+def connected(client: Any, *topics: str, **config: Any) -> Any:
+    """kafka-python 3.0 can wait for a broker that has died until ``bootstrap_timeout_ms`` is over, by default 30 s."""
+    from kafka.errors import KafkaTimeoutError
+
+    while True:
+        try:
+            return client(*topics, **config, bootstrap_timeout_ms=5_000)
+        except KafkaTimeoutError as failed:
+            print("connecting again:", failed, file=sys.stderr)
+
+
 def kafka_python_loop(
     bootstrap: str, _: str, source: str, sink: str, group: str, transactional_id: str, fatal: str
 ) -> None:
@@ -177,7 +188,8 @@ def kafka_python_loop(
     def begun() -> Any:
         # kafka-python 3.0 can forget AddPartitionsToTxn when the broker dies: its records wait, unsent, until they expire
         # (two minutes by default), and the partition stays among its pending ones.
-        made = KafkaProducer(
+        made = connected(
+            KafkaProducer,
             bootstrap_servers=bootstrap,
             transactional_id=transactional_id,
             request_timeout_ms=5_000,
@@ -188,7 +200,9 @@ def kafka_python_loop(
         return made
 
     producer = begun()
-    consumer = KafkaConsumer(source, bootstrap_servers=bootstrap, max_poll_records=RECORDS, **options(group))
+    consumer = connected(
+        KafkaConsumer, source, bootstrap_servers=bootstrap, max_poll_records=RECORDS, **options(group)
+    )
     consumer.partitions_for_topic(source)
     while not over.is_set():
         read = consumer.poll(500)
