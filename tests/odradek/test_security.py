@@ -203,7 +203,8 @@ def test_what_is_wrong_is_refused(broker: odradek.Broker, tmp_path: Path):
         assert refusal(config) == KafkaError._AUTHENTICATION
     without_authority = broker.client_config("alice")
     del without_authority["ssl.ca.location"]
-    assert refusal(without_authority) == KafkaError._SSL
+    # librdkafka has one of two codes for it, by how soon the broker's certificate is there.
+    assert refusal(without_authority) in (KafkaError._SSL, KafkaError._TRANSPORT)
     with pytest.raises(ValueError, match="which password"):
         broker.client_config("carol")
 
