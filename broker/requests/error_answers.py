@@ -74,6 +74,7 @@ _NOTHING: Final[dict[str, dict[str, Any]]] = {
     "init_producer_id": {"producer_id": -1, "producer_epoch": -1},
     "join_group": {"generation_id": -1},
     "list_offsets": {"timestamp": -1, "offset": -1},
+    "metadata": {"name": ""},
     "offset_fetch": {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""},
     "offset_for_leader_epoch": {"leader_epoch": -1, "end_offset": -1},
     "produce": {"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1},
@@ -173,7 +174,7 @@ def _entries(
 
 def _entry(api: str, value: Any, asked: Any, answered: Any, code: ErrorCode) -> Any:
     values = _nothing(api, answered)
-    values |= _key(api, value, answered)
+    values |= _key(value, answered)
     name = _code_of(answered)
     if name is not None:
         values[name] = code
@@ -185,7 +186,7 @@ def _entry(api: str, value: Any, asked: Any, answered: Any, code: ErrorCode) -> 
     return answered.__union__(**values)
 
 
-def _key(api: str, value: Any, struct: Any) -> dict[str, Any]:
+def _key(value: Any, struct: Any) -> dict[str, Any]:
     """What the entry of the answer is about, taken from that of the request: a name, a number, or a struct with both."""
     keys = [wire.name for wire in struct.__wire__ if wire.name in _KEYS]
     if isinstance(value, str):
@@ -202,6 +203,4 @@ def _key(api: str, value: Any, struct: Any) -> dict[str, Any]:
             values[name] = getattr(value, name)
         elif name in _NAMES and hasattr(value, "name"):
             values[name] = value.name
-    if api == "metadata" and values["name"] is None:
-        values["name"] = ""  # versions 10 and 11 take null in a request only, and Kafka has this in all
-    return values
+    return {name: value for name, value in values.items() if value is not None}
