@@ -8,8 +8,9 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from protocol.batch import build_batch
 from protocol.codec import client_codec
@@ -47,11 +48,26 @@ DECLARED_END: Final = (26, 1)
 LARGE_BATCH_BYTES: Final = 1 << 20
 """What the large measures move per request: 1 MiB, a batch as big as Kafka's default limit lets it be."""
 
+READY_S: Final = 30.0
+
 Api = tuple[int, int]
+T = TypeVar("T")
 
 
 class WrongAnswer(Exception):
     """The target answered with an error, or not with what was asked: its figure would be worth nothing."""
+
+
+def until_ready(ask: Callable[[], T]) -> T:
+    """What ``ask`` returns. After a `WrongAnswer` it asks again, for `READY_S`: the target is only getting ready."""
+    deadline = time.monotonic() + READY_S
+    while True:
+        try:
+            return ask()
+        except WrongAnswer:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 def frame(api: Api, request: Any) -> bytes:
@@ -254,16 +270,15 @@ def init_producer_id_frame(transactional_id: str | None = None) -> bytes:
 
 def init_producer_id(client: Client, transactional_id: str | None = None) -> int:
     """A producer id; the first with a transactional id brings ``__transaction_state`` into being."""
-    deadline = time.monotonic() + 30
-    while True:
+
+    def asked() -> int:
         client.send(init_producer_id_frame(transactional_id))
         answer = parse(INIT_PRODUCER_ID, bytes(client.receive()))
-        if not answer.error_code:
-            return int(answer.producer_id)
-        if time.monotonic() > deadline:
+        if answer.error_code:
             raise WrongAnswer(f"InitProducerId: error {answer.error_code}")
-        # The target is only getting ready.
-        time.sleep(0.05)
+        return int(answer.producer_id)
+
+    return until_ready(asked)
 
 
 def find_coordinator_frame(key: str, key_type: int = 1) -> bytes:
@@ -274,12 +289,13 @@ def find_coordinator_frame(key: str, key_type: int = 1) -> bytes:
 def find_group_coordinator(client: Client, group: str) -> None:
     """Brings ``__consumer_offsets`` into being."""
     for key_type, key in ((0, group), (1, group)):
-        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-        deadline = time.monotonic() + 30
-        while client.ask(FIND_COORDINATOR, request).coordinators[0].error_code:
-            if time.monotonic() > deadline:
-                raise WrongAnswer("no coordinator within 30 s")
-            time.sleep(0.05)
+        until_ready(partial(_find_coordinator, client, key, key_type))
+
+
+def _find_coordinator(client: Client, key: str, key_type: int) -> None:
+    client.send(find_coordinator_frame(key, key_type))
+    if error := parse(FIND_COORDINATOR, bytes(client.receive())).coordinators[0].error_code:
+        raise WrongAnswer(f"FindCoordinator: error {error}")
 
 
 def in_turn(client: Client, frames: Sequence[bytes]) -> list[bytes]:

@@ -10,13 +10,12 @@ import hmac
 import socket
 import ssl
 import struct
-import time
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.client import Client, WrongAnswer, frame
+from benchmarks.client import Client, WrongAnswer, frame, until_ready
 from benchmarks.security.targets import PASSWORD, USER
 from benchmarks.targets import HOST
 from protocol.messages.alter_user_scram_credentials import (
@@ -36,7 +35,6 @@ SIZE: Final = struct.Struct(">i")
 # A reset instead of the end: ports of thousands of connections a second are free at once.
 LINGER_NOT: Final = struct.pack("ii", 1, 0)
 NONCE: Final = "rOprNGfwEbeRWgbNEkqO"
-USABLE_S: Final = 30.0
 
 _SALTED: Final = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), SALT, ITERATIONS)
 _CLIENT_KEY: Final = hmac.digest(_SALTED, b"Client Key", "sha256")
@@ -49,20 +47,19 @@ def add_user(connect: Callable[[], socket.socket]) -> None:
     upsertion = ScramCredentialUpsertion(
         name=USER, mechanism=SCRAM_SHA_256, iterations=ITERATIONS, salt=SALT, salted_password=_SALTED
     )
-    deadline = time.monotonic() + USABLE_S
-    while True:
+
+    def add() -> None:
         client = Client(connect())
         try:
             answer = client.ask(ALTER_SCRAM, AlterUserScramCredentialsRequest(upsertions=[upsertion]))
-            if not answer.results[0].error_code:
-                return
-        except (WrongAnswer, ConnectionError):
-            pass
+        except ConnectionError as failed:
+            raise WrongAnswer(f"AlterUserScramCredentials: {failed}") from failed
         finally:
             client.close()
-        if time.monotonic() > deadline:
-            raise WrongAnswer(f"no credential could be added within {USABLE_S:.0f} s")
-        time.sleep(0.1)
+        if error := answer.results[0].error_code:
+            raise WrongAnswer(f"AlterUserScramCredentials: error {error}")
+
+    until_ready(add)
 
 
 class Login(NamedTuple):

@@ -13,12 +13,12 @@ from typing import Final, cast
 from benchmarks.client import (
     LARGE_BATCH_BYTES,
     Client,
-    WrongAnswer,
     check_produced,
     create_topic,
     in_turn,
     large_batch,
     produce_frame,
+    until_ready,
 )
 from benchmarks.peers.cells import (
     Cell,
@@ -40,7 +40,6 @@ AT_ONCE: Final = 16
 """Clients that log in at the same time, where a rate is asked for."""
 WARM_BATCHES_MAX: Final = 2000
 """What a warm-up writes at most."""
-LEADS_S: Final = 30.0
 DELETE_TOPICS: Final = (20, 4)
 TARGETS: Final = ("odradek", "kafka")
 
@@ -54,7 +53,8 @@ def produce(cell: Cell, listener: str) -> list[Sample]:
     client = Client(connection)
     create_topic(client, cell.label)
     frames = [produce_frame(cell.label, large_batch())]
-    _await_leader(client, frames)
+    # Kafka answers CreateTopics before its broker knows that it leads the partition.
+    until_ready(lambda: check_produced(in_turn(client, frames)))
     batches = max(cell.volumes.pushed_bytes // LARGE_BATCH_BYTES, 1)
     _for(cell.warm_s, lambda: in_turn(client, frames), WARM_BATCHES_MAX)
     with used_by(cell.broker.pid) as usage:
@@ -64,18 +64,6 @@ def produce(cell: Cell, listener: str) -> list[Sample]:
     client.close()
     outcome = _outcome(usage, len(answers))
     return [megabytes_per_second({**outcome, "bytes": len(answers) * LARGE_BATCH_BYTES})]
-
-
-def _await_leader(client: Client, frames: list[bytes]) -> None:
-    """Kafka answers CreateTopics before its broker knows that it leads the partition."""
-    deadline = time.monotonic() + LEADS_S
-    while True:
-        try:
-            return check_produced(in_turn(client, frames))
-        except WrongAnswer:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(0.05)
 
 
 def rate(cell: Cell, login: Callable[[Cell], int]) -> list[Sample]:
