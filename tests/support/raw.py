@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import random
 import socket
 import struct
 import types
@@ -22,11 +21,12 @@ import uuid
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pkgutil import resolve_name
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
+from odradek.process import _free_port
 from tests.support.deadlines import HANG_S, Deadline
 
 API_KEYS = {name: key for key, name in api_key_map.items()}
@@ -473,21 +473,12 @@ def error_codes(value: Any) -> Iterable[int]:
             yield from error_codes(inner)
 
 
-PORTS: Final = range(20_000, 32_000)
 _GIVEN: set[int] = set()
 
 
 def free_port() -> int:
-    """One that this process was not given before, and that no client is given by the system: its ports are higher."""
-    chance = random.SystemRandom()
-    while True:
-        port = chance.choice(PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in _GIVEN:
-            _GIVEN.add(port)
-            return port
+    """One that this process was not given before, and that no client is given by the system (`odradek.process`)."""
+    while (port := _free_port()) in _GIVEN:
+        pass
+    _GIVEN.add(port)
+    return port
