@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.deadlines import HANG_S
-from tests.support.supervised import Supervised
+from tests.support.supervised import supervised
 
 BATCH = 5
 GROUP = "loop"
@@ -138,28 +138,26 @@ def kafka_python(bootstrap: str, source: str, sink: str, steps: Steps) -> None:
         if not polled:
             continue
         try:
-            with Supervised():
-                steps.reached("poll")
-                producer.begin_transaction()
-                steps.reached("begin")
-                offsets = {}
-                for place, records in polled.items():
-                    for each in records:
-                        result = f"<{each.value.decode()}>".encode()
-                        producer.send(sink, result, key=each.key, partition=place.partition)
-                    offsets[place] = OffsetAndMetadata(records[-1].offset + 1, "", -1)
-                producer.flush()
-                steps.reached("send")
-                producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
-                steps.reached("offsets")
-                producer.commit_transaction()
-                steps.reached("commit")
+            steps.reached("poll")
+            producer.begin_transaction()
+            steps.reached("begin")
+            offsets = {}
+            for place, records in polled.items():
+                for each in records:
+                    result = f"<{each.value.decode()}>".encode()
+                    producer.send(sink, result, key=each.key, partition=place.partition)
+                offsets[place] = OffsetAndMetadata(records[-1].offset + 1, "", -1)
+            supervised(producer.flush)
+            steps.reached("send")
+            supervised(producer.send_offsets_to_transaction, offsets, consumer.group_metadata())
+            steps.reached("offsets")
+            supervised(producer.commit_transaction)
+            steps.reached("commit")
         except ProducerFencedError:
             raise
         except KafkaError as failed:
             print("aborted:", repr(failed), file=sys.stderr, flush=True)
-            with Supervised():
-                producer.abort_transaction()
+            supervised(producer.abort_transaction)
             for place in consumer.assignment():
                 consumer.seek(place, consumer.committed(place) or 0)
 

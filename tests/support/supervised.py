@@ -1,9 +1,6 @@
-"""Programs whose library can wait for ever: they end themselves then, as who supervises them would end them.
+"""Calls of a library that can wait for ever: the program ends itself then, as who supervises it would end it.
 
-    with Supervised():
-        producer.begin_transaction()
-        ...
-        producer.commit_transaction()
+    supervised(producer.commit_transaction)
 
 The test starts another one. kafka-python 3.0 can forget TxnOffsetCommit or EndTxn when the broker dies. Its sender is idle
 then, with nothing in flight, and ``send_offsets_to_transaction`` and ``commit_transaction`` wait without a timeout.
@@ -14,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from odradek.deadlines import stretched
@@ -22,17 +20,17 @@ STUCK_S: Final = stretched(20)
 """So long no transaction of a few records takes."""
 
 
-class Supervised:
-    """What is done within takes no longer than `STUCK_S`, or the process ends."""
+def supervised(call: Callable[..., object], *arguments: object) -> None:
+    """Make a call; if it takes longer than `STUCK_S`, the process ends."""
+    timer = threading.Timer(STUCK_S, _end)
+    timer.daemon = True
+    timer.start()
+    try:
+        call(*arguments)
+    finally:
+        timer.cancel()
 
-    def __enter__(self) -> None:
-        self._timer = threading.Timer(STUCK_S, self._end)
-        self._timer.daemon = True
-        self._timer.start()
 
-    def __exit__(self, *exc_info: object) -> None:
-        self._timer.cancel()
-
-    def _end(self) -> None:
-        print("stuck in a transaction", file=sys.stderr, flush=True)
-        os._exit(1)
+def _end() -> None:
+    print("stuck in a transaction", file=sys.stderr, flush=True)
+    os._exit(1)

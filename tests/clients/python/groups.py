@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.supervised import Supervised
+from tests.support.supervised import supervised
 
 RECORDS = 5
 MEMBER = {
@@ -177,29 +177,30 @@ def connected(client: Any, *topics: str, **config: Any) -> Any:
             print("connecting again:", failed, file=sys.stderr)
 
 
+def kafka_python_producer(bootstrap: str, transactional_id: str) -> Any:
+    from kafka import KafkaProducer
+
+    # kafka-python 3.0 can forget AddPartitionsToTxn when the broker dies: its records wait, unsent, until they expire
+    # (two minutes by default), and the partition stays among its pending ones.
+    made = connected(
+        KafkaProducer,
+        bootstrap_servers=bootstrap,
+        transactional_id=transactional_id,
+        request_timeout_ms=5_000,
+        delivery_timeout_ms=10_000,
+    )
+    supervised(made.init_transactions)
+    return made
+
+
 def kafka_python_loop(
     bootstrap: str, _: str, source: str, sink: str, group: str, transactional_id: str, fatal: str
 ) -> None:
-    from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata
+    from kafka import KafkaConsumer, OffsetAndMetadata
     from kafka.errors import KafkaError
 
     over, step, rounds, committed = word(), doom(fatal), 0, 0
-
-    def begun() -> Any:
-        # kafka-python 3.0 can forget AddPartitionsToTxn when the broker dies: its records wait, unsent, until they expire
-        # (two minutes by default), and the partition stays among its pending ones.
-        made = connected(
-            KafkaProducer,
-            bootstrap_servers=bootstrap,
-            transactional_id=transactional_id,
-            request_timeout_ms=5_000,
-            delivery_timeout_ms=10_000,
-        )
-        with Supervised():
-            made.init_transactions()
-        return made
-
-    producer = begun()
+    producer = kafka_python_producer(bootstrap, transactional_id)
     consumer = connected(
         KafkaConsumer, source, bootstrap_servers=bootstrap, max_poll_records=RECORDS, **options(group)
     )
@@ -215,32 +216,27 @@ def kafka_python_loop(
         step("poll")
         rounds += 1
         try:
-            with Supervised():
-                producer.begin_transaction()
-                sent = [
-                    producer.send(sink, b"done " + record.value) for each in read.values() for record in each
-                ]
-                for each in sent:
-                    each.get()
-                step("send")
-                behind = {
-                    place: OffsetAndMetadata(each[-1].offset + 1, "", -1) for place, each in read.items()
-                }
-                producer.send_offsets_to_transaction(behind, membership)
-                if rounds % 3:
-                    producer.commit_transaction()
-                    step("commit")
-                    committed += len(sent)
-                    say(committed=committed)
-                    continue
-                producer.abort_transaction()
+            producer.begin_transaction()
+            sent = [producer.send(sink, b"done " + record.value) for each in read.values() for record in each]
+            for each in sent:
+                each.get()
+            step("send")
+            behind = {place: OffsetAndMetadata(each[-1].offset + 1, "", -1) for place, each in read.items()}
+            supervised(producer.send_offsets_to_transaction, behind, membership)
+            if rounds % 3:
+                supervised(producer.commit_transaction)
+                step("commit")
+                committed += len(sent)
+                say(committed=committed)
+                continue
+            supervised(producer.abort_transaction)
         except KafkaError as failed:
             print("a new producer:", failed, file=sys.stderr)
             # kafka-python 3.0 keeps offsets that the group's coordinator has refused, also when their transaction is
             # aborted, and sends them with those of the next one: its records would be passed over.
             with contextlib.suppress(KafkaError):
                 producer.close(timeout=0)
-            producer = begun()
+            producer = kafka_python_producer(bootstrap, transactional_id)
         for place in consumer.assignment():
             consumer.seek(place, consumer.committed(place) or 0)
     consumer.close(autocommit=False)
