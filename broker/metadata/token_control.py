@@ -39,7 +39,6 @@ METADATA_VERSION_MIN: Final = 14
 REMOVED_AT_ONCE_MAX: Final = 1_000
 SALT_BITS: Final = 128
 
-
 log = get_logger()
 
 
