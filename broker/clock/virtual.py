@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from heapq import heapify, heappop, heappush
 from math import ceil
@@ -159,9 +159,10 @@ class _Advance(NamedTuple):
 
 
 class SavedTime(NamedTuple):
-    """How far each domain was ahead of real time, and how that came about."""
+    """How far each domain, and what is written, was ahead of real time, and how that came about."""
 
     offsets_ms: dict[Domain, int]
+    written_offset_ms: int
     advances: tuple[_Advance, ...]
 
 
@@ -229,7 +230,8 @@ class VirtualClock:
         # Each append asks what time it is: the machine's clock is asked without a call in between.
         self._time_ns = time.time_ns if real is None else lambda: self._real.now_ms() * 1_000_000
         self._offsets_ms = dict.fromkeys(Domain, 0)
-        self._largest_ms = 0
+        # The largest of them, and a millisecond more for each advance that left it where it was (`_separate`).
+        self._written_offset_ms = 0
         self._timers: dict[Domain, dict[VirtualTimer, None]] = {domain: {} for domain in Domain}
         self._arrivals = 0
         self._course: _Course | None = None
@@ -240,7 +242,7 @@ class VirtualClock:
     # -- the clock ----------------------------------------------------------------------------------------------
 
     def now_ms(self, domain: Domain | None = None) -> int:
-        offset_ms = self._largest_ms if domain is None else self._offsets_ms[domain]
+        offset_ms = self._written_offset_ms if domain is None else self._offsets_ms[domain]
         time_ns = self._time_ns  # called as a method, CPython 3.11 would look it up in the class each time
         now_ns = time_ns()
         return now_ns // 1_000_000 + offset_ms
@@ -269,7 +271,8 @@ class VirtualClock:
 
     def _seen(self, written_ms: int, domain: Domain) -> int:
         """The now of a domain when this was the time that is written."""
-        index = bisect_right(self._advances, written_ms, key=lambda advance: advance.began_written_ms) - 1
+        # What was written in the millisecond in which an advance began, is of before it.
+        index = bisect_left(self._advances, written_ms, key=lambda advance: advance.began_written_ms) - 1
         if index < 0:
             first = self._advances[0]
             return written_ms + first.began_ms[domain] - first.began_written_ms
@@ -326,15 +329,13 @@ class VirtualClock:
             moved = domains or DEFAULT_DOMAINS
             # In one order, which that of a set is not: where timers of two domains are due at once, they fire in it.
             course = self._course = _Course(self, by_ms, [domain for domain in Domain if domain in moved])
-            began_ms = {domain: self.now_ms(domain) for domain in Domain}
-            began_written_ms = self.now_ms()
             try:
                 await self._drain()
-                await self._run(course)
+                await self._pass(course)
+                await self._drain()
             finally:
                 # Also when it was given up on the way: what is left keeps real time from where it got to.
                 self._course = None
-                self._remember(began_written_ms, began_ms)
                 self._arm_again(course)
 
     async def reset(self) -> None:
@@ -342,12 +343,12 @@ class VirtualClock:
 
         Only for a broker whose state is given up too: what was written in the time that is left lies in the future now.
         """
-        await self.restore(SavedTime(dict.fromkeys(Domain, 0), ()))
+        await self.restore(SavedTime(dict.fromkeys(Domain, 0), 0, ()))
 
     async def saved(self) -> SavedTime:
         """How far time is moved on now; an advance under way is waited for."""
         async with self._one_at_a_time:
-            return SavedTime(dict(self._offsets_ms), tuple(self._advances))
+            return SavedTime(dict(self._offsets_ms), self._written_offset_ms, tuple(self._advances))
 
     async def restore(self, saved: SavedTime) -> None:
         """Be as far ahead of real time as then: as ``reset``, for a broker whose state goes back too."""
@@ -356,8 +357,32 @@ class VirtualClock:
                 for timer in self._timers[domain]:
                     timer.due_ms += saved.offsets_ms[domain] - offset_ms
             self._offsets_ms = dict(saved.offsets_ms)
-            self._largest_ms = max(self._offsets_ms.values())
+            self._written_offset_ms = saved.written_offset_ms
             self._advances = list(saved.advances)
+
+    async def _pass(self, course: _Course) -> None:
+        """Pass the time of the course, and remember when that was, between the drains: the loop works in those too."""
+        began_written_ms, began_ms = self._nows()
+        self._separate(course)
+        try:
+            await self._run(course)
+        finally:
+            ended_written_ms, ended_ms = self._nows()
+            self._advances.append(_Advance(began_written_ms, ended_written_ms, began_ms, ended_ms))
+            del self._advances[:-ADVANCES_REMEMBERED]
+
+    def _nows(self) -> tuple[int, dict[Domain, int]]:
+        """As it is written, and of each domain."""
+        return self.now_ms(), {domain: self.now_ms(domain) for domain in Domain}
+
+    def _separate(self, course: _Course) -> None:
+        """Let what is written after an advance differ from what was written before it.
+
+        Where another domain is further ahead, what is written stands still during the advance, which takes less than a
+        millisecond: records of the same time would be of before it and of after it.
+        """
+        if course.by_ms and max(course.offsets.values()) + course.by_ms <= self._written_offset_ms:
+            self._written_offset_ms += 1
 
     async def _run(self, course: _Course) -> None:
         end_ms = self._real.now_ms() + course.by_ms
@@ -374,19 +399,13 @@ class VirtualClock:
             if something_done:
                 await self._drain()
         self._move(course, course.by_ms)
-        await self._drain()
 
     def _move(self, course: _Course, moved_ms: int) -> None:
         """It never goes back: what was due while the loop drained is a little late, as on any clock."""
         course.moved_ms = min(max(course.moved_ms, moved_ms), course.by_ms)
         for domain, offset_ms in course.offsets.items():
             self._offsets_ms[domain] = offset_ms + course.moved_ms
-        self._largest_ms = max(self._offsets_ms.values())
-
-    def _remember(self, began_written_ms: int, began_ms: dict[Domain, int]) -> None:
-        ended_ms = {domain: self.now_ms(domain) for domain in Domain}
-        self._advances.append(_Advance(began_written_ms, self.now_ms(), began_ms, ended_ms))
-        del self._advances[:-ADVANCES_REMEMBERED]
+        self._written_offset_ms = max(self._written_offset_ms, *self._offsets_ms.values())
 
     def _arm_again(self, course: _Course) -> None:
         course.pass_over(self._real.now_ms() + course.moved_ms)

@@ -458,6 +458,43 @@ async def test_what_is_written_on_the_way_ages_from_there(bench, domain, age_ms)
     assert bench.clock.now_for(written[0], domain) - written[0] == age_ms
 
 
+async def test_what_is_written_in_the_millisecond_of_an_advance_is_before_it_or_after_it(bench):
+    """A client's transaction begins and a test advances the clock within one millisecond: the advance counts."""
+    clock = bench.clock
+    await clock.advance(7 * DAY_MS, {RETENTION})
+    before_ms = clock.now_ms()
+    await clock.advance(30_000)
+    after_ms = clock.now_ms()
+    await clock.advance(45_000)
+    assert clock.now_for(before_ms, TRANSACTIONS) - before_ms == 75_000
+    assert clock.now_for(after_ms, TRANSACTIONS) - after_ms == 45_000
+
+
+_OF_TWO = st.sampled_from([{TRANSACTIONS}, {RETENTION}, {TRANSACTIONS, RETENTION}])
+_STEPS = st.lists(
+    st.one_of(st.just("tick"), st.just("write"), st.tuples(st.integers(0, 5), _OF_TWO)), max_size=12
+)
+
+
+@given(_STEPS)
+async def test_each_record_ages_with_each_domain_whatever_is_advanced_and_when(steps):
+    bench = Bench()
+    clock = bench.clock
+    written: list[tuple[int, dict[Domain, int]]] = []
+    for step in steps:
+        if step == "tick":
+            bench.real.advance(1)
+        elif step == "write":
+            written.append((clock.now_ms(), {domain: clock.now_ms(domain) for domain in Domain}))
+        else:
+            await clock.advance(*step)
+    for written_ms, then_ms in written:
+        for domain in Domain:
+            age_ms = clock.now_for(written_ms, domain) - written_ms
+            assert age_ms == clock.now_ms(domain) - then_ms[domain]
+    assert written == sorted(written, key=lambda each: each[0])
+
+
 async def test_the_machines_clock_sees_everything_as_it_is():
     clock = SystemClock()
     assert abs(clock.now_for(5, GROUPS) - clock.now_ms()) < 1_000
