@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.support.tiers",
     "tests.support.broker",
     "tests.support.one_worker",
+    "tests.support.hangs",
     "tests.compatibility.verdicts",
     "odradek.spark.testing.fixtures",
 ]

@@ -20,7 +20,8 @@ def run_pytest() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run pytest in a folder. Other plugins are left out, and so is what pip knows of this one."""
 
     def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        (folder / "pytest.ini").write_text("[pytest]\n")
+        # Where it hangs it says in time what it waits for.
+        (folder / "pytest.ini").write_text(f"[pytest]\nfaulthandler_timeout = {HANG_S / 2}\n")
         command = [
             sys.executable,
             "-m",
