@@ -1,7 +1,7 @@
 """A pytest plugin: a process that hung is shown with what it had written.
 
-``subprocess.TimeoutExpired`` carries it and does not print it. A failure that comes once in a hundred runs has to say all that
-it knows.
+``subprocess.TimeoutExpired`` carries it and does not print it. A failure that comes once in a hundred runs has to say all
+that it knows.
 """
 
 from __future__ import annotations
