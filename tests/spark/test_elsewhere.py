@@ -12,11 +12,11 @@ import pytest
 
 from odradek import Broker
 from odradek.spark import environment
+from tests.spark.archive import java_options
 from tests.spark.audit.planting import Segment, bit_flip
 from tests.spark.audit.test_audit_planted import write
 from tests.support.clients import eventually
 from tests.support.deadlines import HANG_S, TEST_S
-from tests.support.java import SHORT_LIVED
 from tests.support.raw import free_port
 
 pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
@@ -45,7 +45,7 @@ print(sorted(int(bytes(row.value)) for row in segments.collect()), progress(sink
 
 def variables(**more: str) -> dict[str, str]:
     home = str(environment.java().resolve().parents[1])
-    jvm = {"JAVA_HOME": home, "JDK_JAVA_OPTIONS": " ".join(SHORT_LIVED)}
+    jvm = {"JAVA_HOME": home, "JDK_JAVA_OPTIONS": java_options()}
     return {**os.environ, "PYSPARK_PYTHON": sys.executable, **jvm, **more}
 
 

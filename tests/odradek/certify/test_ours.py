@@ -11,6 +11,7 @@ import pytest
 from odradek.certify.testing import certify
 from odradek.demo.flights import data_file, lines
 from odradek.spark.pipeline.departures import closing_value, in_order
+from tests.spark.archive import java_options
 from tests.support.deadlines import LONG_TEST_S
 
 FLIGHTS = 60
@@ -37,7 +38,8 @@ def test_the_worker_of_the_demo_is_exactly_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark_apart
-def test_the_job_of_the_pipeline_is_exactly_once(tmp_path: Path) -> None:
+def test_the_job_of_the_pipeline_is_exactly_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", java_options())
     partitions = range(2)
     told = [
         {"key": each.key, "value": each.value, "partition": row % len(partitions)}

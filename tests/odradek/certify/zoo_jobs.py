@@ -19,6 +19,7 @@ from odradek.certify.report.text import summary
 from odradek.spark import environment
 from tests.clients.soak_jobs import Job
 from tests.odradek.certify.zoo import RECORDS, ROOT, ZOO, Wrong, certified, find, python
+from tests.spark.archive import java_options
 from tests.support import kafka_oracle
 from tests.support.foreign import go_program
 from tests.support.java import SHORT_LIVED, java
@@ -61,7 +62,7 @@ def spark(name: str) -> list[str]:
 def _prepare_spark() -> None:
     """A job has the environment of this process."""
     os.environ["JAVA_HOME"] = str(environment.java().resolve().parents[1])
-    os.environ["JDK_JAVA_OPTIONS"] = " ".join(SHORT_LIVED)
+    os.environ["JDK_JAVA_OPTIONS"] = java_options()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
 

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from odradek.spark.processes import of_session
-from tests.spark.matrix.archive import java_options
+from tests.spark.archive import java_options
 from tests.support.clients import eventually
 from tests.support.deadlines import HANG_S
 

@@ -10,9 +10,9 @@ from odradek.spark.pipeline.plan import Kills
 from odradek.spark.pipeline.run import Pipeline, Settings
 from odradek.spark.pipeline.show import Show
 from odradek.spark.pipeline.verdict import Outcome
+from tests.spark.archive import java_options
 from tests.support import kafka_oracle
 from tests.support.deadlines import LONG_TEST_S
-from tests.support.java import SHORT_LIVED
 
 # A minute each where nothing else runs; Spark starts three times.
 pytestmark = [pytest.mark.spark, pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
@@ -23,7 +23,7 @@ PER_BATCH = 4_000
 
 @pytest.fixture(autouse=True)
 def short_lived_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", " ".join(SHORT_LIVED))
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", java_options())
 
 
 def run(settings: Settings) -> tuple[Pipeline, Outcome]:

@@ -42,7 +42,7 @@ def _make(archive: Path) -> None:
     """In a process of its own: the JVM writes it when it ends."""
     made = archive.with_suffix(f".{os.getpid()}")
     subprocess.run(
-        [sys.executable, "-m", "tests.spark.matrix.archive", str(made)],
+        [sys.executable, "-m", "tests.spark.archive", str(made)],
         check=True,
         capture_output=True,
         timeout=TEST_S,
