@@ -29,7 +29,7 @@ from itertools import chain
 from typing import Any, ClassVar, Final
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic
 
 import odradek
 from odradek.demo.doomed import restart_doomed
@@ -268,11 +268,19 @@ def places(topic: str, *partitions: int) -> list[str]:
     return [f"{topic}-{partition}" for partition in partitions or range(PARTITIONS)]
 
 
+def described(broker: Broker, group: str) -> ConsumerGroupDescription:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    return admin.describe_consumer_groups([group])[group].result(HANG_S)
+
+
 def kind_of(broker: Broker, group: str) -> str:
     """CLASSIC or CONSUMER."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    found: str = admin.describe_consumer_groups([group])[group].result(HANG_S).type.name
+    found: str = described(broker, group).type.name
     return found
+
+
+def members_of(broker: Broker, group: str) -> list[str]:
+    return [each.member_id for each in described(broker, group).members]
 
 
 class GroupContract:
@@ -384,6 +392,15 @@ class GroupContract:
             crew.lose_members(steps)
             crew.finish()
 
+    @in_both_protocols("exactly-once loop, members killed", "exactly-once loop in a consumer group")
+    def test_the_loop_is_exactly_once_though_members_are_frozen_past_their_sessions(
+        self, program: Program, start_broker: StartBroker, protocol: str
+    ):
+        """What a machine under load does to a member: the group goes on without it, and then it wakes."""
+        with Crew(program, start_broker, protocol) as crew:
+            crew.freeze_members()
+            crew.finish()
+
     @pytest.mark.feature("exactly-once loop in a consumer group")
     def test_the_loop_of_a_consumer_group_outlives_the_broker(
         self, program: Program, start_broker: StartBroker
@@ -490,6 +507,17 @@ class Crew:
         self.start("b")
         self.kill("a")
         self.start("a")
+
+    def freeze_members(self) -> None:
+        """Both, until the group has given them up."""
+        self.start_first("a")
+        self.start("b")
+        self._eventually(lambda: self.feed() or self._members["b"].heard("committed"), "b has its share")
+        for member in self._members.values():
+            member.freeze()
+        self._eventually(lambda: self.feed() or not members_of(self.broker, "workers"), "the group is empty")
+        for member in self._members.values():
+            member.wake()
 
     def outlive(self, deaths: Sequence[str]) -> None:
         """The broker dies at each of these crash points, and comes back."""

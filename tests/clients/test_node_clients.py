@@ -73,6 +73,7 @@ class TestPlatformatic(Contract, GroupContract):
     test_a_group_changes_its_protocol_with_members_in_it = None
     test_the_loop_of_a_consumer_group_outlives_the_broker = None
     test_the_loop_is_exactly_once_though_members_are_killed = None
+    test_the_loop_is_exactly_once_though_members_are_frozen_past_their_sessions = None
 
     @pytest.mark.feature("classic group")
     def test_the_loop_of_a_classic_group_loses_nothing_though_members_are_killed(

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -281,6 +282,13 @@ class Running:
             self.seen.append(said)
         self._lines.put(None)
         return self.seen
+
+    def freeze(self) -> None:
+        """SIGSTOP: it has no time for anything until it wakes."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     def go_on(self) -> None:
         """The word that it waits for."""

@@ -99,6 +99,9 @@ const doom = (fatal) => {
   }
 }
 
+/** The group has given the member up. Its partitions are taken from it once it is through with the record that it has. */
+const isOut = (error) => ['ERR_UNKNOWN_MEMBER_ID', 'ERR_FENCED_MEMBER_EPOCH'].includes(error.type)
+
 /** Whether the record was processed in a transaction that was committed; each third one is aborted. */
 const newWorker = (producer, consumer, sink, step) => {
   let rounds = 0
@@ -116,7 +119,7 @@ const newWorker = (producer, consumer, sink, step) => {
         return true
       }
     } catch (error) {
-      if (error.fatal) throw end(error)
+      if (error.fatal || isOut(error)) throw end(error)
       console.error('aborting:', error.message)
     }
     await transaction.abort().catch((error) => { throw end(error) })
