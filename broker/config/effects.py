@@ -100,7 +100,7 @@ WITHOUT_EFFECT = {
     "create.topic.policy.class.name": "the broker has no policies",
     "max.connection.creation.rate": "the broker accepts connections as they come",
     "max.connections.per.ip.overrides": "max.connections.per.ip holds for every address",
-    "metric.reporters": "the broker has no metrics",
+    "metric.reporters": "the control port has the metrics, GET /metrics",
 }
 """Settings that a user would rely on and that have no effect yet, each with what holds instead: a start warns of them."""
 # What listeners ask of their clients; `ListenerConfigs` has each as one listener has it.
