@@ -1,10 +1,9 @@
 """What a process that hung had written stands in the report."""
 
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.inner_pytest import run_pytest
+
 HANGS = """
 from subprocess import TimeoutExpired
 
@@ -14,24 +13,7 @@ def test_it_ends():
 
 
 def test_a_report_has_what_a_process_wrote_before_it_hung(tmp_path: Path):
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "test_worker.py").write_text(HANGS)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "tests.support.hangs",
-        "--basetemp",
-        str(tmp_path / "temporary"),
-    ]
-    done = subprocess.run(
-        [*command, "--rootdir", str(tmp_path), "-c", str(tmp_path / "pytest.ini"), str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_pytest("tests.support.hangs", tmp_path, {"worker": HANGS})
     assert "1 failed" in done.stdout
     assert "stdout of the process that hung -" in done.stdout
     assert "\nso far\n" in done.stdout

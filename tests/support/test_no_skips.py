@@ -1,14 +1,14 @@
 """The plugin that makes CI fail where a test did not run."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.inner_pytest import run_pytest
+
 pytestmark = pytest.mark.more
 
-ROOT = Path(__file__).resolve().parents[2]
 ALL_RAN = {
     "passes": "def test(): pass",
     "deselected": "import pytest\ndef test(): pass\n@pytest.mark.slow\ndef test_slow(): assert False",
@@ -21,30 +21,19 @@ NOT_RUN = {
 }
 
 
-def run_pytest(folder: Path, cases: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
-    for name, source in cases.items():
-        (folder / f"test_{name}.py").write_text(f"{source}\n")
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.no_skips", "-m", "not slow", *arguments]
-    # A directory of its own: else it clears away those of earlier runs, which may take minutes.
-    command += ["--basetemp", str(folder / "temporary")]
-    return subprocess.run(
-        [*command, "--rootdir", str(folder), "-c", str(folder / "pytest.ini"), str(folder)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(folder: Path, cases: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    more = ("-m", "not slow", *arguments)
+    return run_pytest("tests.support.no_skips", folder, cases, *more, ini="markers = slow\n")
 
 
 def test_where_all_ran_nothing_fails(tmp_path: Path):
-    result = run_pytest(tmp_path, ALL_RAN)
+    result = run(tmp_path, ALL_RAN)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_test_that_did_not_run_fails_the_run(workers: str, tmp_path: Path):
-    result = run_pytest(tmp_path, ALL_RAN | NOT_RUN, "-n", workers)
+    result = run(tmp_path, ALL_RAN | NOT_RUN, "-n", workers)
     assert result.returncode == 1, result.stdout + result.stderr
     _, _, summary = result.stdout.partition("not run, which fails here")
     for case in NOT_RUN:

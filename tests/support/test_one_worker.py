@@ -1,36 +1,32 @@
 """Tests that share a Spark session have a worker, those with Sparks of their own another; both begin first."""
 
 import re
-import subprocess
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.support.inner_pytest import run_pytest
+
 pytestmark = pytest.mark.more
 
-ROOT = Path(__file__).resolve().parents[2]
 MARKED = "import pytest\npytestmark = pytest.mark.{}\n"
 WHO = "def test_{}(worker_id): print('{} on', worker_id)\n"
 
 
-def run(folder: Path, *arguments: str) -> str:
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  spark\n  spark_apart\n")
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.one_worker", "-rA", *arguments]
-    command += ["--rootdir", str(folder), "-c", str(folder / "pytest.ini"), str(folder)]
-    command += ["--basetemp", str(folder / "temporary")]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def run(folder: Path, cases: Mapping[str, str], *arguments: str) -> str:
+    ini = "markers =\n  spark\n  spark_apart\n"
+    ended = run_pytest("tests.support.one_worker", folder, cases, "-rA", *arguments, ini=ini)
     return ended.stdout + ended.stderr
 
 
 def test_each_kind_has_one_worker_which_begins_with_it(tmp_path: Path):
     marks = {"c": "spark", "e": "spark_apart", "f": "spark", "h": "spark_apart"}
+    cases = {}
     for name in "abcdefgh":
         marked = MARKED.format(marks[name]) if name in marks else ""
-        (tmp_path / f"test_{name}.py").write_text(
-            marked + "".join(WHO.format(f"{name}{n}", f"{name}{n}") for n in range(4))
-        )
-    said = run(tmp_path, "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+        cases[name] = marked + "".join(WHO.format(f"{name}{n}", f"{name}{n}") for n in range(4))
+    said = run(tmp_path, cases, "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
     ran = re.findall(r"(\w)\d on (gw\d)", said)
     assert len(ran) == 32, said
     workers = {name: {worker for each, worker in ran if each == name} for name in "abcdefgh"}
@@ -52,5 +48,4 @@ def test_each_kind_has_one_worker_which_begins_with_it(tmp_path: Path):
 def test_a_test_that_takes_a_session_has_to_say_so(marked: str, said: str, tmp_path: Path):
     fixture = "import pytest\n@pytest.fixture\ndef spark(): pass\n"
     mark = MARKED.format(marked) if marked else ""
-    (tmp_path / "test_it.py").write_text(f"{mark}{fixture}def test_it(spark): pass\n")
-    assert said in run(tmp_path)
+    assert said in run(tmp_path, {"it": f"{mark}{fixture}def test_it(spark): pass"})
