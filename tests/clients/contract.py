@@ -268,19 +268,14 @@ def places(topic: str, *partitions: int) -> list[str]:
     return [f"{topic}-{partition}" for partition in partitions or range(PARTITIONS)]
 
 
-def described(broker: Broker, group: str) -> ConsumerGroupDescription:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+def described(admin: AdminClient, group: str) -> ConsumerGroupDescription:
     return admin.describe_consumer_groups([group])[group].result(HANG_S)
 
 
 def kind_of(broker: Broker, group: str) -> str:
     """CLASSIC or CONSUMER."""
-    found: str = described(broker, group).type.name
+    found: str = described(AdminClient({"bootstrap.servers": broker.bootstrap}), group).type.name
     return found
-
-
-def members_of(broker: Broker, group: str) -> list[str]:
-    return [each.member_id for each in described(broker, group).members]
 
 
 class GroupContract:
@@ -515,7 +510,8 @@ class Crew:
         self._eventually(lambda: self.feed() or self._members["b"].heard("committed"), "b has its share")
         for member in self._members.values():
             member.freeze()
-        self._eventually(lambda: self.feed() or not members_of(self.broker, "workers"), "the group is empty")
+        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
+        self._eventually(lambda: self.feed() or not described(admin, "workers").members, "the group is empty")
         for member in self._members.values():
             member.wake()
 
