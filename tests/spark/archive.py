@@ -19,8 +19,9 @@ import pyspark
 
 from odradek.spark.environment import cache_directory, java, session
 from tests.support.deadlines import TEST_S
+from tests.support.java import SHORT_LIVED
 
-OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
+OPTIONS = " ".join([*SHORT_LIVED, "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"])
 
 
 @cache
