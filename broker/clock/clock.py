@@ -57,7 +57,7 @@ class Clock(Protocol):
     def now_ms(self, domain: Domain | None = None) -> int:
         """Milliseconds since the epoch: as written into records, or as one kind of time-out counts them.
 
-        Without a domain it is the latest of all domains, so that what is written never goes back. A time-out that compares
+        Without a domain it is not before that of any domain, and what is written never goes back. A time-out that compares
         what was written with now asks for the now of its own domain.
         """
         ...
