@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from types import FrameType
 from typing import Any, Final
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -25,9 +26,17 @@ def prepare() -> None:
     # The first process of a container has no signal handlers but its own; those of the loop come with the loop.
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGQUIT, _write_stacks)
     # Imports allocate much and free nothing. The collector is switched on again when the server is up.
     gc.disable()
     _forgo("hypothesis", "rich")
+
+
+def _write_stacks(number: int, frame: FrameType | None) -> None:
+    """As a JVM does on SIGQUIT; what that needs is imported when it is asked for."""
+    from broker.stacks import stacks_writer
+
+    stacks_writer()(number, frame)
 
 
 def exit_code(work: Callable[[], int]) -> int:

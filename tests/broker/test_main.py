@@ -59,6 +59,13 @@ def test_a_signal_ends_it_cleanly(broker: Broker, number: signal.Signals) -> Non
     assert broker.events[-1]["event"] == "stopped"
 
 
+def test_sigquit_writes_stacks_and_the_broker_goes_on(broker: Broker) -> None:
+    os.kill(broker.pid, signal.SIGQUIT)
+    eventually(lambda: any(line.startswith("task ") and " _serve" in line for line in broker.log))
+    assert any(line.startswith("thread MainThread: ") for line in broker.log)
+    assert ask_api_versions(broker.bootstrap) > 0
+
+
 def test_a_restart_keeps_cluster_and_port(start_broker: StartBroker) -> None:
     broker = start_broker(topics=["orders:4"])
     port, (cluster_id, *_) = (
