@@ -25,6 +25,10 @@ LONG_TEST_S: Final = stretched(3600)
 """For a test of many rounds, which takes minutes on a machine that has the time."""
 
 
+class NotInTime(AssertionError):
+    """A deadline is over; the text says what has not happened."""
+
+
 class Deadline:
     """From now on, so many seconds."""
 
@@ -42,8 +46,9 @@ class Deadline:
         return time.monotonic() > self._at
 
     def check(self, what: object) -> None:
-        """``AssertionError`` once it is over; ``what`` has not happened."""
-        assert not self.is_over, f"not within {self._seconds:g} s: {what}"
+        """``NotInTime`` once it is over; ``what`` has not happened."""
+        if self.is_over:
+            raise NotInTime(f"not within {self._seconds:g} s: {what}")
 
 
 class Stopwatch:

@@ -1,15 +1,36 @@
-"""A pytest plugin: a process that hung is shown with what it had written.
+"""A pytest plugin: the report of a test that hung has the stacks of threads and tasks, and what processes had written.
 
-``subprocess.TimeoutExpired`` carries it and does not print it. A failure that comes once in a hundred runs has to say all
-that it knows.
+A test has hung when one of its deadlines is over: `Deadline`, a `TimeoutError`, ``subprocess.TimeoutExpired``, or
+pytest-timeout's for the whole test. A failure that comes once in a hundred runs has to say all that it knows. Processes that
+the test has started and that write their stacks on SIGQUIT, a broker of ours or a JVM, are asked for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import os
+import signal
+import time
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from pathlib import Path
 from subprocess import TimeoutExpired
+from typing import Final
 
 import pytest
+
+from broker.stacks import stack_lines, stacks_writer
+from tests.support.deadlines import NotInTime
+
+WRITTEN_BYTES: Final = 20_000
+"""Of what each process has written, the end."""
+STACKS_S: Final = 1.0
+"""For processes to write their stacks; a report that comes earlier lacks them, and nothing else depends on it."""
+SIGQUIT_BIT: Final = 1 << (signal.SIGQUIT - 1)
+
+
+def pytest_configure() -> None:
+    """Write the stacks of this process on SIGQUIT, past what captures the output of tests."""
+    signal.signal(signal.SIGQUIT, stacks_writer(os.dup(2)))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -17,13 +38,67 @@ def pytest_runtest_makereport(
     call: pytest.CallInfo[None],
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if call.excinfo is not None and isinstance(hung := call.excinfo.value, TimeoutExpired):
-        for name, written in (("stdout", hung.stdout), ("stderr", hung.stderr)):
-            if written:
-                report.sections.append((f"{name} of the process that hung", _text(written)))
+    if call.excinfo is not None and has_hung(call.excinfo.value):
+        if isinstance(call.excinfo.value, TimeoutExpired):
+            report.sections += _written_to_pipes(call.excinfo.value)
+        report.sections.append(("stacks of threads and tasks", "\n".join(stack_lines())))
+        report.sections += _written_by_children()
     return report
+
+
+def has_hung(error: BaseException) -> bool:
+    """Whether this is what a deadline raises when it is over."""
+    return isinstance(error, (NotInTime, TimeoutError, TimeoutExpired)) or (
+        isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout (>")
+    )
+
+
+def _written_to_pipes(hung: TimeoutExpired) -> Iterator[tuple[str, str]]:
+    for name, written in (("stdout", hung.stdout), ("stderr", hung.stderr)):
+        if written:
+            yield f"{name} of the process that hung", _text(written)
 
 
 def _text(written: bytes | str) -> str:
     """CPython gives bytes here even to those who asked for text."""
     return written.decode(errors="replace") if isinstance(written, bytes) else written
+
+
+def _written_by_children() -> Iterator[tuple[str, str]]:
+    """The end of the files that processes of this test have as standard output and error."""
+    children = list(_descendants(os.getpid()))
+    asked = [pid for pid in children if _catches_sigquit(pid)]
+    for pid in asked:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGQUIT)
+    if asked:
+        time.sleep(STACKS_S)
+    for pid in children:
+        with suppress(OSError):
+            name = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            for file in sorted({os.path.realpath(f"/proc/{pid}/fd/{number}") for number in (1, 2)}):
+                if Path(file).is_file() and (text := _end_of(Path(file))):
+                    yield f"written by process {pid}, {name[:80].strip()}", text
+
+
+def _end_of(file: Path) -> str:
+    with file.open("rb") as opened:
+        opened.seek(max(0, file.stat().st_size - WRITTEN_BYTES))
+        return opened.read().decode(errors="replace")
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, children.read_text().split()):
+                yield child
+                yield from _descendants(child)
+
+
+def _catches_sigquit(pid: int) -> bool:
+    """Whether the process has a handler; it would end any other."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) & SIGQUIT_BIT)
+    return False
