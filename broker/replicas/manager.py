@@ -236,8 +236,8 @@ class ReplicaManager(MetadataListener):
         return partition
 
     def _checkpointed(self, topic: str, state: PartitionState) -> int | None:
-        """What was committed when it was last noted; of a single replica it is all that there is."""
-        if self._roles is None or len(state.replicas) == 1:
+        """What was committed when it was last noted; all that a single replica has is committed, as soon as it leads."""
+        if len(state.replicas) == 1:
             return None
         return self._logs.checkpoints.high_watermark((topic, state.index))
 

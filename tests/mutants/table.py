@@ -220,6 +220,45 @@ REPLICATION: Final = (
         "if False and (",
     ),
     _one(
+        "fsync-commits-without-a-leader",
+        "an fsync moves no high watermark while the partition has no leader",
+        _REPLICATION,
+        PARTITION,
+        "            self.following.pull()\n            return\n        self.advance_high_watermark()",
+        "            self.following.pull()\n            return\n"
+        "        if self.leading is None:\n"
+        "            self.high_watermark = max(self.high_watermark, self.log.log_end_offset)\n"
+        "            self.delayed.committed(self.high_watermark)\n"
+        "        self.advance_high_watermark()",
+    ),
+    _one(
+        "held-write-commits-at-a-follower",
+        "a follower's high watermark is that of its leader's response",
+        _REPLICATION,
+        PARTITION,
+        "        self.advance_high_watermark()\n        if self.following is not None:",
+        "        if self.leading is None:\n"
+        "            self.high_watermark = max(self.high_watermark, self.unconfirmed.written_end_offset)\n"
+        "            self.delayed.committed(self.high_watermark)\n"
+        "        self.advance_high_watermark()\n        if self.following is not None:",
+    ),
+    _one(
+        "high-watermark-below-the-log-start",
+        "a follower's high watermark is not below its own log start, whatever its leader says",
+        _REPLICATION,
+        PARTITION,
+        "high_watermark = clamped(self.log, high_watermark)\n        moved",
+        "high_watermark = min(high_watermark, self.log.log_end_offset)\n        moved",
+    ),
+    _one(
+        "single-replica-commits-without-leading",
+        "a single replica, too, moves its high watermark only while it leads",
+        _REPLICATION,
+        PARTITION,
+        "self.leads_alone = state.leader == self._node_id and len(state.replicas) == 1",
+        "self.leads_alone = len(state.replicas) == 1",
+    ),
+    _one(
         "acks-all-answered-before-the-high-watermark",
         "acks=all is answered once the batch is below the high watermark",
         (*_PARTITION, "tests/broker/apis/test_produce.py"),
@@ -336,8 +375,8 @@ REPLICATION: Final = (
         "a follower's high watermark is never above its log end",
         _REPLICATION,
         PARTITION,
-        "        high_watermark = min(high_watermark, self.log.log_end_offset)\n        moved",
-        "        moved",
+        "        high_watermark = clamped(self.log, high_watermark)\n        moved",
+        "        high_watermark = max(high_watermark, self.log.log_start_offset)\n        moved",
     ),
     _one(
         "truncation-keeps-producers",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from protocol.batch import HEADER_BYTES, RecordBatch
@@ -24,6 +24,15 @@ def batch_size(records: bytes, at: int) -> int:
     return 12 + int.from_bytes(records[at + 8 : at + 12], "big")
 
 
+def whole_batches(records: bytes) -> Iterator[RecordBatch]:
+    """The batches of a response; the last one may be cut, as ``max_bytes`` has it, and is left out then."""
+    at = 0
+    while at + HEADER_BYTES <= len(records) and at + batch_size(records, at) <= len(records):
+        batch = RecordBatch.parse(records, at)
+        at += batch.size
+        yield batch
+
+
 def visible(
     records: bytes, aborted: list[tuple[int, int]], position: int
 ) -> tuple[list[tuple[int, bytes]], int]:
@@ -42,11 +51,7 @@ def delivered(
     found: list[tuple[int, Record]] = []
     waiting = sorted(aborted, key=lambda entry: entry[1])
     active: set[int] = set()
-    at = 0
-    # The last batch may be cut, as ``max_bytes`` has it.
-    while at + HEADER_BYTES <= len(records) and at + batch_size(records, at) <= len(records):
-        batch = RecordBatch.parse(records, at)
-        at += batch.size
+    for batch in whole_batches(records):
         while waiting and waiting[0][1] <= batch.last_offset:
             active.add(waiting.pop(0)[0])
         if batch.is_control:
@@ -113,8 +118,10 @@ class Reader:
         )
 
     def _take(self, data: Any, leader_epoch: int) -> list[tuple[int, bytes]]:
+        records = bytes(data.records or b"")
+        self.wire.facts.shown(*self.spot, records)
         aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
-        found, self.position = visible(bytes(data.records or b""), aborted, self.position)
+        found, self.position = visible(records, aborted, self.position)
         if self._view is not None:
             self._view.saw_offsets(self.spot, leader_epoch, data.high_watermark, data.last_stable_offset)
             self._view.saw(found, data.high_watermark)

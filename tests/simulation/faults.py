@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -18,7 +19,9 @@ from protocol.errors import ErrorCode
 from protocol.frame import parse_request_header
 from storage.producers import TRANSACTION_VERSION_2
 from tests.simulation.disks import SimDisk, Unsynced
+from tests.simulation.followers import DRAFTS
 from tests.simulation.network import SimNetwork
+from tests.simulation.replica_faults import ReplicaFaults
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -56,6 +59,7 @@ class Chaos:
         self._armed: dict[str, list[bool]] = {}
         """By point: for each at to come that goes wrong, whether its node dies there or is only slow."""
         cluster.injection.points = self
+        self._replicas = ReplicaFaults(cluster, random, say, self._kill, DRAFTS)
         self._joins_that_kill = 0
         self._alter_partition = cluster.metadata.alter_partition
         cluster.metadata.alter_partition = self._altering  # type: ignore[method-assign]
@@ -80,6 +84,8 @@ class Chaos:
                 *[self._late_markers] * 3,
                 self._reassign,
                 self._cut_power,
+                *[self._replicas.lose_leader] * 2,
+                *[self._replicas.hold_write] * 2,
             ]
 
     async def run(self, seconds: float) -> None:
@@ -108,7 +114,7 @@ class Chaos:
     # ---- at the steps inside (`broker.injection.points.PointInterceptor`)
 
     def watches(self, point: str) -> bool:
-        return bool(self._armed.get(point))
+        return bool(self._armed.get(point)) or self._replicas.watches(point)
 
     def reached(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
@@ -117,6 +123,10 @@ class Chaos:
         where = f"{at.point} on node {at.node_id}"
         runtime = self._cluster.nodes[at.node_id]
         if not runtime.life.alive:
+            go_on()
+        elif self._replicas.takes(at, partial(self._late, runtime, go_on)):
+            pass
+        elif not self._armed.get(at.point):
             go_on()
         elif self._armed[at.point].pop():
             self._say(f"fault: dies before {where}, {runtime.state.value}")

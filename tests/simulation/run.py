@@ -33,12 +33,14 @@ from tests.simulation.clients import ZOMBIE_PAUSE_S, Stop, copy, number_batches,
 from tests.simulation.disks import SimDisk
 from tests.simulation.ending import Ending
 from tests.simulation.faults import Chaos
+from tests.simulation.followers import DRAFTS, DRAFTS_SETTINGS, draft, read_from_any
 from tests.simulation.groups import SETTINGS as GROUP_SETTINGS
 from tests.simulation.groups import ConsumerMember, commit_in_epochs, copy_together
 from tests.simulation.ledger import Broken, Ledger
 from tests.simulation.loop import SimClock, SimLoop
 from tests.simulation.offsets import Member, OffsetsLedger, mark
 from tests.simulation.watch import Watch, truncate_and_check
+from tests.simulation.watermarks import Watermarks, watching
 from tests.simulation.wire import Facts, Wire
 
 SOURCE, TARGET, CREW_TARGET = "orders", "copies", "crew-copies"
@@ -46,6 +48,7 @@ PARTITIONS: Final = 2
 SOURCES: Final = [(SOURCE, index) for index in range(PARTITIONS)]
 TARGETS: Final = [(TARGET, index) for index in range(PARTITIONS)]
 CREW_TARGETS: Final = [(CREW_TARGET, index) for index in range(PARTITIONS)]
+DRAFTED: Final = [(DRAFTS, index) for index in range(PARTITIONS)]
 GROUP, CREW, CHOIR = "copiers", "crew", "choir"
 MARKED_GROUPS: Final = ("marked-1", "marked-2", "marked-3")
 TEAM: Final = "team"
@@ -59,6 +62,7 @@ CLIENTS: Final = (
     *("old", "new", "zombie", "numbered", "copier", "committed", "uncommitted"),
     *("marker", "member-1", "member-2"),
     *("crew-1", "crew-2", "crew-3", "choir-1", "choir-2"),
+    *("drafter", "wanderer", "wanderer-of-drafts"),
 )
 
 SETTINGS: Final = {
@@ -135,8 +139,10 @@ class Simulation:
         trace: Trace,
         loop: SimLoop,
         disk: SimDisk,
+        watermarks: Watermarks,
     ) -> None:
         self.seed = seed
+        self._watermarks = watermarks
         self._seconds = seconds
         self._nodes = nodes
         self._directory = directory
@@ -163,7 +169,7 @@ class Simulation:
             self._trace.say,
             self._disk,
         )
-        looking = Watch(self._cluster)
+        looking = Watch(self._cluster, self._watermarks)
         self._trace.heard = lambda event: looking.soon() if event == "log truncated" else None
         watch = asyncio.ensure_future(looking.run())
         tasks = [asyncio.ensure_future(each) for each in self._clients()]
@@ -211,6 +217,8 @@ class Simulation:
         for topic in (SOURCE, TARGET, CREW_TARGET):
             settings = f"internal.segment.bytes={self._segment_bytes},compression.type={self._compression}"
             arguments += ["--topic", f"{topic}:{PARTITIONS}:{settings}"]
+        if self._nodes > 1:
+            arguments += ["--topic", f"{DRAFTS}:{PARTITIONS}:{DRAFTS_SETTINGS}"]
         self._cluster = Cluster(
             parse(arguments, {}),
             clock=VirtualClock(SimClock(self._loop)),
@@ -249,7 +257,8 @@ class Simulation:
         ports = [runtime.listeners[0].port for runtime in self._cluster.nodes.values()]
         random = Random(f"{self.seed}/client/{name}")
         now_ms = SimClock(self._loop).now_ms
-        return Wire(name, self._loop.network, ports, random, self._trace.say, now_ms, Facts(self._cluster))
+        facts = Facts(self._cluster, self._watermarks)
+        return Wire(name, self._loop.network, ports, random, self._trace.say, now_ms, facts)
 
     def _clients(self) -> Iterable[Any]:
         ledger, stop, rng = self._ledger, self._stop, Random(f"{self.seed}/clients")
@@ -268,6 +277,20 @@ class Simulation:
                 isolation = f"read_{name}"
                 view = ledger.view(name, spot, isolation)
                 yield read(self._wire(name), spot, isolation, view, stop)
+        if self._nodes > 1:
+            yield from self._at_followers()
+
+    def _at_followers(self) -> Iterable[Any]:
+        """Consumers that read from any replica; one topic whose records may be lost."""
+        stop = self._stop
+        for spot, isolation in zip(SOURCES, ("read_committed", "read_uncommitted"), strict=True):
+            view = self._ledger.view("wanderer", spot, isolation)
+            yield read_from_any(self._wire("wanderer"), spot, isolation, view, stop, loses=False)
+        yield draft(self._wire("drafter"), DRAFTED, stop)
+        for spot in DRAFTED:
+            yield read_from_any(
+                self._wire("wanderer-of-drafts"), spot, "read_uncommitted", None, stop, loses=True
+            )
 
     def _members(self) -> Iterable[Any]:
         """Of consumer groups: those that copy, one of them static; and those that commit, to what an expression says too."""
@@ -310,18 +333,20 @@ def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> 
     trace = Trace(loop, trace_path)
     structlog.configure(processors=[trace.event], cache_logger_on_first_use=False)
     failures: list[Any] = []
+    watermarks = Watermarks()
     loop.set_exception_handler(lambda _, context: failures.append(context))
     memory = Path("/dev/shm")
     with (
         tempfile.TemporaryDirectory(prefix="sim-", dir=memory if memory.is_dir() else None) as directory,
         contextlib.closing(trace),
         patch.object(log_manager, "truncate", truncate_and_check),
+        watching(watermarks),
         epochs_up_to(Random(f"{seed}/epochs").choice(EPOCHS_MAX)),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
         trace.directory = directory
         disk = SimDisk()
-        simulation = Simulation(seed, seconds, nodes, Path(directory) / "data", trace, loop, disk)
+        simulation = Simulation(seed, seconds, nodes, Path(directory) / "data", trace, loop, disk, watermarks)
         before = use_system(disk)
         try:
             runner.run(simulation.run())
@@ -330,6 +355,7 @@ def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> 
             raise
         finally:
             use_system(before)
+        watermarks.check()
         if failures:
             raise Broken(f"{failures[0].get('message')}: {failures[0].get('exception')!r}")
         if trace.errors:

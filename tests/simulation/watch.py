@@ -24,6 +24,7 @@ from storage.log import Log
 from storage.producers import NO_OFFSET, ProducerStateManager
 from storage.recovery import OpenOptions, truncate
 from tests.simulation.ledger import Broken, Spot
+from tests.simulation.watermarks import Watermarks
 
 LOOK_EACH_S: Final = 1.0
 
@@ -41,13 +42,15 @@ class Seen(NamedTuple):
 class Watch(MetadataListener):
     """Looks at all replicas of a cluster, and remembers how far each had come."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, watermarks: Watermarks) -> None:
         self._cluster = cluster
+        self._watermarks = watermarks
         self._seen: dict[Partition, Seen] = {}
         self._stable: dict[Partition, StableOffset] = {}
         self._is_due = False
         self._committed: dict[Spot, tuple[int, int]] = {}
-        """The highest high watermark that a leader ever had, and in which epoch the record before it was written."""
+        """The highest high watermark that a leader ever had since the last unclean election, and in which epoch the record
+        before it was written."""
 
     async def run(self) -> None:
         self._cluster.metadata.subscribe(self)
@@ -59,6 +62,8 @@ class Watch(MetadataListener):
             self._cluster.metadata.unsubscribe(self)
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
+        if self._watermarks.elected(topic, partition):
+            self._committed.pop((topic.name, partition.index), None)
         self.soon()
 
     def soon(self) -> None:
@@ -88,11 +93,13 @@ class Watch(MetadataListener):
                 leader = replicas.get((state.leader, spot))
                 if leader is None or leader.leader_epoch != state.leader_epoch:
                     continue
+                self._watermarks.leads(leader)
                 seen[leader] = self._check_progress(spot, leader)
                 for node_id in state.isr:
                     replica = replicas.get((node_id, spot))
                     if replica is not None:
                         self._check_in_sync(spot, node_id, replica)
+        self._watermarks.check()
         self._seen = seen
         for node in self._cluster.running_nodes():
             check_owners(node)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from broker.clock import Domain
@@ -19,6 +19,9 @@ from protocol.frame import request_header, response_body_offset
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.simulation.network import SimNetwork
+
+if TYPE_CHECKING:
+    from tests.simulation.watermarks import Watermarks
 
 REQUEST_TIMEOUT_S: Final = 10.0
 METADATA, FIND_COORDINATOR = 3, 10
@@ -108,8 +111,17 @@ class _Link(asyncio.Protocol):
 class Facts:
     """What a client must not know, and a check may."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, watermarks: Watermarks) -> None:
         self._cluster = cluster
+        self._watermarks = watermarks
+
+    def shown(self, topic: str, index: int, records: bytes) -> None:
+        """A consumer got these batches."""
+        known = self._cluster.metadata.topics.get(topic)
+        if known is not None:
+            node = self._cluster.running(known.partitions[index].leader)
+            leader = node.replicas.get(topic, index) if node is not None else None
+            self._watermarks.shown((known.topic_id, index), records, leader)
 
     def leader_epoch(self, topic: str, index: int) -> int:
         """As the controller has it."""
@@ -230,6 +242,11 @@ class Wire:
         if link.is_open:
             link.transport.abort()
             self.latest_frame_ms = max(self.latest_frame_ms, self.now_ms() + LATE_MARGIN_MS)
+
+    @property
+    def nodes(self) -> list[int]:
+        """The nodes whose addresses are known."""
+        return sorted(self._ports)
 
     async def ask_node(self, node_id: int, key: int, version: int, request: Any) -> Any:
         port = self._ports.get(node_id)

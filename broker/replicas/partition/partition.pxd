@@ -12,8 +12,8 @@ cdef class Partition(ReadablePartition):
     cdef object __weakref__
     cdef public tuple key
     cdef public object name, topic_id, following, _clock, _verification_enabled, listener, replicas, isr
-    cdef public bint is_internal, unflushed, high_watermark_moved
-    cdef public long long leader_id
+    cdef public bint is_internal, unflushed, high_watermark_moved, leads_alone
+    cdef public long long leader_id, _node_id
     cdef public FaultInjection _injection
     cdef public UnconfirmedWrites unconfirmed
     cdef public DelayedOperations delayed

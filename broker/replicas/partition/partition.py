@@ -21,6 +21,7 @@ from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.metadata.topics import is_internal
 from broker.replicas.partition.append_result import GONE, AppendResult
+from broker.replicas.partition.bounds import check_bounds, clamped
 from broker.replicas.partition.delayed_operations import DelayedOperations
 from broker.replicas.partition.listeners import PartitionListener
 from broker.replicas.partition.offset_purgatory import Callback
@@ -73,13 +74,9 @@ class Partition(ReadablePartition):
         self.is_internal = is_internal(topic)
         self.topic_id: uuid.UUID = log.topic_id
         self.log = log
+        self._node_id = node_id
         self.apply_state(state)
-        end_offset = log.log_end_offset
-        self.high_watermark = (
-            end_offset
-            if high_watermark is None
-            else max(min(high_watermark, end_offset), log.log_start_offset)
-        )
+        self.high_watermark = log.log_end_offset if high_watermark is None else clamped(log, high_watermark)
         self.leading: LeaderRole | None = None
         self.following: FollowerRole | None = None
         self.offline: str | None = None
@@ -106,6 +103,8 @@ class Partition(ReadablePartition):
         self.leader_epoch: int = state.leader_epoch
         self.replicas: Sequence[int] = state.replicas
         self.isr: Sequence[int] = state.isr
+        self.leads_alone = state.leader == self._node_id and len(state.replicas) == 1
+        """No other replica has to have a record before it is committed."""
 
     # -- appending ----------------------------------------------------------------------------------------------
 
@@ -332,9 +331,10 @@ class Partition(ReadablePartition):
     def update_from_leader(self, high_watermark: int, log_start_offset: int) -> None:
         """What the leader says is committed and deleted holds here too, as far as this log has it.
 
-        Under a new leader the high watermark may go back: it knows less, until its followers have told it.
+        Under a new leader the high watermark may go back: it knows less, until its followers have told it. It does not go
+        below this log's own start.
         """
-        high_watermark = min(high_watermark, self.log.log_end_offset)
+        high_watermark = clamped(self.log, high_watermark)
         moved = high_watermark != self.high_watermark
         if moved:
             self.high_watermark = high_watermark
@@ -343,6 +343,7 @@ class Partition(ReadablePartition):
         log_start_offset = min(log_start_offset, high_watermark)
         if log_start_offset > self.log.log_start_offset:
             self.log.advance_log_start(log_start_offset)
+            check_bounds(self)
             self.listener.log_start_moved(self)
             moved = True
         if moved:
@@ -359,7 +360,8 @@ class Partition(ReadablePartition):
             self.go_offline(StorageError(self.log.directory, str(error)))
             return
         self.unconfirmed.cut(offset)
-        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+        self.high_watermark = clamped(self.log, self.high_watermark)
+        check_bounds(self)
         self.listener.truncated(self)
         self.delayed.notify()
 
@@ -399,7 +401,13 @@ class Partition(ReadablePartition):
     # -- committing ---------------------------------------------------------------------------------------------
 
     def advance_high_watermark(self) -> None:
-        """Commit what every in-sync replica has: here, all of the log, once ``flush.messages`` is satisfied."""
+        """Commit what every in-sync replica has, once ``flush.messages`` is satisfied.
+
+        Only a leader can tell. Elsewhere the high watermark stands: a follower's is the one that its leader has told, and
+        nothing moves it while there is no leader (Kafka: ``Partition.maybeIncrementLeaderHW``).
+        """
+        if self.leading is None and not self.leads_alone:
+            return
         log, unconfirmed = self.log, self.unconfirmed
         end_offset = log.log_end_offset
         if unconfirmed.held or end_offset - log.flushed_offset >= log.config.flush_messages:
@@ -414,16 +422,6 @@ class Partition(ReadablePartition):
         if end_offset > self.high_watermark:
             self.high_watermark = end_offset
             self.leading.committed()
-
-    def complete(self) -> None:
-        """Complete the delayed operations up to the high watermark.
-
-        What every replica in sync has is committed. If there are too few of them by now, the client that asked for
-        acks=all learns so: its data stays.
-        """
-        enough = self.leading is None or self.leading.has_enough()
-        verdict = NONE if enough else ErrorCode.not_enough_replicas_after_append
-        self.delayed.committed(self.high_watermark, verdict)
 
     def note_committed(self) -> None:
         """The high watermark has moved, and a restart cannot tell it from the log's end."""
@@ -447,6 +445,7 @@ class Partition(ReadablePartition):
     def stop_leading(self, error: ErrorCode) -> None:
         """This replica stops leading (moved, deleted): waiting requests fail with ``error``."""
         self.leader_id = -1
+        self.leads_alone = False
         self.fail_waiting(error)
 
     def close(self) -> None:
@@ -469,6 +468,7 @@ class Partition(ReadablePartition):
         return NONE, self.log.log_start_offset if leading is None else leading.low_watermark
 
     def _log_start_moved(self) -> None:
+        check_bounds(self)
         self.listener.log_start_moved(self)
         if self.leading is not None:
             self.leading.wake()

@@ -28,10 +28,6 @@ class LeaderRole(Protocol):
         """The high watermark has moved."""
         ...
 
-    def has_enough(self) -> bool:
-        """Whether as many are in sync as ``min.insync.replicas`` wants."""
-        ...
-
     def wake(self) -> None:
         """Answer the followers whose Fetch waits here."""
         ...

@@ -222,7 +222,7 @@ class Leading:
     def is_in_sync(self, node_id: int) -> bool:
         return node_id in self._partition.isr
 
-    def has_enough(self) -> bool:
+    def _has_enough(self) -> bool:
         """Whether as many are in sync as ``min.insync.replicas`` wants."""
         wanted = min(self._partition.log.config.min_insync_replicas, len(self.followers) + 1)
         return len(self.maximal_isr) >= wanted
@@ -262,7 +262,10 @@ class Leading:
         self._completion = None
         if not self._ended:
             self.wake()
-            self._partition.complete()
+            # What every replica in sync has is committed. If there are too few of them by now, the client that asked for
+            # acks=all is told so: its data stays.
+            verdict = NONE if self._has_enough() else ErrorCode.not_enough_replicas_after_append
+            self._partition.delayed.committed(self._partition.high_watermark, verdict)
 
     @property
     def low_watermark(self) -> int:

@@ -79,6 +79,8 @@ class Roles:
             self._stop_following(partition)
             if partition.leading is not None or len(partition.replicas) > 1:
                 self._lead(partition)
+            else:
+                partition.advance_high_watermark()  # it stood while there was no leader
             return
         self._stop_leading(partition)
         fetcher = self._fetchers.get(partition)

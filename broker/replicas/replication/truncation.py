@@ -52,4 +52,3 @@ def truncate_fully_and_start_at(partition: Partition, offset: int, context: Repl
         to_offset=offset,
     )
     partition.truncate_by(context.truncation.truncate_fully_and_start_at, offset)
-    partition.high_watermark = max(partition.high_watermark, partition.log_start_offset)

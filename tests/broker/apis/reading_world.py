@@ -98,6 +98,7 @@ class World:
                 log,
                 self.clock,
                 verification_enabled=lambda: False,
+                node_id=NODE_ID,
             )
         return topic
 

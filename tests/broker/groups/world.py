@@ -92,6 +92,7 @@ class MemoryPartition(Partition):
             PartitionState(index, (NODE_ID,), (NODE_ID,), NODE_ID, 0, 0),
             MemoryLog(topic_id),  # type: ignore[arg-type]
             clock,
+            node_id=NODE_ID,
         )
 
     def append_internal(self, records: bytes, *options: Any) -> AppendResult:

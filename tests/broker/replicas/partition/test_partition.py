@@ -44,6 +44,7 @@ class Bench:
             self.clock,
             verification_enabled=lambda: self.verification_enabled,
             flush=flush,
+            node_id=1,
         )
 
     def hold(self, _: Partition) -> None:

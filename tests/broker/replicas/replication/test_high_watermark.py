@@ -1,0 +1,253 @@
+"""The high watermark of a replica at every moment: only a leader moves it by itself, a follower's is its leader's.
+
+A record above the leader's high watermark may be lost by a clean election, so no replica may show it to a consumer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from broker.metadata.elections import records_for_return
+from broker.replicas.partition import Partition
+from tests.broker.replicas.replication.conftest import MakeNodes
+from tests.support.nodes import Nodes
+from tests.support.points import Gate
+
+
+def flushed(partition: Partition) -> None:
+    """The fsync of all that it has is done."""
+    partition.log.flushed_up_to(partition.log_end_offset)
+    partition.note_flushed()
+
+
+async def leave_node_3_with_an_uncommitted_record(nodes: Nodes, gate: Gate | None = None) -> None:
+    """Nodes 1 and 3 have a record that node 2, in sync too, does not have; ``gate`` stands at its writes."""
+    nodes.create()
+    nodes.append(b"committed")
+    nodes.injection.links.pause(2)
+    nodes.injection.points = gate
+    nodes.append(b"not committed", acks=1)
+    assert nodes.ends() == {1: (1, 2), 2: (1, 1), 3: (1, 2)}
+
+
+# -- no leader --------------------------------------------------------------------------------------------------
+
+
+async def lose_the_leader(nodes: Nodes, gate: Gate | None = None) -> Partition:
+    """Node 3 keeps its record, is no longer in sync, and the last leader is gone."""
+    await leave_node_3_with_an_uncommitted_record(nodes, gate)
+    nodes.injection.links.cut(2, 3)
+    nodes.kill(1)
+    nodes.injection.links.resume(2)
+    await nodes.settle()
+    nodes.append(b"of the next leader", acks=1)
+    await nodes.pass_time(50_000)
+    assert nodes.isr == (2,)
+    nodes.kill(2)
+    assert nodes.controller.state().leader == -1
+    return nodes.on(3)
+
+
+async def test_an_fsync_commits_nothing_while_there_is_no_leader(nodes: Nodes):
+    replica = await lose_the_leader(nodes)
+    flushed(replica)
+    assert nodes.ends() == {3: (1, 2)}
+    assert nodes.values(3) == [b"committed"]
+
+
+async def test_a_held_write_that_ends_commits_nothing_while_there_is_no_leader(nodes: Nodes):
+    gate = Gate("log.write", lambda at: at.node_id == 3)
+    replica = await lose_the_leader(nodes, gate)
+    assert gate.held
+    gate.release()
+    assert (replica.high_watermark, replica.log_end_offset) == (1, 2)
+
+
+async def test_a_record_that_was_never_committed_is_lost_without_an_unclean_election(nodes: Nodes):
+    """What the ledger of losses calls committed was below a leader's high watermark."""
+    flushed(await lose_the_leader(nodes))
+    nodes.injection.links.mend(2, 3)
+    nodes.start(2)
+    await nodes.settle()
+    assert nodes.values(3) == [b"committed", b"of the next leader"]
+    [loss] = nodes.injection.losses.list()
+    assert (loss.first_offset, loss.acknowledged) == (1, "acks=1")
+
+
+async def test_a_replica_that_is_opened_while_there_is_no_leader_has_its_checkpoint(nodes: Nodes):
+    await lose_the_leader(nodes)
+    await nodes.stop(3)
+    nodes.start(3)
+    assert nodes.controller.state().leader == -1
+    assert nodes.ends() == {3: (1, 2)}
+
+
+async def test_a_replica_without_a_checkpoint_opens_with_nothing_committed(nodes: Nodes):
+    """As Kafka's, which writes the file every five seconds."""
+    await lose_the_leader(nodes)
+    nodes.kill(3)
+    nodes.start(3)
+    assert nodes.ends() == {3: (0, 2)}
+
+
+# -- a follower -------------------------------------------------------------------------------------------------
+
+
+async def test_a_held_write_that_ends_at_a_follower_commits_nothing(nodes: Nodes):
+    """Its leader cannot be reached, so it has not told what is committed."""
+    nodes.create()
+    nodes.append(b"committed")
+    nodes.injection.links.pause(3)
+    gate = nodes.injection.points = Gate("log.write", lambda at: at.node_id == 2)
+    nodes.append(b"not committed", acks=1)
+    nodes.injection.links.cut(1, 2)
+    gate.release()
+    assert nodes.ends()[2] == (1, 2)
+    assert nodes.values(2) == [b"committed"]
+
+
+async def test_consumers_that_wait_at_a_follower_are_not_woken_for_what_is_not_committed(nodes: Nodes):
+    """With links that are up the follower would hear the right high watermark in the same turn, and too late."""
+    nodes.create()
+    nodes.injection.links.pause(3)
+    gate = nodes.injection.points = Gate("log.write", lambda at: at.node_id == 2)
+    nodes.append(b"not committed", acks=1)
+    follower = nodes.on(2)
+    seen: list[int] = []
+    follower.delayed.watch(lambda: seen.append(follower.high_watermark))
+    gate.release()
+    assert set(seen) <= {0}
+
+
+async def test_an_fsync_at_a_follower_commits_nothing(nodes: Nodes):
+    await leave_node_3_with_an_uncommitted_record(nodes)
+    nodes.injection.links.cut(1, 3)
+    flushed(nodes.on(3))
+    assert nodes.ends()[3] == (1, 2)
+
+
+async def test_a_followers_high_watermark_is_its_new_leaders_though_that_is_lower(nodes: Nodes):
+    nodes.create()
+    nodes.injection.links.slow(1, 3, 100)
+    nodes.append(b"a")
+    await nodes.pass_time(100)
+    await nodes.pass_time(0)
+    assert nodes.ends() == {1: (1, 1), 2: (1, 1), 3: (0, 1)}
+    nodes.injection.links.pause(2)
+    nodes.lead(3)
+    await nodes.settle()
+    assert nodes.ends()[2] == (1, 1), "it stands in a new epoch, until the leader answers"
+    nodes.injection.links.cut(1, 3)
+    nodes.injection.links.resume(2)
+    await nodes.settle()
+    assert nodes.ends()[2] == nodes.ends()[3] == (0, 1), (
+        "node 1 is in sync, and has not told its new leader what it has"
+    )
+
+
+async def test_a_followers_high_watermark_does_not_go_below_its_own_log_start(nodes: Nodes):
+    """Its new leader knows less than it, and its own log begins behind that (``UnifiedLog.updateHighWatermark``)."""
+    nodes.create()
+    for value in (b"a", b"b", b"c"):
+        nodes.append(value)
+    follower = nodes.on(2)
+    follower.delete_records(2)
+    follower.update_from_leader(1, 0)
+    assert (follower.log_start_offset, follower.high_watermark, follower.log_end_offset) == (2, 2, 3)
+
+
+async def test_a_follower_that_begins_again_has_committed_all_up_to_its_start(nodes: Nodes):
+    nodes.create()
+    nodes.append(b"a")
+    nodes.kill(3)
+    for value in (b"b", b"c"):
+        nodes.append(value)
+    nodes.leader.delete_records(3)
+    heard: list[tuple[int, int]] = []
+    nodes.start(3)
+    follower = nodes.on(3)
+    follower.delayed.watch(lambda: heard.append((follower.log_start_offset, follower.high_watermark)))
+    await nodes.settle()
+    assert nodes.ends()[3] == (3, 3)
+    assert all(log_start <= high_watermark for log_start, high_watermark in heard)
+
+
+async def test_a_truncation_takes_the_high_watermark_back_only_where_it_lies_above(nodes: Nodes):
+    await leave_node_3_with_an_uncommitted_record(nodes)
+    follower = nodes.on(3)
+    follower.truncate_by(lambda partition, offset: None, 2)
+    assert follower.high_watermark == 1
+    follower.truncate_by(lambda partition, offset: partition.log.truncate_to(offset) and None, 0)
+    assert (follower.high_watermark, follower.log_end_offset) == (0, 0)
+
+
+# -- changes of the role ----------------------------------------------------------------------------------------
+
+
+async def test_a_leader_that_follows_keeps_its_high_watermark(nodes: Nodes):
+    nodes.create()
+    nodes.append(b"a")
+    nodes.injection.links.pause(3)
+    nodes.append(b"b", acks=1)
+    nodes.injection.links.cut(1, 2)
+    old = nodes.leader
+    nodes.lead(2)
+    flushed(old)
+    assert (old.high_watermark, old.log_end_offset) == (1, 2)
+
+
+async def test_a_leader_whose_node_stops_checkpoints_what_was_committed(nodes: Nodes):
+    """An fsync may end while the node stops, when it has stopped to lead and to follow."""
+    await leave_node_3_with_an_uncommitted_record(nodes)
+    for node_id in (1, 3):
+        replicas = nodes.running[node_id]
+        replicas._stop()
+        flushed(nodes.on(node_id))
+        assert nodes.ends()[node_id] == (1, 2)
+
+
+@pytest.mark.parametrize("change", ["epoch", "isr"])
+async def test_a_change_of_epoch_or_isr_moves_no_followers_high_watermark(nodes: Nodes, change: str):
+    await leave_node_3_with_an_uncommitted_record(nodes)
+    nodes.injection.links.pause(3)
+    if change == "isr":
+        await nodes.controller.alter_partition("t", 0, nodes.controller.state().leader_epoch, [1, 3])
+    else:
+        nodes.lead(2)
+        nodes.lead(1)
+    flushed(nodes.on(3))
+    await nodes.settle()
+    assert nodes.ends()[3] == (1, 2)
+
+
+# -- a single replica -------------------------------------------------------------------------------------------
+
+
+async def test_a_single_replica_commits_what_it_has_as_long_as_it_leads(make_nodes: MakeNodes):
+    nodes = make_nodes(1)
+    nodes.create([1])
+    gate = nodes.injection.points = Gate("log.write")
+    nodes.append(b"a", acks=1)
+    nodes.lose(1)
+    assert nodes.controller.state().leader == -1
+    gate.release()
+    flushed(nodes.on(1))
+    assert nodes.ends() == {1: (0, 1)}
+    nodes.kill(1, tell=False)
+    nodes.start(1)
+    await nodes.settle()
+    assert nodes.ends() == {1: (1, 1)}
+
+
+async def test_a_single_replica_that_leads_again_commits_what_it_has(make_nodes: MakeNodes):
+    nodes = make_nodes(1)
+    nodes.create([1])
+    gate = nodes.injection.points = Gate("log.write")
+    nodes.append(b"a", acks=1)
+    nodes.lose(1)
+    gate.release()
+    nodes.controller.brokers[1] = replace(nodes.controller.brokers[1], fenced=False)
+    nodes.controller.commit(records_for_return(nodes.controller.image, 1, nodes.controller.allows_unclean))
+    assert nodes.ends() == {1: (1, 1)}

@@ -1,0 +1,98 @@
+"""Consumers at followers (KIP-392), and a topic that loses its leaders: what is not committed must not be seen there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from protocol.batch import build_batch
+from protocol.errors import ErrorCode
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.simulation.clients import Stop
+from tests.simulation.consumers import FETCH, Reader
+from tests.simulation.ledger import Spot, View
+from tests.simulation.wire import NONE, Gone, Wire
+
+DRAFTS: Final = "drafts"
+"""One in sync suffices, and elections may be unclean: its records may be lost, the other topics' may not."""
+DRAFTS_SETTINGS: Final = "min.insync.replicas=1"
+PRODUCE: Final = 0
+WAITS_MS: Final = (0, 500, 2_000)
+PAUSE_S: Final = (0.05, 1.5)
+
+
+class FollowerReader(Reader):
+    """Each Fetch goes to any of the nodes, leader or not."""
+
+    def __init__(self, wire: Wire, spot: Spot, isolation: str, view: View | None, *, loses: bool) -> None:
+        """``loses``: records of this partition may be lost, also those that it has read."""
+        super().__init__(wire, spot, isolation)
+        self._seen = view
+        self._loses = loses
+
+    async def fetch_anywhere(self) -> list[tuple[int, bytes]]:
+        """What comes next on that node, perhaps nothing; ``Gone`` if it could not be asked for."""
+        with suppress(Gone):
+            await self.wire.leader(*self.spot)
+        if not self.wire.nodes:
+            raise Gone("no addresses")
+        node_id = self.wire.random.choice(self.wire.nodes)
+        request = self._request(-1, self.wire.random.choice(WAITS_MS))
+        answer = await self.wire.ask_node(node_id, FETCH, 12, request)
+        if not answer.responses:
+            raise Gone(f"fetch: {answer.error_code}")
+        data = answer.responses[0].partitions[0]
+        error = ErrorCode(data.error_code)
+        if error is not NONE:
+            self.wire.say(f"fetch {self.spot} of node {node_id} at {self.position}: {error.name}")
+            if error is ErrorCode.offset_out_of_range and self._loses:
+                self.position = self.wire.random.randint(0, self.position)
+            raise Gone(error.name)
+        found = self._take(data, -1)
+        if self._seen is not None:
+            self._seen.saw(found, data.high_watermark)
+        return found
+
+
+async def read_from_any(
+    wire: Wire, spot: Spot, isolation: str, view: View | None, stop: Stop, *, loses: bool
+) -> None:
+    """Read a partition for ever, from leaders and followers in turn."""
+    reader = FollowerReader(wire, spot, isolation, view, loses=loses)
+    while not stop.now:
+        try:
+            found = await reader.fetch_anywhere()
+        except Gone:
+            await wire.back_off()
+            continue
+        if found:
+            wire.say(f"read {spot[0]}-{spot[1]} {found[0]} .. {found[-1]}")
+        await wire.back_off()
+    wire.close()
+
+
+async def draft(wire: Wire, spots: Sequence[Spot], stop: Stop) -> None:
+    """A producer with acks=1, whose records may be lost, and are not seen before they are committed."""
+    number = 0
+    while not stop.now:
+        await asyncio.sleep(wire.random.uniform(*PAUSE_S))
+        spot = wire.random.choice(spots)
+        number += 1
+        try:
+            answer = await wire.ask_leader(*spot, PRODUCE, 9, _one_record(wire, spot, b"draft %d" % number))
+        except Gone:
+            continue
+        error = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        if error is not NONE:
+            wire.say(f"draft {number}: {error.name}")
+            wire.forget_leader(*spot)
+    wire.close()
+
+
+def _one_record(wire: Wire, spot: Spot, value: bytes) -> Any:
+    data = PartitionProduceData(index=spot[1], records=build_batch([(wire.now_ms(), None, value)]))
+    return ProduceRequest(
+        acks=1, timeout_ms=5_000, topic_data=[TopicProduceData(name=spot[0], partition_data=[data])]
+    )

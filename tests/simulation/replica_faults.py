@@ -1,0 +1,127 @@
+"""What goes wrong at one replica: the last leader is lost, an unclean election, a follower's write that is held."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Final
+
+from broker.cluster import Cluster
+from broker.injection.points import InjectionPoint
+from broker.metadata.elections import Election
+from broker.metadata.values import NO_LEADER, PartitionState
+from broker.replicas.replication.leading import Leading
+from tests.simulation.ledger import Spot
+
+LOG_WRITE: Final = "log.write"
+WRITE_S_MAX: Final = 20.0
+"""So long the fault waits for a write of a follower."""
+HELD_S: Final = (0.05, 5.0)
+CUT: Final = 0.5
+UNCLEAN: Final = 0.5
+AHEAD_S: Final = (0.5, 3.0)
+ALONE_S: Final = (0.1, 2.0)
+LEADERLESS_S: Final = (1.0, 12.0)
+
+
+Held = tuple[InjectionPoint, Callable[[], object]]
+
+
+class ReplicaFaults:
+    """``kill`` kills a node and brings it back after a while; only partitions of ``topic`` lose their leaders."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        random: Random,
+        say: Callable[[str], None],
+        kill: Callable[[int], Awaitable[None]],
+        topic: str,
+    ) -> None:
+        self._cluster = cluster
+        self._random = random
+        self._say = say
+        self._kill = kill
+        self._topic = topic
+        self._wanted: list[asyncio.Future[Held]] = []
+        """The faults that wait for a write of a follower."""
+
+    async def lose_leader(self) -> None:
+        """The last replica in sync dies. One of the others has records that were never committed; perhaps one is elected."""
+        spot = (
+            self._topic,
+            self._random.randrange(len(self._cluster.metadata.topics[self._topic].partitions)),
+        )
+        leader = self._state(spot).leader
+        others = [each for each in self._state(spot).replicas if each != leader]
+        if leader < 0 or len(others) < 2:
+            return
+        behind, ahead = self._random.sample(others, 2)
+        links = self._cluster.injection.links
+        self._say(f"fault: {spot} is to lose its leader {leader}; node {ahead} gets more than node {behind}")
+        links.pause(behind, *spot)
+        await asyncio.sleep(self._random.uniform(*AHEAD_S))
+        links.pause(ahead, *spot)
+        if self._leave_alone(spot, leader):
+            await asyncio.sleep(self._random.uniform(*ALONE_S))
+            killing = asyncio.ensure_future(self._kill_last(spot, leader))
+            await asyncio.sleep(self._random.uniform(*LEADERLESS_S))
+            if self._random.random() < UNCLEAN:
+                self._say(f"fault: whichever replica runs is elected for {spot}")
+                await self._cluster.metadata.elect([spot], Election.UNCLEAN)
+            await killing
+        links.resume(behind, *spot)
+        links.resume(ahead, *spot)
+
+    def _state(self, spot: Spot) -> PartitionState:
+        return self._cluster.metadata.topics[spot[0]].partitions[spot[1]]
+
+    def _leave_alone(self, spot: Spot, leader: int) -> bool:
+        """The leader takes both followers out of the ISR, as when they have not caught up for too long."""
+        node = self._cluster.running(leader)
+        partition = node.replicas.get(*spot) if node is not None else None
+        leading = partition.leading if partition is not None else None
+        if not isinstance(leading, Leading) or leading._proposed is not None:
+            return False
+        leading._propose((leader,))
+        return True
+
+    async def _kill_last(self, spot: Spot, leader: int) -> None:
+        if self._state(spot).leader == leader and tuple(self._state(spot).isr) == (leader,):
+            await self._kill(leader)
+
+    # ---- a write of a follower (`Chaos.reached`)
+
+    def watches(self, point: str) -> bool:
+        return bool(self._wanted) and point == LOG_WRITE
+
+    def takes(self, at: InjectionPoint, go_on: Callable[[], object]) -> bool:
+        """Whether this step is held: ``go_on`` is called later."""
+        if not self.watches(at.point) or self._state((at.topic, at.partition)).leader in (
+            at.node_id,
+            NO_LEADER,
+        ):
+            return False
+        self._wanted.pop().set_result((at, go_on))
+        return True
+
+    async def hold_write(self) -> None:
+        """A follower's disk is slow for one write, and the leader may be out of reach when that is done."""
+        wanted: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
+        self._wanted.append(wanted)
+        await asyncio.wait([wanted], timeout=WRITE_S_MAX)
+        if not wanted.done():
+            self._wanted.remove(wanted)
+            return
+        at, go_on = wanted.result()
+        links, leader = self._cluster.injection.links, self._state((at.topic, at.partition)).leader
+        held_s, cut = self._random.uniform(*HELD_S), leader != NO_LEADER and self._random.random() < CUT
+        self._say(f"fault: a write of follower {at.node_id} takes {held_s:.3f} s, link to it cut: {cut}")
+        if cut:
+            links.cut(leader, at.node_id)
+        await asyncio.sleep(held_s)
+        go_on()
+        if cut:
+            await asyncio.sleep(self._random.uniform(*HELD_S))
+            links.mend(leader, at.node_id)

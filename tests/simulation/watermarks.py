@@ -1,0 +1,159 @@
+"""High watermarks, checked at each move: a replica that does not lead shows no record that no leader has committed.
+
+A look at all replicas once in a second would miss most of it: a follower with a wrong high watermark has the right one
+again after its next fetch. So the checks follow each method of `Partition` that may move a high watermark or a log end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+from uuid import UUID
+
+from broker.metadata.elections import RECOVERING
+from broker.metadata.values import PartitionState, Topic
+from broker.replicas.partition import Partition, bounds
+from broker.replicas.replication.leading import Leading
+from tests.simulation.consumers import whole_batches
+from tests.simulation.ledger import Broken
+
+Key = tuple[UUID, int]
+"""(topic id, partition)."""
+
+MOVES: Final = (
+    *("__init__", "advance_high_watermark", "update_from_leader", "truncate_by"),
+    *("note_flushed", "_decided", "delete_records", "drop_oldest"),
+)
+
+
+class Shown(NamedTuple):
+    """The last record that a consumer was given: who has it has all that precede it, too."""
+
+    offset: int
+    epoch: int
+    """The leader epoch in which it was written."""
+
+
+class Watermarks:
+    """What leaders have committed and consumers were shown, of one run."""
+
+    def __init__(self) -> None:
+        self.broken: str | None = None
+        """The first violation. The broker's own code, in which it was found, might catch an exception."""
+        self._committed: dict[Key, int] = {}
+        """The highest high watermark that a leader of the partition ever had."""
+        self._shown: dict[Key, Shown] = {}
+        self._unclean: dict[Key, int] = {}
+        """The leader epoch that the last unclean election has begun."""
+
+    def check(self) -> None:
+        """``Broken`` if something was wrong at any moment so far."""
+        if self.broken is not None:
+            raise Broken(self.broken)
+
+    def _fail(self, text: str) -> None:
+        self.broken = self.broken or text
+
+    # ---- replicas
+
+    def moved(self, partition: Partition) -> None:
+        """The high watermark or an end of a log may have moved."""
+        if partition.offline is not None:
+            return
+        key, high_watermark = (partition.topic_id, partition.index), partition.high_watermark
+        if not partition.log_start_offset <= high_watermark <= partition.log_end_offset:
+            ends = (partition.log_start_offset, high_watermark, partition.log_end_offset)
+            self._fail(f"{_name(partition)}: log start, high watermark, log end are {ends}")
+        if partition.leading is not None or partition.leads_alone:
+            self._committed[key] = max(self._committed.get(key, 0), high_watermark)
+        elif len(partition.replicas) > 1 and high_watermark > self._committed.get(key, 0):
+            self._fail(
+                f"{_name(partition)} does not lead (the leader is {partition.leader_id}) and has the high watermark "
+                f"{high_watermark}; no leader ever had more than {self._committed.get(key, 0)}"
+            )
+
+    def out_of_bounds(self, partition: Partition) -> None:
+        """In place of the broker's error line (`broker.replicas.partition.bounds`)."""
+        self.moved(partition)
+        raise AssertionError(self.broken)
+
+    # ---- consumers
+
+    def shown(self, key: Key, records: bytes, leader: Partition | None) -> None:
+        """A consumer got these batches, from whichever replica; ``leader`` is the one that leads now."""
+        last = next(iter(deque(whole_batches(records), maxlen=1)), None)
+        if last is None:
+            return
+        found = Shown(last.last_offset, last.partition_leader_epoch)
+        committed = self._committed.get(key, 0)
+        if found.offset >= committed:
+            self._fail(
+                f"{key}: a consumer got offset {found.offset}; no leader ever had committed more than {committed}"
+            )
+        if found.epoch < self._unclean.get(key, -1) and (leader is None or not _has(leader, found)):
+            return  # a replica that has not followed the unclean election yet
+        before = self._shown.get(key)
+        if before is None or found.offset > before.offset:
+            self._shown[key] = found
+
+    def leads(self, leader: Partition) -> None:
+        """A leader has all that was shown before."""
+        key = (leader.topic_id, leader.index)
+        shown = self._shown.get(key)
+        if shown is not None and not _has(leader, shown):
+            self._fail(
+                f"{_name(leader)} leads in epoch {leader.leader_epoch} without {shown}, which a consumer was shown; "
+                f"its log ends at {leader.log_end_offset}, with epochs {leader.log.epochs.entries()[-3:]}"
+            )
+
+    def elected(self, topic: Topic, state: PartitionState) -> bool:
+        """Whether this is an unclean election: what was committed or shown before it does not count any more."""
+        if state.leader_recovery_state != RECOVERING:
+            return False
+        key = (topic.topic_id, state.index)
+        if state.leader_epoch > self._unclean.get(key, -1):
+            self._unclean[key] = state.leader_epoch
+            self._shown.pop(key, None)
+            return True
+        return False
+
+
+def _has(replica: Partition, shown: Shown) -> bool:
+    if shown.offset < replica.log_start_offset:
+        return True
+    if shown.offset >= replica.log_end_offset:
+        return False
+    return bool(replica.log.epochs.epoch_for_offset(shown.offset) == shown.epoch)
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition.name} on node {partition._node_id}"
+
+
+@contextlib.contextmanager
+def watching(watermarks: Watermarks) -> Iterator[None]:
+    """Check after each move, of all replicas of this process."""
+
+    def checked(move: Callable[..., Any]) -> Callable[..., Any]:
+        def then_check(partition: Partition, *arguments: Any, **named: Any) -> Any:
+            try:
+                return move(partition, *arguments, **named)
+            finally:
+                watermarks.moved(partition)
+
+        return then_check
+
+    def committed(leading: Leading) -> None:
+        watermarks.moved(leading._partition)  # before its followers hear of it
+        tell(leading)
+
+    tell = Leading.committed
+    with contextlib.ExitStack() as patched:
+        patched.enter_context(patch.object(Leading, "committed", committed))
+        for name in MOVES:
+            patched.enter_context(patch.object(Partition, name, checked(getattr(Partition, name))))
+        patched.enter_context(patch.object(bounds, "report", watermarks.out_of_bounds))
+        yield
