@@ -19,8 +19,9 @@ DRAFTS: Final = "drafts"
 """One in sync suffices, and elections may be unclean: its records may be lost, the other topics' may not."""
 DRAFTS_SETTINGS: Final = "min.insync.replicas=1"
 PRODUCE: Final = 0
-WAITS_MS: Final = (0, 500, 2_000)
-PAUSE_S: Final = (0.05, 1.5)
+WAITS_MS: Final = (0, 2_000)
+READ_PAUSE_S: Final = (0.1, 1.5)
+SEND_PAUSE_S: Final = (0.1, 2.0)
 
 
 class FollowerReader(Reader):
@@ -69,7 +70,7 @@ async def read_from_any(
             continue
         if found:
             wire.say(f"read {spot[0]}-{spot[1]} {found[0]} .. {found[-1]}")
-        await wire.back_off()
+        await asyncio.sleep(wire.random.uniform(*READ_PAUSE_S))
     wire.close()
 
 
@@ -77,7 +78,7 @@ async def draft(wire: Wire, spots: Sequence[Spot], stop: Stop) -> None:
     """A producer with acks=1, whose records may be lost, and are not seen before they are committed."""
     number = 0
     while not stop.now:
-        await asyncio.sleep(wire.random.uniform(*PAUSE_S))
+        await asyncio.sleep(wire.random.uniform(*SEND_PAUSE_S))
         spot = wire.random.choice(spots)
         number += 1
         try:

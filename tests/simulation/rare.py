@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from broker.groups.consumer.member import MemberState
+from broker.metadata.values import NO_LEADER
+from broker.replicas.partition import Partition
 from broker.transactions.transaction import AbortFirst, Answer, TransactionState, Transition
 from protocol.errors import ErrorCode
 from storage.producers import BATCHES_REMEMBERED
@@ -49,9 +51,16 @@ def _rotates(result: Any, *_: object) -> bool:
     )
 
 
+def _serves_without_leading(found: Any, wanted: Any) -> bool:
+    """Whether a replica that does not lead has what a consumer asks for."""
+    return isinstance(found, Partition) and found.leading is None and wanted.offset < found.high_watermark
+
+
 _PRODUCERS: Final = "storage.producers:ProducerStateManager"
 _TXN: Final = "broker.transactions.state"
+_PARTITION: Final = "broker.replicas.partition.partition:Partition"
 _READING: Final = "broker.replicas.partition.reading:ReadablePartition"
+_FETCH: Final = "broker.requests.fetch_reading:FetchReading._replica"
 _HEARTBEAT: Final = "broker.groups.consumer.heartbeat"
 _ELECTIONS: Final = "broker.metadata.elections"
 
@@ -104,6 +113,26 @@ BY_CALL: Final[dict[str, tuple[str, When]]] = {
     "a Fetch of an old leader epoch is fenced": (
         f"{_READING}.check_epoch",
         _returns(ErrorCode.fenced_leader_epoch),
+    ),
+    "a consumer reads from a follower": (
+        _FETCH,
+        lambda found, _, wanted: _serves_without_leading(found, wanted) and found.following is not None,
+    ),
+    "a consumer reads from a replica while there is no leader": (
+        _FETCH,
+        lambda found, _, wanted: _serves_without_leading(found, wanted) and found.leader_id == NO_LEADER,
+    ),
+    "an fsync ends at a replica that has no leader, and more than is committed": (
+        f"{_PARTITION}.note_flushed",
+        lambda _, partition: (
+            partition.leader_id == NO_LEADER and partition.high_watermark < partition.log_end_offset
+        ),
+    ),
+    "a held write ends at a follower that has more than is committed": (
+        f"{_PARTITION}._decided",
+        lambda _, partition, held: (
+            partition.following is not None and partition.high_watermark < partition.log_end_offset
+        ),
     ),
     "acks=all with too few in sync": (
         "broker.replicas.partition:Partition.has_enough_replicas",
@@ -199,6 +228,14 @@ BY_LOG: Final[dict[str, tuple[str, Callable[[dict[str, Any]], bool]]]] = {
     "a follower truncates below its log end with an old high watermark": (
         "log truncated",
         lambda line: line["to_offset"] > line["high_watermark"],
+    ),
+    "a replica that was not in sync is elected": (
+        "unclean leader election: committed records may be lost",
+        lambda line: True,
+    ),
+    "a follower truncates below its high watermark": (
+        "log truncated after an unclean leader election: records are lost",
+        lambda line: line["to_offset"] < line["high_watermark"],
     ),
     "recovery cuts a damaged batch": ("log cut at the first bad batch", lambda line: True),
     "a partition goes offline": ("partition offline", lambda line: True),

@@ -11,12 +11,16 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from confluent_kafka import Consumer
 
+from broker.clock import Domain
 from broker.cluster import Cluster
+from broker.injection.losses import ACKS_1
 from broker.injection.points import InjectionPoint
 from broker.metadata.elections import Election
+from broker.metadata.values import NO_LEADER
 from broker.net.calls import Call
 from protocol.errors import ErrorCode
 from tests.broker.cluster.test_cluster import bootstrap, running
+from tests.support.content import Asked
 from tests.support.turns import until
 
 FETCH = 1
@@ -209,6 +213,58 @@ async def test_all_nodes_end_and_begin_again_with_everything(tmp_path: Path, cle
             assert (await producer.send_and_wait("orders", b"5")).offset == 5
         found = files(tmp_path)
         assert found[0] == found[1] == found[2]
+
+
+async def test_a_consumer_of_a_replica_without_a_leader_sees_no_record_that_was_never_committed(
+    tmp_path: Path,
+) -> None:
+    """The replica's background fsync does not commit the record either, and its loss is none of a committed one."""
+    lag_ms = 1000
+    async with running(tmp_path, "--set", f"replica.lag.time.max.ms={lag_ms}") as cluster:
+        await create(cluster)
+        links, (leader, second, third) = cluster.injection.links, state(cluster).replicas
+        async with AIOKafkaProducer(
+            bootstrap_servers=bootstrap(cluster), acks=1, retry_backoff_ms=10
+        ) as producer:
+            await producer.send_and_wait("orders", b"committed")
+            links.pause(second)
+            await producer.send_and_wait("orders", b"never committed")
+            links.cut(second, third)
+            cluster.kill_node(leader)
+            await until(lambda: state(cluster).leader == second)
+            links.resume(second)
+            await producer.send_and_wait("orders", b"of the second")
+            await cluster.clock.advance(2 * lag_ms, {Domain.REPLICATION})
+            await until(lambda: state(cluster).isr == (second,))
+            cluster.kill_node(second)
+        await until(lambda: state(cluster).leader == NO_LEADER)
+        replica = cluster.running(third).replicas.get("orders", 0)
+        assert replica.unflushed
+        await cluster.clock.advance(60_000, {Domain.RETENTION})
+        assert not replica.unflushed, "the background fsync is done"
+        port = cluster.nodes[third].listeners[0].port
+        seen = await asyncio.to_thread(_fetch, port)
+        assert (seen["error_code"], seen["high_watermark"]) == (0, 1)
+        assert b"never committed" not in seen["records"]
+        links.mend(second, third)
+        await cluster.start_node(second)
+        await until(lambda: third in state(cluster).isr)
+        [loss] = cluster.injection.losses.list()
+        assert (loss.first_offset, loss.acknowledged) == (1, ACKS_1)
+
+
+def _fetch(port: int) -> dict[str, object]:
+    """All that a consumer gets from this node."""
+    asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    with Asked("127.0.0.1", port) as ask:
+        answer = ask.once(
+            "fetch",
+            11,
+            replica_id=-1,
+            max_bytes=1 << 20,
+            topics=[{"topic": "orders", "partitions": [asked]}],
+        )
+    return answer["responses"][0]["partitions"][0]
 
 
 class SlowDisk:
