@@ -45,7 +45,6 @@ from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener, tell
 from broker.metadata.log import MetadataLog, Sync
 from broker.metadata.producer_id_control import ProducerIdControlManager
-from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.restoration import copy_of
 from broker.metadata.results import RECORDS_PER_REQUEST_MAX, ApiError, CreatedTopic
 from broker.metadata.startup import startup_commits
@@ -136,11 +135,8 @@ class ClusterMetadata:
             cluster.introduce(node_id, endpoints, config.broker_rack, identity.directory_id),
             *others(cluster),
         ]
-        first = image.next_producer_id
         commits = startup_commits(image, brokers, features, metadata_log.next_offset)
         metadata_log.commit_now(commits, now_ms)
-        for number, broker in enumerate(brokers):
-            cluster._producer_ids.own(broker.node_id, first + number * BLOCK_SIZE)
         return cluster
 
     def introduce(
@@ -342,7 +338,7 @@ class ClusterMetadata:
         )
 
     def allocate_producer_id(self, node_id: int | None = None) -> int | Awaitable[int]:
-        """A producer id that was never given out before; an awaitable only where a node's block has run out."""
+        """A producer id that was never given out before; an awaitable only where the node has to wait for a block."""
         return self._producer_ids.allocate(self.identity.node_id if node_id is None else node_id)
 
     # -- replicas and leaders ----------------------------------------------------------------------------------

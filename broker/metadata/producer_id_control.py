@@ -25,12 +25,11 @@ class ProducerIdControlManager:
         self._claimed_to = 0
 
     def allocate(self, node_id: int) -> int | Awaitable[int]:
-        """A producer id that was never given out before; an awaitable only where the node's block has run out."""
-        return self._of(node_id).allocate()
+        """A producer id that was never given out before; an awaitable where the node has no block, or has used it up.
 
-    def own(self, node_id: int, first: int) -> None:
-        """The block that begins here is durable, and this node's."""
-        self._of(node_id).own(first)
+        Nodes get blocks in the order in which they are first asked, as on Kafka (``RPCProducerIdManager``).
+        """
+        return self._of(node_id).allocate()
 
     def forget(self, node_id: int) -> None:
         """The node starts anew: what is left of its block is thrown away."""

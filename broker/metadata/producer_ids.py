@@ -1,7 +1,8 @@
 """Producer ids, in blocks of a thousand (KIP-730).
 
-A block belongs to this process from the moment its record is durable; what is left of it when the process ends is thrown
-away. So no id is ever given out twice, whatever way the process ends.
+A node asks for its first block when a client first asks the node for an id. A block belongs to this process from the
+moment its record is durable; what is left of it when the process ends is thrown away. So no id is ever given out twice,
+whatever way the process ends.
 """
 
 from __future__ import annotations
@@ -30,10 +31,6 @@ class ProducerIds:
         self._end = 0
         self._following: tuple[int, int] | None = None
         self._claiming: asyncio.Task[None] | None = None
-
-    def own(self, first: int) -> None:
-        """A durable block of which no id was given out."""
-        self._next, self._end = first, first + BLOCK_SIZE
 
     def allocate(self) -> int | Awaitable[int]:
         """The next id; something to wait for only where the following block is not there yet."""

@@ -6,16 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from broker.metadata.changes import (
-    record_for_producer_ids,
-    record_for_registration,
-    records_for_features,
-    records_for_restart,
-)
+from broker.metadata.changes import record_for_registration, records_for_features, records_for_restart
 from broker.metadata.features import INITIAL_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
 from broker.metadata.framing import BATCH_RECORDS_MAX
 from broker.metadata.image import Image
-from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.values import BrokerRegistration
 from protocol.records.cluster_metadata import MetadataRecord
 
@@ -26,21 +20,14 @@ def startup_commits(
     """The commits of this start, to be synced together.
 
     Features first: Kafka refuses a log that does not begin with its metadata.version. Then the registrations, the
-    offset of each being the broker's epoch; a block of producer ids for each, so that the first producer need not wait
-    for the disk; and a new leader epoch for every partition.
+    offset of each being the broker's epoch; and a new leader epoch for every partition.
     """
     commits = []
     levels = _levels(image, features)
     if levels:
         commits.append(records_for_features(levels))
-    offset, next_producer_id = next_offset + len(levels), image.next_producer_id
-    for broker in brokers:
-        registered = registration(broker, offset)
-        next_producer_id += BLOCK_SIZE
-        commits.append(
-            [record_for_registration(registered), record_for_producer_ids(registered, next_producer_id)]
-        )
-        offset += 2
+    for offset, broker in enumerate(brokers, next_offset + len(levels)):
+        commits.append([record_for_registration(registration(broker, offset))])
     for broker in brokers:
         commits += chunks(records_for_restart(image, broker.node_id))
     return commits

@@ -245,6 +245,13 @@ async def test_what_a_node_does_not_do_is_refused_with_a_sentence(tmp_path: Path
             cluster.kill_node(1)
 
 
+async def test_the_node_that_is_asked_first_has_the_first_producer_ids(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        asked = [cluster.metadata.allocate_producer_id(node_id) for node_id in (3, 2, 1)]
+        given = [each if isinstance(each, int) else await each for each in asked]
+        assert given == [0, 1000, 2000]
+
+
 async def test_producer_ids_of_nodes_never_meet(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         given = []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker.metadata.producer_ids import BLOCK_SIZE, PREFETCH_FROM, ProducerIds, ProducerIdsExhausted
-from tests.broker.metadata.world import Gate, open_cluster
+from tests.broker.metadata.world import Gate, away, open_cluster
 
 
 class Claims:
@@ -42,15 +42,13 @@ async def test_ids_are_given_out_in_order_across_blocks():
 
 async def test_an_id_is_there_at_once_while_the_block_lasts():
     ids = ProducerIds(Claims())
-    ids.own(5000)
-    assert [ids.allocate() for _ in range(PREFETCH_FROM)] == list(range(5000, 5000 + PREFETCH_FROM))
+    await take(ids, 1)
+    assert [ids.allocate() for _ in range(PREFETCH_FROM - 1)] == list(range(1, PREFETCH_FROM))
 
 
 async def test_the_next_block_is_asked_for_at_nine_tenths_and_once():
     claims = Claims()
     ids = ProducerIds(claims)
-    ids.own(0)
-    claims.made = 1
     await take(ids, PREFETCH_FROM - 1)
     await asyncio.sleep(0)
     assert claims.made == 1
@@ -100,10 +98,10 @@ async def test_a_block_that_cannot_be_had_is_asked_for_again():
 
 async def test_a_failed_prefetch_is_nobodys_error():
     claims = Claims()
-    claims.failure = ProducerIdsExhausted()
     ids = ProducerIds(claims)
-    ids.own(0)
-    assert await take(ids, BLOCK_SIZE) == list(range(BLOCK_SIZE))
+    await take(ids, 1)
+    claims.failure = ProducerIdsExhausted()
+    assert await take(ids, BLOCK_SIZE - 1) == list(range(1, BLOCK_SIZE))
     with pytest.raises(ProducerIdsExhausted):
         await ids.allocate()
 
@@ -125,13 +123,27 @@ async def test_a_block_is_durable_before_its_first_id_is_given_out(tmp_path):
     gate = Gate()
     cluster = open_cluster(tmp_path, sync=gate)
     at_start = gate.calls
-    first = cluster.allocate_producer_id()
-    assert (first, gate.calls) == (0, at_start)  # the start itself has made the first block durable
-    for _ in range(BLOCK_SIZE - 1):
-        cluster.allocate_producer_id()
-    later = cluster.allocate_producer_id()
-    assert not isinstance(later, int)
-    assert await later == 1000
-    assert gate.calls == at_start + 1
-    assert cluster.image.next_producer_id == 2000
+    assert cluster.image.next_producer_id == 0
+    for first in (0, BLOCK_SIZE):
+        waiting = cluster.allocate_producer_id()
+        assert not isinstance(waiting, int)
+        assert await waiting == first
+        assert gate.calls == at_start + 1 + first // BLOCK_SIZE
+        assert cluster.image.next_producer_id == first + BLOCK_SIZE
+        for _ in range(BLOCK_SIZE - 1):
+            cluster.allocate_producer_id()
     await cluster.close()
+
+
+async def test_nodes_get_blocks_in_the_order_in_which_they_are_first_asked(tmp_path):
+    cluster = open_cluster(tmp_path)
+    for node_id in (2, 3):
+        away(cluster, node_id)
+    asked = [asyncio.ensure_future(cluster.allocate_producer_id(node_id)) for node_id in (3, 1, 3)]
+    assert await asyncio.gather(*asked) == [0, 1000, 1]
+    assert await cluster.allocate_producer_id(2) == 2000
+    await cluster.close()
+    again = open_cluster(tmp_path)
+    assert again.image.next_producer_id == 3000, "a start takes no block"
+    assert await again.allocate_producer_id() == 3000
+    await again.close()
