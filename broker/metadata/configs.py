@@ -135,7 +135,10 @@ class Settings:
                 yield Setting(name, to_text(getattr(defaults, key.attribute)), self._source_of_default(key))
 
     def of_broker(self) -> Iterator[Setting]:
-        """Every setting of this broker that Kafka knows, and what else was set at run time."""
+        """Every setting of this broker that Kafka knows, and what else was set at the start or at run time.
+
+        An internal setting is listed where the broker was started with it, with the value as it was written.
+        """
         current, layers = self.current, self.layers
         known = kafka_configs()
         started_with = (name for name in self.static.static if not name.startswith(OWN_PREFIX))
@@ -145,6 +148,8 @@ class Settings:
                 yield _other_setting(name, synonyms)
             elif not known[name].internal:
                 yield _broker_setting(known[name], known[name].text(current.values[name]), synonyms)
+            elif name in self.static.static:
+                yield _broker_setting(known[name], self.static.static[name], synonyms)
 
     def of_all_brokers(self) -> Iterator[Setting]:
         """What was set at run time for all brokers."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.differential import stories
+from tests.differential.stories.topics import INTERNAL_SETTINGS
 from tests.differential.story import STORIES, Entry, Story, Unanswered
 from tests.support import raw
 
@@ -18,7 +19,9 @@ RECORDED = Path(__file__).parent / "recorded"
 # settings of ours alone.
 COMMON = {"node.id": "1", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
 TIMEOUTS = COMMON | {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
-SWITCHED_OFF = COMMON | {"auto.create.topics.enable": "false", "delete.topic.enable": "false"}
+SWITCHED_OFF = (
+    COMMON | INTERNAL_SETTINGS | {"auto.create.topics.enable": "false", "delete.topic.enable": "false"}
+)
 UNVERIFIED = COMMON | {"transaction.partition.verification.enable": "false"}
 # Every change is assigned at once, and a session may end within a story.
 CONSUMER_GROUPS = TIMEOUTS | {

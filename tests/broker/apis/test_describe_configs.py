@@ -104,6 +104,23 @@ async def test_a_topics_own_values_come_first(cluster, version):
     ]
 
 
+async def test_internal_settings_are_listed_where_the_broker_was_started_with_them(tmp_path):
+    """With the value as it was written: Kafka takes it from ``originals``, where others come from the parsed values."""
+    cluster = open_cluster(
+        tmp_path, unstable_api_versions_enable="TRUE", log_initial_task_delay_ms="500", log_retention_ms="7"
+    )
+    found = settings(cluster, BROKER, "1")
+    unstable, delay = found["unstable.api.versions.enable"], found["log.initial.task.delay.ms"]
+    assert (unstable.value, unstable.config_source, unstable.config_type) == ("TRUE", 4, 1)
+    assert (unstable.read_only, unstable.is_sensitive) == (True, False)
+    assert places(unstable) == [
+        ("unstable.api.versions.enable", "TRUE", 4),
+        ("unstable.api.versions.enable", "false", 5),
+    ]
+    assert (delay.value, delay.config_source, delay.config_type) == ("500", 4, 5)
+    assert "server.max.startup.time.ms" not in found
+
+
 async def test_settings_of_the_broker_stand_between_topic_and_default(tmp_path):
     cluster = open_cluster(
         tmp_path, log_segment_bytes="2000000", log_retention_hours="1", log_flush_interval_ms="9"

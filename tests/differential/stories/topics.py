@@ -8,6 +8,17 @@ from typing import Any
 from tests.differential.story import Story, Topic, story
 
 UNKNOWN_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
+INTERNAL_SETTINGS = {
+    "group.consumer.regex.refresh.interval.ms": "60000",
+    "group.share.persister.class.name": "org.apache.kafka.server.share.persister.DefaultStatePersister",
+    "internal.metadata.delete.delay.millis": "60000",
+    "log.initial.task.delay.ms": "500",
+    "producer.id.expiration.check.interval.ms": "60000",
+    "remote.log.manager.task.retry.jitter": "0.20",
+    "unstable.api.versions.enable": "TRUE",
+    "unstable.feature.versions.enable": "True",
+}
+"""Kafka's definitions call them internal. The broker of the profile ``noauto`` is started with them."""
 BAD_NAMES = ["", ".", "..", "a b", "a/b", "a\x00b", "ü", "x" * 250]
 
 
@@ -396,6 +407,17 @@ def of_brokers(s: Story) -> None:
     describe(s, "the cluster's default", 4, "", keys)
     describe(s, "another broker", 4, "2", keys)
     describe(s, "not a number", 4, "x", keys)
+
+
+@story("describe-configs", "noauto")
+def internal_settings_of_brokers(s: Story) -> None:
+    """They are listed where the broker was started with them."""
+    keys = [*INTERNAL_SETTINGS, "server.max.startup.time.ms"]
+    for v in (1, 4):
+        describe(s, "this broker, synonyms", 4, "1", keys, v, include_synonyms=True)
+    describe(s, "this broker, documentation", 4, "1", keys, include_documentation=True)
+    describe(s, "the cluster's default", 4, "", keys)
+    describe(s, "not set", 4, "1", ["server.max.startup.time.ms"])
 
 
 @story("describe-configs")
