@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.metadata import client_quotas, scram_credentials
 from broker.metadata.client_quotas import Alteration, QuotaEntity
+from broker.metadata.features import SCRAM_FROM, metadata_version
 from broker.metadata.image import Image
 from broker.metadata.scram_credentials import Deletion, Upsertion
 
@@ -44,7 +45,10 @@ class ClientControlManager:
     ) -> scram_credentials.Results:
         """AlterUserScramCredentials; None for each user whose credential is changed."""
         await self._writer.settled([_CREDENTIALS])
-        records, results = scram_credentials.alter(self._image.credentials, deletions, upsertions)
+        is_supported = metadata_version(self._image.features) >= SCRAM_FROM
+        records, results = scram_credentials.alter(
+            self._image.credentials, deletions, upsertions, is_supported=is_supported
+        )
         if records:
             await self._writer.commit(records, [_CREDENTIALS])
         return results

@@ -423,7 +423,11 @@ class ClusterMetadata:
 
     @property
     def _directories(self) -> Mapping[int, uuid.UUID]:
-        return {broker.node_id: broker.log_dirs[0] for broker in self._image.brokers.values()}
+        """A broker of an early metadata.version has none that is known (``DirectoryId.MIGRATING``)."""
+        return {
+            broker.node_id: broker.log_dirs[0] if broker.log_dirs else uuid.UUID(int=0)
+            for broker in self._image.brokers.values()
+        }
 
     def _applied(self, records: Sequence[MetadataRecord], last_offset: int) -> None:
         """The log calls this when a commit is durable."""

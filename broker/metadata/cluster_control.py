@@ -47,7 +47,7 @@ class ClusterControlManager:
         """A broker starts while others run: it is registered, and leads what only it could lead."""
         self._producer_ids.forget(broker.node_id)
         await self._writer.all_settled()
-        registered = registration(broker, self._writer.next_offset)
+        registered = registration(broker, self._writer.next_offset, self._image.features)
         back = records_for_return(self._image, broker.node_id, self._settings.allows_unclean_election)
         await self._writer.commit_for_all([record_for_registration(registered), *back])
 
@@ -65,7 +65,7 @@ class ClusterControlManager:
             await self._writer.commit_for_all(doomed)
         offset = self._writer.next_offset
         joining = [
-            record_for_registration(registration(broker, offset + number))
+            record_for_registration(registration(broker, offset + number, self._image.features))
             for number, broker in enumerate(brokers)
         ]
         await self._writer.commit_for_all([*joining, *records_for_restoring(self._image, saved, epochs)])

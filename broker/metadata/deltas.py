@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from broker.metadata import client_quotas, scram_credentials
 from broker.metadata.image import Image
+from broker.metadata.supported_configs import is_supported
 from broker.metadata.topics import unified_name
 from broker.metadata.unsupported_records import keep
 from broker.metadata.values import (
@@ -25,6 +26,9 @@ from broker.metadata.values import (
 )
 from protocol.records import cluster_metadata as schema
 
+KRAFT_VERSION: Final = "kraft.version"
+"""A control record has it. Kafka skips the FeatureLevelRecords of it that some releases wrote (KAFKA-18979)."""
+
 
 def _existing(image: Image, topic_id: uuid.UUID | None) -> Topic:
     topic = image.topics_by_id.get(topic_id) if topic_id is not None else None
@@ -34,9 +38,10 @@ def _existing(image: Image, topic_id: uuid.UUID | None) -> Topic:
 
 
 def _topic(image: Image, record: schema.TopicRecord, changes: MetadataDelta) -> None:
-    topic = Topic(record.name, _id(record.topic_id))
     if record.name in image.topics:
         raise InconsistentMetadata(f"the metadata log creates topic {record.name} twice")
+    topic = Topic(record.name, _id(record.topic_id))
+    topic.configs = image.configs.pop((TOPIC_RESOURCE, record.name), topic.configs)
     image.topics[topic.name] = image.topics_by_id[topic.topic_id] = topic
     if "." in topic.name or "_" in topic.name:
         image.names_by_unified.setdefault(unified_name(topic.name), set()).add(topic.name)
@@ -123,14 +128,31 @@ def _changed(new: Sequence[int] | None, old: tuple[int, ...]) -> tuple[int, ...]
     return old if new is None else tuple(new)
 
 
+def _clear_eligible_replicas(image: Image, record: schema.ClearElrRecord, changes: MetadataDelta) -> None:
+    """A topic, or (no name) all of them, has another min.insync.replicas (KIP-966)."""
+    if record.topic_name and record.topic_name not in image.topics:
+        raise InconsistentMetadata(
+            f"the metadata log clears the eligible leader replicas of topic {record.topic_name}, which does not exist"
+        )
+    for topic in [image.topics[record.topic_name]] if record.topic_name else image.topics.values():
+        for state in topic.partitions:
+            if state.eligible_leader_replicas or state.last_known_eligible:
+                cleared = schema.PartitionChangeRecord(
+                    partition_id=state.index,
+                    topic_id=topic.topic_id,
+                    eligible_leader_replicas=(),
+                    last_known_elr=(),
+                )
+                _change_partition(image, cleared, changes)
+
+
 def _config(image: Image, record: schema.ConfigRecord, changes: MetadataDelta) -> None:
+    """Kafka 3.3 writes the settings of a new topic before the topic, and no release asks whether it exists."""
+    if not is_supported(record.resource_type, record.name):
+        return
     resource = (record.resource_type, record.resource_name)
-    if record.resource_type == TOPIC_RESOURCE:
-        topic = image.topics.get(record.resource_name)
-        if topic is None:
-            raise InconsistentMetadata(
-                f"the metadata log configures topic {record.resource_name}, which does not exist"
-            )
+    topic = image.topics.get(record.resource_name) if record.resource_type == TOPIC_RESOURCE else None
+    if topic is not None:
         _set(topic.configs, record)
         if topic.topic_id not in changes.created:
             changes.configs.add(resource)
@@ -139,7 +161,8 @@ def _config(image: Image, record: schema.ConfigRecord, changes: MetadataDelta) -
     _set(values, record)
     if not values:
         del image.configs[resource]
-    changes.configs.add(resource)
+    if record.resource_type != TOPIC_RESOURCE:
+        changes.configs.add(resource)
 
 
 def _set(values: dict[str, str], record: schema.ConfigRecord) -> None:
@@ -150,6 +173,8 @@ def _set(values: dict[str, str], record: schema.ConfigRecord) -> None:
 
 
 def _feature(image: Image, record: schema.FeatureLevelRecord, changes: MetadataDelta) -> None:
+    if record.name == KRAFT_VERSION:
+        return
     if record.feature_level == 0:
         image.features.pop(record.name, None)
     else:
@@ -266,6 +291,7 @@ _DELTAS: Final[dict[type, Callable[[Image, Any, MetadataDelta], None]]] = {
     schema.RemoveTopicRecord: _remove_topic,
     schema.PartitionRecord: _partition,
     schema.PartitionChangeRecord: _change_partition,
+    schema.ClearElrRecord: _clear_eligible_replicas,
     schema.ConfigRecord: _config,
     schema.FeatureLevelRecord: _feature,
     schema.ProducerIdsRecord: _producer_ids,

@@ -20,7 +20,19 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 }
 """Lowest and highest level, by name. 30 is 4.3-IV0."""
 
+SCRAM_FROM: Final = 11
+"""The metadata.version from which on the log has SCRAM credentials: 3.5-IV2 (KIP-900)."""
+TOKENS_FROM: Final = 14
+"""Delegation tokens: 3.6-IV2 (KIP-900)."""
+LOG_DIRECTORIES_FROM: Final = 17
+"""The log directories of brokers and replicas: 3.7-IV2 (KIP-858)."""
+
 INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 30, TRANSACTION_VERSION: 2, GROUP_VERSION: 1}
+
+
+def metadata_version(levels: Mapping[str, int]) -> int:
+    """Kafka ends at records that this level does not have (``ImageWriterOptions.handleLoss``)."""
+    return levels.get(METADATA_VERSION, 0)
 
 
 class UnsupportedFeature(Exception):

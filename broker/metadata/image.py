@@ -37,7 +37,8 @@ class Image:
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    """Settings of brokers, groups and client metrics; a topic's own are in ``Topic.configs``."""
+    """Settings of brokers, groups and client metrics, and of topics that do not exist (yet); those of a topic are in
+    ``Topic.configs``."""
     quotas: Quotas = field(default_factory=dict)
     credentials: Credentials = field(default_factory=dict)
     tokens: Tokens = field(default_factory=dict)

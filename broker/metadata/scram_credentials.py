@@ -78,7 +78,11 @@ Results = dict[str, ApiError | None]
 
 
 def alter(
-    credentials: Credentials, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
+    credentials: Credentials,
+    deletions: Iterable[Deletion],
+    upsertions: Iterable[Upsertion],
+    *,
+    is_supported: bool = True,
 ) -> tuple[list[schema.MetadataRecord], Results]:
     """The records of what may be changed, and what came of each user: one may be changed once in a request."""
     wanted: dict[str, Deletion | Upsertion] = {}
@@ -94,6 +98,10 @@ def alter(
             )
             continue
         try:
+            if not is_supported:
+                raise ApiError(
+                    ErrorCode.unsupported_version, "The current metadata.version does not support SCRAM"
+                )
             _check(credentials, change)
             wanted[change.user] = change
         except ApiError as refusal:

@@ -7,7 +7,13 @@ from dataclasses import replace
 from itertools import islice
 
 from broker.metadata.changes import record_for_registration, records_for_features, records_for_restart
-from broker.metadata.features import INITIAL_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
+from broker.metadata.features import (
+    INITIAL_LEVELS,
+    LOG_DIRECTORIES_FROM,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    metadata_version,
+)
 from broker.metadata.framing import BATCH_RECORDS_MAX
 from broker.metadata.image import Image
 from broker.metadata.values import BrokerRegistration
@@ -27,16 +33,20 @@ def startup_commits(
     if levels:
         commits.append(records_for_features(levels))
     for offset, broker in enumerate(brokers, next_offset + len(levels)):
-        commits.append([record_for_registration(registration(broker, offset))])
+        commits.append([record_for_registration(registration(broker, offset, {**image.features, **levels}))])
     for broker in brokers:
         commits += chunks(records_for_restart(image, broker.node_id))
     return commits
 
 
-def registration(broker: BrokerRegistration, epoch: int) -> BrokerRegistration:
-    """A broker as it is registered: with what it can do, and with the offset of its record for an epoch."""
+def registration(broker: BrokerRegistration, epoch: int, levels: Mapping[str, int]) -> BrokerRegistration:
+    """A broker as it is registered: with what it can do, and with the offset of its record for an epoch.
+
+    ``levels`` are those of the cluster: an early metadata.version has no log directories.
+    """
     features = tuple((name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
-    return replace(broker, epoch=epoch, features=features)
+    log_dirs = broker.log_dirs if metadata_version(levels) >= LOG_DIRECTORIES_FROM else ()
+    return replace(broker, epoch=epoch, features=features, log_dirs=log_dirs)
 
 
 def _levels(image: Image, features: Mapping[str, int] | None) -> dict[str, int]:

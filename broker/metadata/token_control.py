@@ -18,7 +18,7 @@ from broker.logging import get_logger
 from broker.metadata import delegation_tokens as rules
 from broker.metadata.client_control import TOKENS
 from broker.metadata.delegation_tokens import Lifetimes, Token
-from broker.metadata.features import METADATA_VERSION
+from broker.metadata.features import TOKENS_FROM, metadata_version
 from broker.metadata.files import new_id
 from broker.metadata.results import ApiError
 from broker.metadata.scram_credentials import DIGESTS, ScramKeys
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from broker.metadata.image import Image
     from broker.metadata.writer import MetadataWriter
 
-METADATA_VERSION_MIN: Final = 14
-"""3.6-IV2, the first in which KRaft has tokens (KIP-900)."""
 REMOVED_AT_ONCE_MAX: Final = 1_000
 SALT_BITS: Final = 128
 
@@ -152,7 +150,7 @@ class DelegationTokenControlManager:
     def _check_supported(self) -> None:
         if not self.is_enabled:
             raise ApiError(ErrorCode.delegation_token_auth_disabled)
-        if self._image.features.get(METADATA_VERSION, 0) < METADATA_VERSION_MIN:
+        if metadata_version(self._image.features) < TOKENS_FROM:
             raise ApiError(ErrorCode.unsupported_version)
 
     # -- time: what a token says of it counts from when it was issued -------------------------------------------

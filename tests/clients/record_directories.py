@@ -1,6 +1,7 @@
-"""Makes the directories that Apache Kafka wrote anew: python -m tests.clients.record_directories
+"""Makes the directories that Apache Kafka wrote anew: python -m tests.clients.record_directories [NAME ...]
 
-One is that of a node which was stopped, the other of one that was killed; beside each lies what clients saw of it.
+One is that of a node which was stopped, the others of nodes that were killed, one of them of Kafka 3.3; beside each lies
+what clients saw of it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tests.support.content import Asked, Filled
 from tests.support.kafka_oracle import Oracle, format_directory, started
 
 DIRECTORIES = Path(__file__).parent / "directories"
+EARLIEST = "3.3.2"
+"""Its log has the settings of a new topic before the topic."""
 
 PROPERTIES = {
     "log.cleaner.backoff.ms": "200",
@@ -53,6 +56,16 @@ def record_killed(home: Path) -> None:
     pack(home, "killed")
 
 
+def record_earliest(home: Path) -> None:
+    settings = format_directory(home, PROPERTIES, transaction_version=None, release=EARLIEST)
+    with started(settings, release=EARLIEST) as oracle:
+        filled = content.fill(oracle.host, oracle.port, transaction_version=1)
+        save(home, "earliest", oracle, filled)
+        oracle.process.kill()
+        oracle.process.wait()
+    pack(home, "earliest")
+
+
 def save(home: Path, name: str, oracle: Oracle, filled: Filled) -> None:
     seen = content.observe(oracle.host, oracle.port)
     epochs = content.leader_epochs(oracle.host, oracle.port)
@@ -69,11 +82,12 @@ def pack(home: Path, name: str) -> None:
     print(f"{target}: {target.stat().st_size} bytes")
 
 
-def main() -> None:
-    for record in (record_clean, record_killed):
+def main(names: list[str]) -> None:
+    recorders = {"clean": record_clean, "killed": record_killed, "earliest": record_earliest}
+    for record in (recorders[name] for name in names or recorders):
         with tempfile.TemporaryDirectory(prefix="kafka-directory-") as home:
             record(Path(home))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1:])

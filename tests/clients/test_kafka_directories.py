@@ -96,6 +96,18 @@ def broker(written: Written, start_broker: StartBroker) -> Broker:
     return start_broker(data_dir=written.data)
 
 
+def test_clients_see_all_that_they_saw_of_kafka_3_3(start_broker: StartBroker, tmp_path: Path):
+    """Its log has the settings of a new topic before the topic; the releases after it are in `test_kafka_releases`."""
+    written = Written(tmp_path, "earliest")
+    assert written.seen["configs"]["plain"] == {"retention.ms": "-1"}
+    broker = start_broker(data_dir=written.data)
+    assert_same(written.seen, content.observe(broker.host, broker.port))
+    finish_and_go_on(broker, written.filled)
+    broker.terminate()
+    levels = {"metadata.version": 7}
+    assert metadata_of(written.data).features == written.seen["features"] == levels
+
+
 def metadata_of(data_dir: Path) -> Image:
     image = Image()
     replay(data_dir / LOG_DIRECTORY, image)
@@ -289,7 +301,7 @@ def test_kafka_goes_on_where_we_stopped_and_we_where_kafka_stopped(start_broker:
     assert "home again" in values(again.bootstrap, "flow")
 
 
-def finish_and_go_on(kafka: Oracle, filled: Filled) -> None:
+def finish_and_go_on(kafka: Oracle | Broker, filled: Filled) -> None:
     """The open transaction's producer writes on and commits; the others do what they did."""
     bootstrap = f"{kafka.host}:{kafka.port}"
     with Asked(kafka.host, kafka.port) as ask:

@@ -56,6 +56,7 @@ _PARTITION = ("tests/broker/replicas/partition", "tests/broker/replicas/replicat
 _TXN_STATE = ("tests/broker/transactions/test_states.py", "tests/broker/transactions")
 _TXN = ("tests/broker/transactions",)
 _GROUPS = ("tests/broker/groups",)
+_IMAGE = ("tests/broker/metadata/test_image.py",)
 _COMPACTION = ("tests/storage/test_compaction.py", "tests/storage/test_compaction_machine.py")
 
 
@@ -720,6 +721,52 @@ SNAPSHOTS: Final = tuple(
     )
 )
 
+METADATA: Final = tuple(
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "settings-before-their-topic-lost",
+            "a ConfigRecord may come before the TopicRecord of its topic",
+            _IMAGE,
+            "broker/metadata/deltas.py",
+            "    topic.configs = image.configs.pop((TOPIC_RESOURCE, record.name), topic.configs)\n",
+            "",
+        ),
+        _one(
+            "removed-settings-replayed",
+            "a ConfigRecord of a setting that Kafka has removed is skipped",
+            _IMAGE,
+            "broker/metadata/deltas.py",
+            "    if not is_supported(record.resource_type, record.name):\n        return\n",
+            "",
+        ),
+        _one(
+            "cleared-replicas-stay-eligible",
+            "a ClearElrRecord takes the eligible leader replicas away",
+            _IMAGE,
+            "broker/metadata/deltas.py",
+            "    schema.ClearElrRecord: _clear_eligible_replicas,\n",
+            "",
+        ),
+        _one(
+            "producer-ids-by-node",
+            "nodes get blocks of producer ids in the order in which they are first asked",
+            ("tests/broker/metadata/test_producer_ids.py",),
+            "broker/metadata/producer_id_control.py",
+            "        first = max(self._image.next_producer_id, self._claimed_to)\n",
+            "        first = max(self._image.next_producer_id, self._claimed_to, (node_id - 1) * BLOCK_SIZE)\n",
+        ),
+        _one(
+            "internal-settings-left-out",
+            "DescribeConfigs lists an internal setting that the broker was started with",
+            ("tests/broker/apis/test_describe_configs.py",),
+            "broker/metadata/configs.py",
+            "            elif name in self.static.static:",
+            "            elif False:",
+        ),
+    )
+)
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
@@ -728,4 +775,5 @@ MUTANTS: Final = (
     *GROUPS,
     *FILES,
     *SNAPSHOTS,
+    *METADATA,
 )

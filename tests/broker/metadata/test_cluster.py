@@ -14,10 +14,11 @@ from broker.metadata.features import UnsupportedFeature
 from broker.metadata.files import LOG_DIRECTORY, WrongDirectory, new_id
 from broker.metadata.framing import decoded
 from broker.metadata.log import MetadataLogFailed
+from broker.metadata.scram_credentials import Upsertion
 from protocol.batch import batches
 from protocol.errors import ErrorCode
 from protocol.records import cluster_metadata as schema
-from tests.broker.metadata.world import Gate, Recorder, open_cluster
+from tests.broker.metadata.world import Gate, Recorder, away, open_cluster
 
 
 def epochs(cluster) -> list[int]:
@@ -128,6 +129,32 @@ async def test_the_transaction_version_is_chosen_at_the_first_start(tmp_path, le
     again = open_cluster(tmp_path)
     assert again.features.get("transaction.version") == found
     await again.close()
+
+
+@pytest.mark.parametrize(("level", "has_directories"), [(7, False), (16, False), (17, True)])
+async def test_an_early_metadata_version_has_no_log_directories(tmp_path, level, has_directories):
+    """Kafka ends at such a record (``ImageWriterOptions.handleLoss``)."""
+    cluster = open_cluster(tmp_path, features={"metadata.version": level})
+    assert cluster.image.features["metadata.version"] == level
+    await cluster.create_topics([NewTopic("t", 1)])
+    await cluster.cluster_control.join(away(cluster))
+    await cluster.close()
+    again = open_cluster(tmp_path)
+    directory = again.identity.directory_id if has_directories else UUID(int=0)
+    assert again.brokers[1].log_dirs == ((directory,) if has_directories else ())
+    assert again.brokers[2].log_dirs == again.brokers[1].log_dirs
+    assert again.topics["t"].partitions[0].directories == (directory,)
+    await again.close()
+
+
+@pytest.mark.parametrize(("level", "error"), [(10, ErrorCode.unsupported_version), (11, None)])
+async def test_an_early_metadata_version_has_no_scram_credentials(tmp_path, level, error):
+    cluster = open_cluster(tmp_path, features={"metadata.version": level})
+    alice = Upsertion("alice", 1, 4096, b"salt", b"password")
+    results = await cluster.client_control.alter_credentials((), [alice])
+    assert (results["alice"] and results["alice"].error) == error
+    assert len(cluster.image.credentials) == (error is None)
+    await cluster.close()
 
 
 async def test_a_level_that_is_asked_for_changes_an_old_cluster(tmp_path):

@@ -145,10 +145,79 @@ def test_settings_are_set_and_unset():
     assert set(image.configs) == {(4, "")}
 
 
+def test_settings_may_come_before_their_topic():
+    """Kafka 3.3 writes ConfigRecord, TopicRecord, PartitionRecord; the image does not ask whether the topic exists."""
+    record, *partitions = topic()
+    settings = records_for_config_change(2, "t", {"retention.ms": "5", "flush.ms": "1"})
+    image, changes = fold(*settings, record, *partitions)
+    assert image.topics["t"].configs == {"retention.ms": "5", "flush.ms": "1"}
+    assert (image.configs, changes.configs, list(changes.created)) == ({}, set(), [T])
+    fold(*records_for_config_change(2, "t", {"flush.ms": None}), image=image)
+    assert image.topics["t"].configs == {"retention.ms": "5"}
+
+
+def test_settings_of_a_topic_that_does_not_exist_wait_for_it():
+    image, changes = fold(*records_for_config_change(2, "t", {"retention.ms": "5", "flush.ms": "1"}))
+    fold(*records_for_config_change(2, "t", {"flush.ms": None}), image=image)
+    assert changes.configs == set()
+    again, _ = fold(*records_of(image))
+    for each in (image, again):
+        assert each.topics == {}
+        fold(*topic(), image=each)
+        assert each.topics["t"].configs == {"retention.ms": "5"}
+
+
+def test_settings_that_follow_a_removal_are_those_of_the_next_topic():
+    image, _ = fold(*topic(flush_ms="1"))
+    removed = records_for_removed_topic(image.topics["t"])
+    settings = records_for_config_change(2, "t", {"retention.ms": "5"})
+    fold(*removed, *settings, *topic(topic_id=U), image=image)
+    assert image.topics["t"].configs == {"retention.ms": "5"}
+
+
+def test_settings_that_kafka_has_removed_are_skipped():
+    """``DefaultSupportedConfigChecker``: any name is a broker's, other resources have those that are defined."""
+    old = {"message.format.version": "2.8", "message.downconversion.enable": "false"}
+    image, changes = fold(
+        *topic(retention_ms="5"),
+        *records_for_config_change(2, "t", old),
+        *records_for_config_change(4, "", old),
+        *records_for_config_change(16, "subscription", old),
+        *records_for_config_change(32, "group", old),
+        *records_for_config_change(99, "", old),
+    )
+    assert image.topics["t"].configs == {"retention.ms": "5"}
+    assert image.configs == {(4, ""): old}
+    assert changes.configs == {(4, "")}
+
+
+@pytest.mark.parametrize(("name", "cleared"), [("t", ["t"]), ("", ["t", "u"])])
+def test_eligible_leader_replicas_are_cleared(name: str, cleared: list[str]):
+    """For one topic or (no name) for all: its min.insync.replicas is another (KIP-966)."""
+    eligible = {"isr": (1,), "eligible_leader_replicas": (2,), "last_known_elr": (3,)}
+    image, _ = fold(
+        *topic(partitions=1),
+        *topic(name="u", topic_id=U, partitions=1),
+        *(schema.PartitionChangeRecord(partition_id=0, topic_id=each, **eligible) for each in (T, U)),
+    )
+    before = image.topics["t"].partitions[0]
+    fold(schema.ClearElrRecord(topic_name=name), image=image)
+    after = {each: image.topics[each].partitions[0] for each in ("t", "u")}
+    assert {each for each, state in after.items() if not state.eligible_leader_replicas} == set(cleared)
+    assert {each for each, state in after.items() if not state.last_known_eligible} == set(cleared)
+    assert (after["t"].partition_epoch, after["t"].isr) == (before.partition_epoch + 1, (1,))
+
+
 def test_a_feature_at_level_zero_is_none():
     image, _ = fold(schema.FeatureLevelRecord(name="transaction.version", feature_level=2))
     assert image.features == {"transaction.version": 2}
     fold(schema.FeatureLevelRecord(name="transaction.version", feature_level=0), image=image)
+    assert image.features == {}
+
+
+def test_the_version_of_the_quorum_is_no_feature_of_the_image():
+    """Some releases wrote it here, too; it stands in a control record (KAFKA-18979)."""
+    image, _ = fold(schema.FeatureLevelRecord(name="kraft.version", feature_level=1))
     assert image.features == {}
 
 
@@ -197,10 +266,10 @@ def test_producer_ids_only_rise():
         schema.PartitionRecord(partition_id=0, topic_id=U),
         schema.PartitionChangeRecord(partition_id=0, topic_id=U),
         schema.PartitionChangeRecord(partition_id=5, topic_id=T),
-        schema.ConfigRecord(resource_type=2, resource_name="u", name="flush.ms", value="1"),
         schema.TopicRecord(name="t", topic_id=U),
         schema.FenceBrokerRecord(id=4),
         schema.UnregisterBrokerRecord(broker_id=4),
+        schema.ClearElrRecord(topic_name="u"),
     ],
 )
 def test_a_record_about_nothing_is_refused(record):
