@@ -22,6 +22,8 @@ TIMEOUT_S: Final = stretched(60.0)
 """Stopping a node may take long."""
 ADVANCE_TIMEOUT_S: Final = stretched(3600.0)
 """All timers that fall due fire before the broker responds."""
+ENDS_WITH_CALLER: Final = ("/v1/clock/advance",)
+"""The broker cancels these calls when the caller hangs up."""
 CA_VARIABLE: Final = "ODRADEK_CONTROL_CA"
 _JSON: Final = "application/json"
 
@@ -148,7 +150,10 @@ class ControlClient:
 
     def _late(self, method: str, path: str, timeout_s: float | None) -> ControlUnreachable:
         """Connected, without a response in time: the broker runs."""
-        more = "; it goes on with what it was asked for" if method != "GET" else ""
+        if path in ENDS_WITH_CALLER:
+            more = "; the advance ends where it has got to"
+        else:
+            more = "; it goes on with what it was asked for" if method != "GET" else ""
         return ControlUnreachable(
             f"the broker at {self.url} has taken {method} {path} and not answered within {timeout_s or 0:g} s: "
             f"it is busy{more}"

@@ -341,11 +341,16 @@ class Clock:
     def advance(self, by: str | int | timedelta, only: str | Iterable[str] = ()) -> None:
         """Advance the clock: ``"7d"``, ``"1h30m"``, milliseconds, or a timedelta.
 
-        All that falls due on the way has happened when this returns.
+        All that falls due on the way has happened when this returns. It waits for an advance under way. If the program ends
+        meanwhile, or `cancel` is called (``ControlRefused`` here), the clock stays where it got to.
         """
         body: dict[str, Any] = {"by": by} if isinstance(by, str) else {"by_ms": _milliseconds(by)}
         domains = [only] if isinstance(only, str) else list(only)
         self.client.post("/v1/clock/advance", {**body, "only": domains}, ADVANCE_TIMEOUT_S)
+
+    def cancel(self) -> None:
+        """Cancel the advance under way, and those that wait for it; the clock stays where it got to."""
+        self.client.delete("/v1/clock/advance")
 
     @property
     def now_ms(self) -> int:

@@ -121,9 +121,21 @@ class Periodic:
     ``idle_until_ms``, where it is given, tells when (by the now of the domain) there will be something to do as things
     are, None if never: a clock that is moved on by a week need not stop at each of 60,000 rounds in which nothing happens.
     ``passed_over`` is then told how many rounds were not run.
+
+    ``once_per_advance``: the work follows real time, as clients do, and an advance runs it in the first round that is due
+    and not again. Writers would otherwise give each of its rounds something to do: two days have 34,560 of five seconds.
     """
 
-    __slots__ = ("_clock", "_domain", "_timer", "_work", "idle_until_ms", "interval_ms", "passed_over")
+    __slots__ = (
+        "_clock",
+        "_domain",
+        "_timer",
+        "_work",
+        "idle_until_ms",
+        "interval_ms",
+        "once_per_advance",
+        "passed_over",
+    )
 
     def __init__(
         self,
@@ -133,11 +145,13 @@ class Periodic:
         domain: Domain,
         idle_until_ms: Callable[[], float | None] | None = None,
         passed_over: Callable[[int], object] | None = None,
+        once_per_advance: bool = False,
     ) -> None:
         self._clock = clock
         self.interval_ms = interval_ms
         self.idle_until_ms = idle_until_ms
         self.passed_over = passed_over
+        self.once_per_advance = once_per_advance
         self._work = work
         self._domain = domain
         self._timer = self._arm()

@@ -10,8 +10,11 @@ Each domain has an offset to real time, which only grows. What was due in the ti
 and sees the time at which it was due: the clock goes from one instant to the next, and before it goes on the loop drains.
 
 *To drain* is to run the loop until what an instant has set off is over: ``DRAIN_TURNS`` turns of the loop, then all work in
-threads that was under way (``wait_for``), and again, until a drain has found none. What other processes do is not waited
-for: a client's next request comes when it comes.
+threads that was under way (``wait_for``), and again, until there is none or ``DRAIN_ROUNDS_MAX`` is reached. What other
+processes do is not waited for: a client's next request comes when it comes.
+
+Clients live in real time, and are served meanwhile. What they ask for on the way must not hold time up: work that follows
+real time is done once (`Periodic.once_per_advance`), and waits of requests stop the clock ``PROMPT_TIMERS_MAX`` times.
 """
 
 from __future__ import annotations
@@ -20,12 +23,21 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Any, Final
 
-from broker.clock import NOTHING_DONE, Clock, Domain, Periodic, SystemClock, Timer, is_dead, periodic_of
-from broker.clock.durations import checked_duration_ms
+from broker.clock import (
+    NOTHING_DONE,
+    Clock,
+    Domain,
+    Periodic,
+    SystemClock,
+    Timer,
+    is_dead,
+    periodic_of,
+)
+from broker.clock.course import Course
+from broker.clock.durations import checked_duration_ms, duration_text
 from broker.logging import get_logger
 from protocol.named_tuple import NamedTuple
 
@@ -37,9 +49,17 @@ DRAIN_TURNS: Final = 10
 """An append wakes a parked request in the next turn, that answers in the one after; the longest chains have about six."""
 DRAIN_S_MAX: Final = 30.0
 """A disk that takes longer for one piece of work does not hold time up any more."""
+DRAIN_ROUNDS_MAX: Final = 20
+"""An instant sets off about six pieces of work in threads, one after the other. Where there is more after so many, clients
+are the cause: with ``flush.messages=1`` each of their batches is one.
+"""
 ADVANCES_REMEMBERED: Final = 1000
 
 log = get_logger()
+
+
+class AdvanceCancelled(Exception):
+    """The advance ended before its time; the text is an error message for the user."""
 
 
 class UnknownDomain(ValueError):
@@ -158,66 +178,22 @@ class _Advance(NamedTuple):
     ended_ms: dict[Domain, int]
 
 
+class Progress(NamedTuple):
+    """The advance under way, as users see it."""
+
+    by_ms: int
+    moved_ms: int
+    domains: tuple[Domain, ...]
+    waiting: int
+    """Further advances, which begin after it."""
+
+
 class SavedTime(NamedTuple):
     """How far each domain, and what is written, was ahead of real time, and how that came about."""
 
     offsets_ms: dict[Domain, int]
     written_offset_ms: int
     advances: tuple[_Advance, ...]
-
-
-class _Course:
-    """An advance under way: the timers of the domains that move, by when they are due in real time if nothing moved."""
-
-    def __init__(self, clock: VirtualClock, by_ms: int, domains: Collection[Domain]) -> None:
-        self.by_ms = by_ms
-        self.moved_ms = 0
-        self.offsets = {domain: clock.offset_ms(domain) for domain in domains}
-        self._heap: list[tuple[float, int, Domain, VirtualTimer]] = []
-        self._repeating: dict[VirtualTimer, Domain] = {}
-        for domain in domains:
-            for timer in clock.timers(domain):
-                self.add(domain, timer)
-        heapify(self._heap)
-
-    def add(self, domain: Domain, timer: VirtualTimer) -> None:
-        if periodic_of(timer.callback) is not None:
-            self._repeating[timer] = domain
-        else:
-            heappush(self._heap, (timer.due_ms - self.offsets[domain], timer.arrival, domain, timer))
-
-    def next_due_ms(self) -> float:
-        """When the next timer with something to do fires, in real time if nothing moved; infinite if there is none."""
-        while self._heap and not self._heap[0][3].is_pending:
-            heappop(self._heap)
-        due = [self._heap[0][0]] if self._heap else []
-        for timer, domain in list(self._repeating.items()):
-            if timer.is_pending:
-                due.append(timer.idle_until_ms() - self.offsets[domain])
-            else:
-                del self._repeating[timer]
-        return min(due, default=float("inf"))
-
-    def take(self, until_ms: float) -> list[VirtualTimer]:
-        """The timers of one instant, in the order in which they were set; idle rounds before it are passed over."""
-        found = []
-        while self._heap and self._heap[0][0] <= until_ms:
-            found.append(heappop(self._heap)[3])
-        for timer, domain in list(self._repeating.items()):
-            at_ms = until_ms + self.offsets[domain]
-            if timer.is_pending and timer.idle_until_ms() <= at_ms:
-                del self._repeating[timer]
-                timer.catch_up(at_ms)
-                found.append(timer)
-            else:
-                timer.skip_to(at_ms)
-        return sorted(found, key=lambda timer: timer.arrival)
-
-    def pass_over(self, until_ms: float) -> None:
-        """The end: rounds that were idle up to here do not come after it."""
-        for timer, domain in self._repeating.items():
-            if timer.is_pending:
-                timer.skip_to(until_ms + self.offsets[domain])
 
 
 class VirtualClock:
@@ -234,8 +210,11 @@ class VirtualClock:
         self._written_offset_ms = 0
         self._timers: dict[Domain, dict[VirtualTimer, None]] = {domain: {} for domain in Domain}
         self._arrivals = 0
-        self._course: _Course | None = None
+        self._course: Course | None = None
         self._one_at_a_time = asyncio.Lock()
+        self._callers: list[asyncio.Task[Any]] = []
+        """Those that advance it: the first one does, the others wait."""
+        self._cancelled: set[asyncio.Task[Any]] = set()
         self._under_way: set[asyncio.Future[Any]] = set()
         self._advances: list[_Advance] = []
 
@@ -260,7 +239,7 @@ class VirtualClock:
         timer.base = self._real.call_later_ms(delay_ms, timer, domain)
         pending[timer] = None
         if self._course is not None and domain in self._course.offsets:
-            self._course.add(domain, timer)
+            self._course.add(domain, timer, at_once=not delay_ms)
         return timer
 
     def now_for(self, written_ms: int, domain: Domain) -> int:
@@ -311,6 +290,13 @@ class VirtualClock:
             for domain, timers in self._timers.items()
         }
 
+    def progress(self) -> Progress | None:
+        """The advance under way; None if there is none."""
+        course = self._course
+        if course is None:
+            return None
+        return Progress(course.by_ms, course.moved_ms, tuple(course.offsets), len(self._callers) - 1)
+
     def cancel_dead(self) -> None:
         """Take out the timers of nodes that have died: they would fire into nothing."""
         for timers in self._timers.values():
@@ -323,20 +309,47 @@ class VirtualClock:
         """Move these domains (by default transactions and ids) on; ``BadDuration`` if it is negative or too much.
 
         Returns when all that was due on the way has happened and the loop has drained. A second call waits for the first.
+        A call that is cancelled leaves the clock where it got to: by its caller, or by `cancel` (``AdvanceCancelled``).
         """
         checked_duration_ms(by_ms)
+        caller = asyncio.current_task()
+        assert caller is not None
+        self._callers.append(caller)
+        moved_ms = 0
+        try:
+            async with self._one_at_a_time:
+                moved = domains or DEFAULT_DOMAINS
+                # In one order, which that of a set is not: where timers of two domains are due at once, they fire in it.
+                offsets = {domain: self._offsets_ms[domain] for domain in Domain if domain in moved}
+                course = self._course = Course(by_ms, offsets, self._timers)
+                try:
+                    await self._drain()
+                    await self._pass(course)
+                    await self._drain()
+                finally:
+                    # Also when it was given up on the way: what is left keeps real time from where it got to.
+                    self._course = None
+                    self._arm_again(course)
+                    moved_ms = course.moved_ms
+        except asyncio.CancelledError:
+            log.info("advance cancelled", by=duration_text(by_ms), moved=duration_text(moved_ms))
+            if caller not in self._cancelled:
+                raise
+            caller.uncancel()
+            text = f"the advance by {duration_text(by_ms)} was cancelled after {duration_text(moved_ms)}"
+            raise AdvanceCancelled(text) from None
+        finally:
+            self._callers.remove(caller)
+            self._cancelled.discard(caller)
+
+    async def cancel(self) -> None:
+        """End the advance under way where it has got to, and those that wait for it before they begin."""
+        for caller in self._callers:
+            if caller not in self._cancelled:
+                self._cancelled.add(caller)
+                caller.cancel()
         async with self._one_at_a_time:
-            moved = domains or DEFAULT_DOMAINS
-            # In one order, which that of a set is not: where timers of two domains are due at once, they fire in it.
-            course = self._course = _Course(self, by_ms, [domain for domain in Domain if domain in moved])
-            try:
-                await self._drain()
-                await self._pass(course)
-                await self._drain()
-            finally:
-                # Also when it was given up on the way: what is left keeps real time from where it got to.
-                self._course = None
-                self._arm_again(course)
+            return
 
     async def reset(self) -> None:
         """Go back to real time. Timers keep what is left of their delay; an advance under way is waited for.
@@ -360,7 +373,7 @@ class VirtualClock:
             self._written_offset_ms = saved.written_offset_ms
             self._advances = list(saved.advances)
 
-    async def _pass(self, course: _Course) -> None:
+    async def _pass(self, course: Course) -> None:
         """Pass the time of the course, and remember when that was, between the drains: the loop works in those too."""
         began_written_ms, began_ms = self._nows()
         self._separate(course)
@@ -375,7 +388,7 @@ class VirtualClock:
         """As it is written, and of each domain."""
         return self.now_ms(), {domain: self.now_ms(domain) for domain in Domain}
 
-    def _separate(self, course: _Course) -> None:
+    def _separate(self, course: Course) -> None:
         """Let what is written after an advance differ from what was written before it.
 
         Where another domain is further ahead, what is written stands still during the advance, which takes less than a
@@ -384,7 +397,7 @@ class VirtualClock:
         if course.by_ms and max(course.offsets.values()) + course.by_ms <= self._written_offset_ms:
             self._written_offset_ms += 1
 
-    async def _run(self, course: _Course) -> None:
+    async def _run(self, course: Course) -> None:
         end_ms = self._real.now_ms() + course.by_ms
         while (due_ms := course.next_due_ms()) <= end_ms:
             instant_ms = ceil(due_ms)
@@ -400,14 +413,14 @@ class VirtualClock:
                 await self._drain()
         self._move(course, course.by_ms)
 
-    def _move(self, course: _Course, moved_ms: int) -> None:
+    def _move(self, course: Course, moved_ms: int) -> None:
         """It never goes back: what was due while the loop drained is a little late, as on any clock."""
         course.moved_ms = min(max(course.moved_ms, moved_ms), course.by_ms)
         for domain, offset_ms in course.offsets.items():
             self._offsets_ms[domain] = offset_ms + course.moved_ms
         self._written_offset_ms = max(self._written_offset_ms, *self._offsets_ms.values())
 
-    def _arm_again(self, course: _Course) -> None:
+    def _arm_again(self, course: Course) -> None:
         course.pass_over(self._real.now_ms() + course.moved_ms)
         for domain in course.offsets:
             now_ms = self.now_ms(domain)
@@ -416,7 +429,7 @@ class VirtualClock:
 
     async def _drain(self) -> None:
         """Let what an instant has set off come to its end (see above)."""
-        while True:
+        for _ in range(DRAIN_ROUNDS_MAX):
             for _ in range(DRAIN_TURNS):
                 await asyncio.sleep(0)
             if not self._under_way:

@@ -61,6 +61,8 @@ class Operation:
     """No token is asked for, and any name of the host will do: for health checks."""
     may_wait: bool
     """Its answer may take long: so many of these may be under way. The others are answered at once, however many wait."""
+    ends_with_caller: bool
+    """A caller that hangs up cancels it, although it changes something."""
     role: Role
     """What a token must allow."""
     role_of: RoleOf | None
@@ -96,6 +98,7 @@ def operation(
     content_type: str = "application/json",
     open_to_all: bool = False,
     may_wait: bool = False,
+    ends_with_caller: bool = False,
     role: Role | None = None,
     role_of: RoleOf | None = None,
 ) -> Callable[[_F], _F]:
@@ -121,6 +124,7 @@ def operation(
             content_type=content_type,
             open_to_all=open_to_all,
             may_wait=may_wait,
+            ends_with_caller=ends_with_caller or method in _SAFE_METHODS,
             role=role or (Role.LOOK if method in _SAFE_METHODS else Role.STAGE),
             role_of=role_of,
         )

@@ -191,7 +191,7 @@ class ControlServer:
     ) -> web.StreamResponse:
         work = call(operation, self._control, found)
         # A caller that hangs up must not leave a node half stopped.
-        answer = await (asyncio.shield(asyncio.ensure_future(work)) if operation.changes_state else work)
+        answer = await (work if operation.ends_with_caller else asyncio.shield(asyncio.ensure_future(work)))
         if isinstance(answer, Stream):
             return await _send(request, answer)
         return web.Response(body=msgspec.json.encode(answer), content_type=_JSON)

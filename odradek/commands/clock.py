@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
 
 import click
 
 from odradek.commands.common import HELP_NAMES, Remote, as_json, duration_text, say_json, say_table, speaking
 from odradek.commands.groups import CommandGroup
+from odradek.errors import OdradekError
+
+PROGRESS_S: Final = 1.0
+"""Between two looks at an advance under way."""
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
@@ -41,9 +49,55 @@ def advance(remote: Remote, by: str, only: tuple[str, ...], as_json: bool) -> No
     \b
     odradek clock advance 7d
     odradek clock advance 36h --only groups,retention
+
+    Ctrl-C cancels the advance, and the clock stays where it got to. So does `odradek clock cancel`.
     """
-    remote.clock.advance(by, [name for each in only for name in each.split(",") if name])
+    with _progress(remote):
+        remote.clock.advance(by, [name for each in only for name in each.split(",") if name])
     _say(remote.clock.show(), remote, as_json)
+
+
+@clock.command()
+@as_json
+@speaking
+def cancel(remote: Remote, as_json: bool) -> None:
+    """Cancel the advance under way; the clock stays where it got to."""
+    remote.clock.cancel()
+    _say(remote.clock.show(), remote, as_json)
+
+
+@contextmanager
+def _progress(remote: Remote) -> Iterator[None]:
+    """On a terminal: how far an advance has got that takes longer than a moment."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    ended = threading.Event()
+
+    def look() -> None:
+        end = ""
+        while not ended.wait(PROGRESS_S):
+            with suppress(OdradekError):
+                text = _progress_text(remote.clock.show()["advance"])
+                if text is not None:
+                    click.echo(f"\r{text} ", err=True, nl=False)
+                    end = "\n"
+        click.echo(end, err=True, nl=False)
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        looking.join()
+
+
+def _progress_text(advance: dict[str, Any] | None) -> str | None:
+    """None if no advance is under way."""
+    if advance is None:
+        return None
+    return f"advanced by {duration_text(advance['moved_ms']) or '0s'} of {duration_text(advance['by_ms'])}"
 
 
 def _say(view: dict[str, Any], remote: Remote, as_json: bool) -> None:
@@ -51,6 +105,9 @@ def _say(view: dict[str, Any], remote: Remote, as_json: bool) -> None:
         say_json(view)
         return
     click.echo(f"now {remote.clock.now:%Y-%m-%d %H:%M:%S} UTC")
+    under_way = _progress_text(view["advance"])
+    if under_way is not None:
+        click.echo(under_way)
     rows = [
         (domain, duration_text(ahead_ms), _next(view["next_timer_ms"].get(domain)))
         for domain, ahead_ms in view["ahead_ms"].items()

@@ -46,6 +46,8 @@ MARKERS: Final = "broker/transactions/markers.py"
 OFFSETS: Final = "broker/groups/offsets.py"
 CLASSIC: Final = "broker/groups/classic.py"
 SHARD: Final = "broker/groups/shard.py"
+COURSE: Final = "broker/clock/course.py"
+VIRTUAL_CLOCK: Final = "broker/clock/virtual.py"
 ELECTIONS: Final = "broker/metadata/elections.py"
 
 _PRODUCERS = ("tests/storage/test_producers.py",)
@@ -57,6 +59,7 @@ _TXN_STATE = ("tests/broker/transactions/test_states.py", "tests/broker/transact
 _TXN = ("tests/broker/transactions",)
 _GROUPS = ("tests/broker/groups",)
 _IMAGE = ("tests/broker/metadata/test_image.py",)
+_CLOCK = ("tests/broker/clock",)
 _COMPACTION = ("tests/storage/test_compaction.py", "tests/storage/test_compaction_machine.py")
 
 
@@ -767,6 +770,44 @@ METADATA: Final = tuple(
     )
 )
 
+CLOCK: Final = tuple(
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "advance-runs-each-round-of-the-flush",
+            "work that follows real time is done once in an advance, whatever clients write meanwhile",
+            _CLOCK,
+            COURSE,
+            'float("inf") if periodic_of(timer.callback) in self._ran else timer.idle_until_ms()',
+            "timer.idle_until_ms()",
+        ),
+        _one(
+            "advance-stops-for-each-wait-of-a-request",
+            "an advance stops for a bounded number of timers that clients set on the way",
+            _CLOCK,
+            COURSE,
+            "                heap = self._patient\n",
+            "                pass\n",
+        ),
+        _one(
+            "drain-waits-for-clients",
+            "a drain ends, however many pieces of work in threads clients set off",
+            _CLOCK,
+            VIRTUAL_CLOCK,
+            "        for _ in range(DRAIN_ROUNDS_MAX):\n",
+            "        while True:\n",
+        ),
+        _one(
+            "advance-outlives-its-caller",
+            "an advance whose caller has hung up ends where it has got to",
+            ("tests/broker/control/test_clock.py",),
+            "broker/control/routes/clock.py",
+            "    ends_with_caller=True,\n",
+            "",
+        ),
+    )
+)
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
@@ -776,4 +817,5 @@ MUTANTS: Final = (
     *FILES,
     *SNAPSHOTS,
     *METADATA,
+    *CLOCK,
 )

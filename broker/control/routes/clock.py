@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from broker.clock.durations import DURATION_MS_MAX, SKEW_MS_MAX, parse_duration_ms, parse_skew_ms
-from broker.clock.virtual import parse_domains
+from broker.clock.virtual import AdvanceCancelled, Progress, parse_domains
 from broker.cluster import NoSuchNode
 from broker.cluster.skew import skew
 from broker.control.errors import HttpError
@@ -23,6 +23,15 @@ Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
 Milliseconds = Annotated[int, Meta(ge=0, le=DURATION_MS_MAX)]
 
 
+class AdvanceView(View):
+    by_ms: int
+    moved_ms: int
+    """So far."""
+    only: tuple[str, ...]
+    waiting: int
+    """How many further advances begin when this one has ended."""
+
+
 class ClockView(View):
     now_ms: int
     """The time with which the broker stamps records now, in milliseconds since the epoch."""
@@ -30,6 +39,8 @@ class ClockView(View):
     """How far each domain is ahead of real time."""
     next_timer_ms: dict[str, int | None]
     """In how many milliseconds of its domain the next timer is due; null where there is none."""
+    advance: AdvanceView | None
+    """The advance under way; null if there is none."""
 
 
 class Advance(Given):
@@ -59,14 +70,31 @@ _EXAMPLE: Final = {
     "now_ms": 1795291007000,
     "ahead_ms": {"transactions": 604800000, "ids": 604800000, "retention": 0},
     "next_timer_ms": {"transactions": 10000, "ids": 3600000, "retention": None},
+    "advance": None,
 }
 
 
 @operation("GET", "/v1/clock", answer_example=_EXAMPLE)
 async def show_clock(control: Control) -> ClockView:
-    """Show the broker's time, and how far each domain is ahead of real time."""
+    """Show the broker's time, how far each domain is ahead of real time, and the advance under way."""
     clock = control.clock
-    return ClockView(now_ms=clock.now_ms(), ahead_ms=clock.offsets(), next_timer_ms=clock.pending())
+    return ClockView(
+        now_ms=clock.now_ms(),
+        ahead_ms=clock.offsets(),
+        next_timer_ms=clock.pending(),
+        advance=_advance_view(clock.progress()),
+    )
+
+
+def _advance_view(progress: Progress | None) -> AdvanceView | None:
+    if progress is None:
+        return None
+    return AdvanceView(
+        by_ms=progress.by_ms,
+        moved_ms=progress.moved_ms,
+        only=tuple(domain.value for domain in progress.domains),
+        waiting=progress.waiting,
+    )
 
 
 @operation(
@@ -75,17 +103,32 @@ async def show_clock(control: Control) -> ClockView:
     body_example={"by": "7d", "only": ["transactions", "ids"]},
     answer_example=_EXAMPLE,
     may_wait=True,
+    ends_with_caller=True,
 )
 async def advance_clock(control: Control, body: Advance) -> ClockView:
     """Advance the clock: all timers that fall due fire in their order before the response.
 
-    docs/time.md describes the domains, and what advancing them does to records.
+    docs/time.md describes the domains, and what advancing them does to records. A second call waits for the first. A caller
+    that hangs up cancels its advance; the clock stays where it got to.
     """
     if (body.by is None) == (body.by_ms is None):
         raise HttpError(400, 'say how far, either as {"by": "7d"} or as {"by_ms": 604800000}')
     by_ms = parse_duration_ms(body.by) if body.by is not None else body.by_ms
     assert by_ms is not None
-    await control.clock.advance(by_ms, parse_domains(body.only))
+    try:
+        await control.clock.advance(by_ms, parse_domains(body.only))
+    except AdvanceCancelled as error:
+        raise HttpError(409, str(error)) from None
+    return await show_clock(control)
+
+
+@operation("DELETE", "/v1/clock/advance", answer_example=_EXAMPLE)
+async def cancel_advance(control: Control) -> ClockView:
+    """Cancel the advance under way, and those that wait for it.
+
+    The clock stays where it got to, and the callers that wait get 409. Nothing happens if none is under way.
+    """
+    await control.clock.cancel()
     return await show_clock(control)
 
 

@@ -256,6 +256,7 @@ class Flushing(PartitionListener["Partition"]):
                     self._begin_round,
                     Domain.RETENTION,
                     lambda: 0 if self._has_work else None,
+                    once_per_advance=True,
                 )
             ]
             return
@@ -266,6 +267,7 @@ class Flushing(PartitionListener["Partition"]):
                 partial(self._checkpoints.write, names, _nothing),
                 Domain.RETENTION,
                 lambda: 0 if self._checkpoints.is_behind else None,
+                once_per_advance=True,
             )
             for interval_ms, names in (
                 (config.log_flush_offset_checkpoint_interval_ms, (RECOVERY_POINTS, HIGH_WATERMARKS)),

@@ -150,6 +150,8 @@ class LogCleaner(PartitionListener["Partition"]):
         if self._closed or next_look_ms is None or next_look_ms > self._clock.now_ms(Domain.RETENTION):
             return NOTHING_DONE
         self._task = asyncio.get_running_loop().create_task(self._work())
+        # All pieces of all passes are one piece of work for a clock that advances.
+        self._clock.wait_for(self._task)
         return self._task
 
     async def _work(self) -> None:

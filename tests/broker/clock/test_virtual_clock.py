@@ -11,12 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.clock import NOTHING_DONE, Domain, Periodic, SystemClock
+from broker.clock.course import PROMPT_TIMERS_MAX
 from broker.clock.durations import BadDuration
 from broker.clock.of_node import NodeClock
 from broker.clock.virtual import (
     ALL_DOMAINS,
     DEFAULT_DOMAINS,
     DRAIN_TURNS,
+    AdvanceCancelled,
+    Progress,
     UnknownDomain,
     VirtualClock,
     parse_domains,
@@ -225,6 +228,57 @@ async def test_an_advance_that_is_given_up_stays_where_it_got_to(bench):
     assert bench.fired == [("b", 50)]
 
 
+async def begun(bench: Bench, by_ms: int = DAY_MS) -> asyncio.Task[None]:
+    """An advance that stops at each second, and has made some stops."""
+
+    def again() -> None:
+        bench.note("tick")
+        bench.clock.call_later_ms(1000, again, TRANSACTIONS)
+
+    again()
+    advance = asyncio.create_task(bench.clock.advance(by_ms))
+    for _ in range(3 * DRAIN_TURNS):
+        await asyncio.sleep(0)
+    assert len(bench.fired) > 1
+    return advance
+
+
+async def test_an_advance_under_way_is_shown_with_how_far_it_has_got(bench):
+    advance = await begun(bench)
+    second = asyncio.create_task(bench.clock.advance(5))
+    await asyncio.sleep(0)
+    ticks = len(bench.fired) - 1
+    assert bench.clock.progress() == Progress(DAY_MS, ticks * 1000, (TRANSACTIONS, IDS), waiting=1)
+    for each in (advance, second):
+        each.cancel()
+    await asyncio.wait([advance, second])
+    assert bench.clock.progress() is None
+
+
+async def test_a_cancelled_advance_ends_with_those_that_wait_and_time_stays_where_it_got_to(bench):
+    advances = [await begun(bench), asyncio.create_task(bench.clock.advance(5))]
+    await asyncio.sleep(0)
+    await bench.clock.cancel()
+    ticks = len(bench.fired) - 1
+    with pytest.raises(AdvanceCancelled, match=f"the advance by 1d was cancelled after {ticks}s"):
+        await advances[0]
+    with pytest.raises(AdvanceCancelled, match="by 5ms was cancelled after 0ms"):
+        await advances[1]
+    assert bench.clock.now_ms() == NOW_MS + 1000 * ticks
+    await bench.clock.cancel()
+    bench.real.advance(1000)
+    assert bench.fired[-1] == ("tick", 1000 * (ticks + 1)), "its timers go on in real time"
+    await bench.clock.advance(1000)
+    assert bench.fired[-1] == ("tick", 1000 * (ticks + 2))
+
+
+async def test_a_cancelled_task_is_not_taken_for_a_cancelled_advance(bench):
+    advance = await begun(bench)
+    advance.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await advance
+
+
 async def test_what_is_due_next_is_told_by_domain(bench):
     bench.set("a", 1000)
     bench.set("b", 400, IDS)
@@ -348,6 +402,64 @@ async def test_what_happens_on_the_way_can_give_a_round_something_to_do(bench):
     bench.clock.call_later_ms(480, begin, TRANSACTIONS)
     await bench.clock.advance(650)
     assert bench.fired == [("round", 600)]
+
+
+async def test_work_that_follows_real_time_is_done_once_however_far_it_is_advanced(bench):
+    Periodic(
+        bench.clock,
+        5_000,
+        lambda: bench.note("flush", RETENTION),
+        RETENTION,
+        lambda: 0,
+        once_per_advance=True,
+    )
+    await bench.clock.advance(2 * DAY_MS + 1, {RETENTION})
+    assert bench.fired == [("flush", 5_000)]
+    await bench.clock.advance(DAY_MS, {RETENTION})
+    assert bench.fired[1:] == [("flush", 2 * DAY_MS + 5_000)], "the rounds have kept their step"
+    bench.real.advance(5_000)
+    assert len(bench.fired) == 3
+
+
+# -- clients that are served meanwhile --------------------------------------------------------------------------
+
+
+async def test_waits_of_requests_that_come_meanwhile_stop_the_clock_so_many_times(bench):
+    """A client's next Fetch comes as soon as the one before is over, and waits for half a second."""
+
+    def fetch() -> None:
+        bench.note("fetch", Domain.REQUESTS)
+        bench.clock.call_later_ms(500, fetch, Domain.REQUESTS)
+
+    fetch()
+    bench.set("lag", DAY_MS / 2, Domain.REPLICATION)
+    await bench.clock.advance(DAY_MS, ALL_DOMAINS)
+    fetched_ms = [at_ms for name, at_ms in bench.fired if name == "fetch"]
+    # The first two are from before the advance.
+    stops = [500 * number for number in range(PROMPT_TIMERS_MAX + 2)]
+    # Then one fires when the clock stops for another timer, and one when the advance is over.
+    assert fetched_ms == [*stops, DAY_MS / 2]
+    bench.real.advance(0)
+    assert bench.fired[-1] == ("fetch", DAY_MS)
+    bench.real.advance(500)
+    assert bench.fired[-1] == ("fetch", DAY_MS + 500)
+
+
+async def test_clients_that_keep_a_thread_busy_do_not_hold_up_a_drain(bench):
+    """With ``flush.messages=1`` each batch of a client is synced, and the next one comes before a drain has found none."""
+    is_over = False
+
+    def sync() -> None:
+        if not is_over:
+            work = asyncio.ensure_future(asyncio.sleep(0))
+            work.add_done_callback(lambda _: sync())
+            bench.clock.wait_for(work)
+
+    sync()
+    bench.set("a", 10)
+    await bench.clock.advance(DAY_MS)
+    is_over = True
+    assert bench.fired == [("a", 10)]
 
 
 # -- draining ---------------------------------------------------------------------------------------------------

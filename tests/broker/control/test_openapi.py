@@ -48,6 +48,7 @@ def test_which_operations_need_which_role() -> None:
     assert by_role[Role.STAGE] == {
         "add_fault",
         "advance_clock",
+        "cancel_advance",
         "clear_faults",
         "create_topic",
         "move_coordinator",

@@ -15,6 +15,7 @@ CALLS: list[tuple[str, str, Any, str]] = [
     ("GET", "/metrics", None, "look"),
     ("POST", "/v1/trace/start", None, "stage"),
     ("POST", "/v1/clock/advance", {"by": "1s"}, "stage"),
+    ("DELETE", "/v1/clock/advance", None, "stage"),
     ("POST", "/v1/faults", {"rule": "EndTxn -> drop"}, "stage"),
     ("POST", "/v1/faults", {"rule": "EndTxn -> kill"}, "stop"),
     ("POST", "/v1/faults", {"on": "EndTxn", "action": {"do": "crash"}}, "stop"),

@@ -1,0 +1,112 @@
+"""One advance of a `VirtualClock`: which timers fire next, and for which the clock stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from heapq import heappop, heappush
+from typing import Final, Protocol
+
+from broker.clock import MONOTONIC, Domain, Periodic, periodic_of
+
+PROMPT_TIMERS_MAX: Final = 200
+"""Timers of `MONOTONIC` domains, set during an advance, for which the clock stops at their time. Retries need a few;
+clients, which live in real time, set any number: one waiting Fetch after the other stops the clock every half second.
+"""
+
+
+class Advanced(Protocol):
+    """A timer of a `VirtualClock`."""
+
+    due_ms: float
+    arrival: int
+    callback: Callable[[], object]
+
+    @property
+    def is_pending(self) -> bool: ...
+
+    def fire_now(self) -> bool: ...
+
+    def idle_until_ms(self) -> float: ...
+
+    def skip_to(self, now_ms: float) -> None: ...
+
+    def catch_up(self, now_ms: float) -> None: ...
+
+
+class Course:
+    """An advance under way: the timers of the domains that move, by when they are due in real time if nothing moved."""
+
+    def __init__(
+        self, by_ms: int, offsets: Mapping[Domain, int], timers: Mapping[Domain, Iterable[Advanced]]
+    ) -> None:
+        """``offsets`` of the domains that move; ``timers`` of all domains."""
+        self.by_ms = by_ms
+        self.moved_ms = 0
+        self.offsets = offsets
+        self._heap: list[tuple[float, int, Advanced]] = []
+        self._patient: list[tuple[float, int, Advanced]] = []
+        """Timers set during the advance that fire when the clock stops for another one, or after the advance."""
+        self._prompt_left = PROMPT_TIMERS_MAX
+        self._repeating: dict[Advanced, Domain] = {}
+        self._ran: set[Periodic] = set()
+        """Work that runs once per advance, and has run."""
+        for domain in offsets:
+            for timer in timers[domain]:
+                self._add(self._heap, domain, timer)
+
+    def _add(self, heap: list[tuple[float, int, Advanced]], domain: Domain, timer: Advanced) -> None:
+        if periodic_of(timer.callback) is not None:
+            self._repeating[timer] = domain
+        else:
+            heappush(heap, (timer.due_ms - self.offsets[domain], timer.arrival, timer))
+
+    def add(self, domain: Domain, timer: Advanced, *, at_once: bool) -> None:
+        """A timer that was set on the way."""
+        heap = self._heap
+        if domain in MONOTONIC and not at_once:
+            if not self._prompt_left:
+                heap = self._patient
+            else:
+                self._prompt_left -= 1
+        self._add(heap, domain, timer)
+
+    def next_due_ms(self) -> float:
+        """When the next timer with something to do fires, in real time if nothing moved; infinite if there is none."""
+        while self._heap and not self._heap[0][2].is_pending:
+            heappop(self._heap)
+        due = [self._heap[0][0]] if self._heap else []
+        for timer, domain in list(self._repeating.items()):
+            if timer.is_pending:
+                due.append(self._busy_at_ms(timer) - self.offsets[domain])
+            else:
+                del self._repeating[timer]
+        return min(due, default=float("inf"))
+
+    def _busy_at_ms(self, timer: Advanced) -> float:
+        """The first round of a `Periodic` with something to do, by the now of its domain; infinite if there is none."""
+        return float("inf") if periodic_of(timer.callback) in self._ran else timer.idle_until_ms()
+
+    def take(self, until_ms: float) -> list[Advanced]:
+        """The timers of one instant, in the order in which they were set; idle rounds before it are passed over."""
+        found = []
+        for heap in (self._heap, self._patient):
+            while heap and heap[0][0] <= until_ms:
+                found.append(heappop(heap)[2])
+        for timer, domain in list(self._repeating.items()):
+            at_ms = until_ms + self.offsets[domain]
+            if timer.is_pending and self._busy_at_ms(timer) <= at_ms:
+                del self._repeating[timer]
+                timer.catch_up(at_ms)
+                work = periodic_of(timer.callback)
+                if work is not None and work.once_per_advance:
+                    self._ran.add(work)
+                found.append(timer)
+            else:
+                timer.skip_to(at_ms)
+        return sorted(found, key=lambda timer: timer.arrival)
+
+    def pass_over(self, until_ms: float) -> None:
+        """The end: rounds that were idle up to here do not come after it."""
+        for timer, domain in self._repeating.items():
+            if timer.is_pending:
+                timer.skip_to(until_ms + self.offsets[domain])
