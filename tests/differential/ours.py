@@ -27,26 +27,35 @@ class Ours:
 
     def transcript(self, entry: runner.Entry) -> runner.Transcript:
         if entry.id not in self.transcripts:
-            broker = self.broker(entry.profile)
-            hold = partial(_hold_markers, broker) if entry.profile == "order" else nullcontext
-            self.transcripts[entry.id] = runner.run(entry, broker.host, broker.port, hold_markers=hold)
+            self.transcripts[entry.id] = self._run(entry)
         return self.transcripts[entry.id]
+
+    def _run(self, entry: runner.Entry) -> runner.Transcript:
+        if runner.has_own_broker(entry.profile):
+            with self._new(entry.profile) as own:
+                return runner.run(entry, own.host, own.port, restart_broker=own.restart)
+        broker = self.broker(entry.profile)
+        hold = partial(_hold_markers, broker) if entry.profile == "order" else nullcontext
+        return runner.run(entry, broker.host, broker.port, hold_markers=hold)
 
     def broker(self, profile: str) -> Broker:
         running = self.brokers.get(profile)
         if running is None or not running.is_running:
-            setting = runner.PROFILES[profile]
-            running = Broker(
-                self.directory / f"{profile}-{len(self.logs)}",
-                "--feature",
-                f"transaction.version={setting['feature']}",
-                settings=setting["properties"] | setting["ours"] | self.settings,
-                control=True,
-            ).start()
-            self.logs.append(running.log_file)
-            self.brokers[profile] = running
+            running = self.brokers[profile] = self._new(profile).start()
             runner.warm_up(running.host, running.port)
         return running
+
+    def _new(self, profile: str) -> Broker:
+        setting = runner.PROFILES[profile]
+        broker = Broker(
+            self.directory / f"{profile}-{len(self.logs)}",
+            "--feature",
+            f"transaction.version={setting['feature']}",
+            settings=setting["properties"] | setting["ours"] | self.settings,
+            control=True,
+        )
+        self.logs.append(broker.log_file)
+        return broker
 
     def close(self) -> None:
         for broker in self.brokers.values():

@@ -6,8 +6,7 @@ import sys
 from functools import partial
 
 from tests.differential import recordings, runner
-from tests.support.deadlines import Stopwatch
-from tests.support.kafka_oracle import kafka_with_relay
+from tests.support.kafka_oracle import kafka_with_relay, restartable
 
 
 def main(wanted: list[str]) -> None:
@@ -15,20 +14,32 @@ def main(wanted: list[str]) -> None:
         chosen = recordings.chosen(runner.entries(profile), profile, wanted)
         if not chosen:
             continue
+        if runner.has_own_broker(profile):
+            for entry in chosen:
+                keep(entry, on_own_kafka(entry))
+            continue
         with kafka_with_relay(runner.kafka_properties(profile), transaction_version=setting["feature"]) as (
             oracle,
             relay,
         ):
             runner.warm_up(oracle.host, oracle.port)
             for entry in chosen:
-                watch = Stopwatch()
-                transcript = runner.run(
-                    entry, oracle.host, oracle.port, hold_markers=partial(relay.hold, "write_txn_markers")
-                )
-                runner.save(entry.area, runner.load(entry.area) | {entry.name: transcript})
-                print(f"{entry.id}: {len(transcript)} exchanges, {watch.run_s:.1f} s")
-                recordings.say_early_end(transcript)
+                hold = partial(relay.hold, "write_txn_markers")
+                keep(entry, runner.run(entry, oracle.host, oracle.port, hold_markers=hold))
     recordings.drop_strays(runner.RECORDED, runner.entries(), runner.save)
+
+
+def keep(entry: runner.Entry, transcript: runner.Transcript) -> None:
+    runner.save(entry.area, runner.load(entry.area) | {entry.name: transcript})
+    print(f"{entry.id}: {len(transcript)} exchanges")
+    recordings.say_early_end(transcript)
+
+
+def on_own_kafka(entry: runner.Entry, attempt: int = 0) -> runner.Transcript:
+    """A story on a Kafka that nothing has used yet, and that the story may restart."""
+    setting = runner.PROFILES[entry.profile]
+    with restartable(runner.kafka_properties(entry.profile), transaction_version=setting["feature"]) as kafka:
+        return runner.run(entry, kafka.host, kafka.port, attempt, restart_broker=kafka.restart)
 
 
 if __name__ == "__main__":

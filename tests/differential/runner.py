@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tests.differential import stories
 from tests.differential.stories.topics import INTERNAL_SETTINGS
-from tests.differential.story import STORIES, Entry, Story, Unanswered
+from tests.differential.story import STORIES, Entry, Story, Unanswered, java_hash
 from tests.support import raw
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -53,6 +53,8 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
     "acls": {"feature": 2, "properties": WITH_ACLS, "ours": {}},
     "noauto": {"feature": 2, "properties": SWITCHED_OFF, "ours": {}},
+    # Each story has a broker of its own that nothing has used yet, and may restart it.
+    "unused": {"feature": 2, "properties": COMMON, "ours": {}, "one_each": True},
 }
 Transcript = list[dict[str, Any]]
 
@@ -62,6 +64,11 @@ assert stories
 def kafka_properties(profile: str) -> dict[str, str]:
     """What Apache Kafka is started with."""
     return PROFILES[profile]["properties"] | PROFILES[profile].get("kafka", {})
+
+
+def has_own_broker(profile: str) -> bool:
+    """Whether each story of the profile has a broker of its own."""
+    return PROFILES[profile].get("one_each", False)
 
 
 def entries(profile: str | None = None) -> list[Entry]:
@@ -74,10 +81,11 @@ def run(
     port: int,
     attempt: int = 0,
     hold_markers: Callable[[], AbstractContextManager[object]] = nullcontext,
+    restart_broker: Callable[[], None] | None = None,
 ) -> Transcript:
     """One story from its first to its last exchange. What ends it early is its last line. Another attempt on the same
     broker has names of its own."""
-    told = Story(entry, host, port, attempt, hold_markers)
+    told = Story(entry, host, port, attempt, hold_markers, restart_broker)
     try:
         entry.run(told)
     except Unanswered as error:
@@ -98,14 +106,6 @@ def run(
     return json.loads(json.dumps(told.transcript))
 
 
-def _java_hash(name: str) -> int:
-    value = 0
-    for char in name:
-        value = (31 * value + ord(char)) & 0xFFFFFFFF
-    signed = value - (1 << 32) if value >> 31 else value
-    return abs(signed) if signed != -(1 << 31) else 0
-
-
 def warm_up(host: str, port: int) -> None:
     """Until every partition of both internal topics has its coordinator, nothing answers 14, 15 or 16."""
     told = Story(Entry("warm", "up", lambda s: None, ""), host, port)
@@ -114,7 +114,7 @@ def warm_up(host: str, port: int) -> None:
     names: dict[int, str] = {}
     index = 0
     while len(names) < 50:
-        names.setdefault(_java_hash(f"warm{index}") % 50, f"warm{index}")
+        names.setdefault(java_hash(f"warm{index}") % 50, f"warm{index}")
         index += 1
     for name in names.values():
         told.quiet("heartbeat", 0, group_id=name, generation_id=0, member_id="m")

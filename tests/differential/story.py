@@ -89,6 +89,8 @@ class Story:
     attempt: int = 0
     hold_markers: Callable[[], AbstractContextManager[object]] = nullcontext
     """The transaction coordinator gets no marker written within the block. How depends on the broker."""
+    restart_broker: Callable[[], None] | None = None
+    """Stops the broker cleanly and starts it again; for stories that have a broker of their own."""
     transcript: list[Body] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -118,6 +120,12 @@ class Story:
             wire = self.wires.pop(name, None)
             if wire:
                 wire.close()
+
+    def restart(self) -> None:
+        """The broker is stopped cleanly, and started again on its directory and port."""
+        assert self.restart_broker is not None, f"{self.entry.id} shares its broker"
+        self.close()
+        self.restart_broker()
 
     # -- exchanges -----------------------------------------------------------------------------------------------
 
@@ -326,6 +334,15 @@ class Story:
             if k in more
         }
         return self.ask("fetch", v, **fetch_body(rows, v, **partition), **(FETCH | more))
+
+
+def java_hash(name: str) -> int:
+    """By which a coordinator's partition is found."""
+    value = 0
+    for char in name:
+        value = (31 * value + ord(char)) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >> 31 else value
+    return abs(signed) if signed != -(1 << 31) else 0
 
 
 FETCH = {

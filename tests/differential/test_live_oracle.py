@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -9,9 +11,9 @@ import pytest
 
 from tests.differential import listed, runner
 from tests.differential.ours import ours
+from tests.differential.record import on_own_kafka
 from tests.support.deadlines import LONG_TEST_S
 from tests.support.kafka_oracle import kafka_with_relay
-from tests.support.relay import Relay
 
 # What Kafka has answered is recorded, and compared with ours by test_recorded.py each time.
 pytestmark = [pytest.mark.java, pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
@@ -23,16 +25,33 @@ ATTEMPTS = 3
 
 
 def as_recorded(
-    entry: runner.Entry, host: str, port: int, relay: Relay
+    entry: runner.Entry, on_kafka: Callable[[runner.Entry, int], runner.Transcript]
 ) -> tuple[runner.Transcript, list[runner.Difference]]:
+    """``on_kafka`` runs one attempt."""
     recorded = runner.recorded(entry)
     assert recorded is not None, f"{entry.id} is not recorded"
     for attempt in range(ATTEMPTS):
-        transcript = runner.run(entry, host, port, attempt, partial(relay.hold, "write_txn_markers"))
+        transcript = on_kafka(entry, attempt)
         found = runner.differences(entry, recorded, transcript)
         if not found:
             break
     return transcript, found
+
+
+@contextmanager
+def kafka_of(profile: str) -> Iterator[Callable[[runner.Entry, int], runner.Transcript]]:
+    """One Kafka for the stories of a profile, or one for each of them."""
+    if runner.has_own_broker(profile):
+        yield on_own_kafka
+        return
+    setting = runner.PROFILES[profile]
+    with kafka_with_relay(runner.kafka_properties(profile), transaction_version=setting["feature"]) as (
+        oracle,
+        relay,
+    ):
+        runner.warm_up(oracle.host, oracle.port)
+        hold = partial(relay.hold, "write_txn_markers")
+        yield lambda entry, attempt: runner.run(entry, oracle.host, oracle.port, attempt, hold)
 
 
 @pytest.mark.parametrize(
@@ -43,19 +62,12 @@ def as_recorded(
     ],
 )
 def test_kafka_answers_as_recorded_and_ours_as_kafka(profile: str, tmp_path: Path) -> None:
-    setting, table = runner.PROFILES[profile], listed.rows()
+    table = listed.rows()
     rotten: list[runner.Difference] = []
     different: list[runner.Difference] = []
-    with (
-        kafka_with_relay(runner.kafka_properties(profile), transaction_version=setting["feature"]) as (
-            oracle,
-            relay,
-        ),
-        ours(tmp_path) as told,
-    ):
-        runner.warm_up(oracle.host, oracle.port)
+    with kafka_of(profile) as on_kafka, ours(tmp_path) as told:
         for entry in runner.entries(profile):
-            transcript, found = as_recorded(entry, oracle.host, oracle.port, relay)
+            transcript, found = as_recorded(entry, on_kafka)
             rotten += found
             different += listed.unlisted(runner.differences(entry, transcript, told.transcript(entry)), table)
     assert not rotten, "Kafka no longer answers as recorded (ours stands for Kafka now):\n" + "\n".join(

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,6 +143,27 @@ def kafka(
         home = directory or Path(temporary)
         with started(format_directory(home, properties, transaction_version=transaction_version)) as oracle:
             yield oracle
+
+
+class Restartable:
+    """A node that a test may stop and start again, on the same directory and port."""
+
+    def __init__(self, settings: Path, stack: ExitStack) -> None:
+        self._settings = settings
+        self._stack = stack
+        self._oracle = stack.enter_context(started(settings))
+        self.host, self.port = self._oracle.host, self._oracle.port
+
+    def restart(self) -> None:
+        self._stack.close()
+        self._oracle = self._stack.enter_context(started(self._settings))
+
+
+@contextmanager
+def restartable(properties: Mapping[str, str] = {}, *, transaction_version: int = 2) -> Iterator[Restartable]:
+    with tempfile.TemporaryDirectory(prefix="kafka-oracle-") as home, ExitStack() as stack:
+        settings = format_directory(Path(home), properties, transaction_version=transaction_version)
+        yield Restartable(settings, stack)
 
 
 @contextmanager
