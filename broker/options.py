@@ -250,6 +250,8 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         topics = [parse_topic(text, nodes[0]) for text in _texts(options["topics"])]
         _check_different(topics, "--topic {} is given more than once.")
         topics += _without(topics, _topics_of_variables(environ, nodes))
+        if counts := _counts_of_internal_topics(topics):
+            nodes, warnings = node_configs(file, environ, {**overrides, **counts}, number)
     except ConfigError as error:
         raise bad_setting(str(error)) from None
     features = dict(parse_feature(text) for text in _texts(options["features"]))
@@ -309,6 +311,8 @@ def _own_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]
 
 def _create_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]:
     """`orders:4:1,payments:1:1:compact`, as the wurstmeister/kafka image takes it."""
+    from broker.metadata.internal_topics import default_partitions
+
     for entry in re.split(r"[,\s]+", text):
         if not entry:
             continue
@@ -322,11 +326,24 @@ def _create_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSp
                 f"{CREATE_TOPICS_VARIABLE} {entry}: {replicas} replicas need {replicas} nodes, and there "
                 f"{'is' if len(nodes) == 1 else 'are'} {len(nodes)}; --nodes {replicas} starts them."
             )
-        whole = f"{name}:{partitions or nodes[0].num_partitions}"
+        whole = f"{name}:{partitions or default_partitions(name, nodes[0])}"
         if policy:
             whole += f":cleanup.policy={policy}"
         topic = parse_topic(whole, nodes[0], CREATE_TOPICS_VARIABLE)
         yield replace(topic, replication_factor=int(replicas or -1))
+
+
+def _counts_of_internal_topics(topics: Sequence[TopicSpec]) -> dict[str, str]:
+    """An internal topic of the command line sets the number of partitions over which its coordinators spread their keys."""
+    if not topics:
+        return {}
+    from broker.metadata.internal_topics import PARTITIONS_SETTING
+
+    return {
+        PARTITIONS_SETTING[topic.name]: str(topic.partitions)
+        for topic in topics
+        if topic.name in PARTITIONS_SETTING
+    }
 
 
 def _without(taken: Sequence[TopicSpec], found: Sequence[TopicSpec]) -> list[TopicSpec]:
@@ -424,11 +441,12 @@ def _check_not_set_twice(overrides: Mapping[str, str], by: str, *names: str) -> 
 def parse_topic(text: str, config: BrokerConfig, where: str = "--topic") -> TopicSpec:
     """`orders`, `orders:4:cleanup.policy=compact,segment.ms=60000`; a value keeps commas that no `key=` follows."""
     # Its room holds much that only a start needs, and a help text does not wait for.
+    from broker.metadata.internal_topics import default_partitions
     from broker.metadata.topics import invalid_topic_name
 
     name, colon, rest = text.partition(":")
     count, _, configs_text = rest.partition(":")
-    count = count if colon else str(config.num_partitions)
+    count = count if colon else str(default_partitions(name, config))
     if invalid_topic_name(name) is not None:
         raise usage_error(f"{where} {text}: {name!r} is not a name that Kafka allows for a topic.")
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 100_000):

@@ -18,7 +18,6 @@ from broker.requests.api import api
 from broker.requests.authorization import CLUSTER_REFUSED, may_on_cluster
 from broker.requests.metadata_views import NOWHERE, Address, address_of
 from protocol.errors import NONE, ErrorCode
-from protocol.hashing import partition_for
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.named_tuple import NamedTuple
 from storage.steps import Steps
@@ -136,19 +135,19 @@ def _find(context: RequestContext, kind: _Kind, key: str) -> _Found:
     if not context.authorize("DESCRIBE", kind.resource_type, key):
         return kind.unauthorized, NOWHERE
     topic = context.node.metadata.topic(kind.topic)
-    address = _leader(context, topic, key) if topic is not None else None
+    address = _leader(context, topic, kind, key) if topic is not None else None
     if address is None:
         return ErrorCode.coordinator_not_available, NOWHERE
     return NONE, address
 
 
-def _leader(context: RequestContext, topic: Topic, key: str) -> Address | None:
-    partition = topic.partition(partition_for(key, len(topic.partitions)))
+def _leader(context: RequestContext, topic: Topic, kind: _Kind, key: str) -> Address | None:
+    node = context.node
+    coordinator = node.groups if kind.topic == CONSUMER_OFFSETS else node.transactions
+    partition = topic.partition(coordinator.partition_for(key))
     if partition is None:
-        return None
-    if partition.leader == context.node.node_id and context.node.replicas.is_offline(
-        topic.name, partition.index
-    ):
+        return None  # the topic has fewer partitions than when the coordinator started
+    if partition.leader == node.node_id and node.replicas.is_offline(topic.name, partition.index):
         return None  # another node's files are for the metadata to say
     return address_of(context, partition.leader)
 

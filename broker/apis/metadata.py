@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from broker.metadata import NewTopic, Topic
+from broker.metadata import Topic
 from broker.metadata.topics import invalid_topic_name, is_internal
 from broker.requests.api import api
 from broker.requests.authorization import authorized_cluster_operations, may_on_cluster
@@ -203,7 +203,7 @@ def _create_missing(context: RequestContext, answers: Iterable[MetadataResponseT
     """Begin to create what is missing. As on Kafka this answer still says 3, and the client asks again."""
     missing = [one.name or "" for one in answers if one.error_code == ErrorCode.unknown_topic_or_partition]
     if missing:
-        context.node.metadata.auto_topic_creation.create_in_background([NewTopic(name) for name in missing])
+        context.node.metadata.auto_topic_creation.create_in_background(missing)
 
 
 def _may_create(context: RequestContext, name: str) -> bool:

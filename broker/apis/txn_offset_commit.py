@@ -60,7 +60,10 @@ class TxnOffsetCommit:
         index = groups.partition_for(self._request.group_id)
         partition = self._context.node.replicas.leader(CONSUMER_OFFSETS, index)
         if not isinstance(partition, Partition):
-            return self._all(ErrorCode.not_coordinator)
+            # The leader looks for the partition to verify the transaction there, before it looks for the group.
+            if not self._context.node.config.transaction_partition_verification_enable:
+                return self._all(ErrorCode.not_coordinator)
+            return self._all(CLIENT_ERRORS.get(partition, ErrorCode.not_coordinator))
         check = Check(partition, self._request.producer_id, self._request.producer_epoch, NO_SEQUENCE)
         self._context.node.verifier.run(
             self._request.transactional_id,

@@ -27,6 +27,7 @@ from broker.clock.virtual import VirtualClock
 from broker.cluster.announcing import Started, announce
 from broker.cluster.directories import WrongNodes, node_directories, start_refusal
 from broker.cluster.in_words import nodes_in_words
+from broker.cluster.internal_topic_warnings import InternalTopicWarnings
 from broker.cluster.leadership import leadership_tasks
 from broker.cluster.paused_links import PausedLinks
 from broker.cluster.runtime import NodeRuntime, NodeState
@@ -37,10 +38,11 @@ from broker.logging import get_logger
 from broker.loop.lag import LoopLag
 from broker.loop.life import LifeOver
 from broker.loop.slices import Slices
-from broker.metadata import ApiError, ClusterMetadata, NewTopic
+from broker.metadata import ApiError, ClusterMetadata
 from broker.metadata.features import UnsupportedFeature
 from broker.metadata.files import WrongDirectory, identify, new_id
 from broker.metadata.framing import CorruptMetadata
+from broker.metadata.internal_topics import startup_topic
 from broker.metadata.metadata_log_copy import copy_metadata
 from broker.metadata.values import BrokerRegistration
 from broker.net.calls import CallInterceptors
@@ -172,6 +174,7 @@ class Cluster:
         remove_tree(self.data_dir / SNAPSHOTS)  # of a process that was killed
         self.metadata = self._opened = self._open_metadata()
         self.metadata.subscribe(ThrottlingSwitch(self.calls, self.metadata.image))
+        InternalTopicWarnings(self.metadata, self.first.config)
         for runtime in self._living():
             with suppress(LifeOver):
                 self.open_logs(runtime)
@@ -260,14 +263,12 @@ class Cluster:
     async def create_startup_topics(self) -> None:
         """Create the topics of the command line that are not there yet."""
         new = [
-            NewTopic(spec.name, spec.partitions, spec.replication_factor, configs=dict(spec.configs))
+            startup_topic(spec, self.settings.config)
             for spec in self.settings.topics
             if self.metadata.topic(spec.name) is None
         ]
-        if not new:
-            return
         try:
-            results = await self.metadata.create_topics(new)
+            results = await self.metadata.create_topics(new) if new else []
         except ApiError as refusal:
             raise StartError(f"--topic: {refusal.message}") from refusal
         for topic, result in zip(new, results, strict=True):

@@ -32,6 +32,7 @@ from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.metadata import ClusterMetadata, Endpoint
 from broker.metadata.configs import Settings
+from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.metadata.values import NO_LEADER
 from broker.net.calls import CallInterceptors
@@ -306,19 +307,35 @@ class NodeRuntime:
         self, metadata: ClusterMetadata, replicas: ReplicaManager, peers: Peers
     ) -> tuple[GroupCoordinator, TransactionCoordinator]:
         config, clock, injection = self.config, self._clock, self._injection
+        # As they are now: coordinators that are made later, or outlive a change, go by the same numbers.
+        offsets_partitions = coordinator_partitions(CONSUMER_OFFSETS, metadata.topic, config)
+        state_partitions = coordinator_partitions(TRANSACTION_STATE, metadata.topic, config)
 
         def make_groups() -> GroupCoordinator:
             from broker.groups.coordinator import GroupCoordinator
 
             return GroupCoordinator(
-                config, clock, metadata, replicas, random=self._random, injection=injection
+                config,
+                clock,
+                metadata,
+                replicas,
+                random=self._random,
+                injection=injection,
+                partitions=offsets_partitions,
             )
 
         def make_transactions() -> TransactionCoordinator:
             from broker.transactions.coordinator import TransactionCoordinator
 
             return TransactionCoordinator(
-                config, clock, metadata, replicas, groups, injection=injection, peers=peers
+                config,
+                clock,
+                metadata,
+                replicas,
+                groups,
+                injection=injection,
+                peers=peers,
+                partitions=state_partitions,
             )
 
         groups = cast("GroupCoordinator", LateCoordinator(CONSUMER_OFFSETS, metadata, make_groups))

@@ -181,6 +181,12 @@ class BrokerConfig:
     transaction_two_phase_commit_enable: bool
     transactional_id_expiration_ms: int
 
+    # Share groups, of which only the topic is known
+    share_coordinator_state_topic_min_isr: int
+    share_coordinator_state_topic_num_partitions: int
+    share_coordinator_state_topic_replication_factor: int
+    share_coordinator_state_topic_segment_bytes: int
+
     # Delegation tokens
     delegation_token_expiry_check_interval_ms: int
     delegation_token_expiry_time_ms: int

@@ -38,14 +38,19 @@ class CoordinatorRuntime(Generic[S]):
         injection: FaultInjection,
         new_shard: Callable[[Partition], S],
         loaded: Callable[[S], object],
+        may_load: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``loaded`` is called with each shard once its log has been read and it serves requests."""
+        """``loaded`` is called with each shard once its log has been read and it serves requests.
+
+        A shard that ``may_load`` refuses is never loaded: its requests get COORDINATOR_LOAD_IN_PROGRESS.
+        """
         self._topic = topic
         self._replicas = replicas
         self._clock = clock
         self._injection = injection
         self._new_shard = new_shard
         self._loaded = loaded
+        self._may_load = may_load
         self.serving = ServingShards(topic, replicas)
         self._shards = cast("dict[int, S]", self.serving.by_partition)
 
@@ -100,6 +105,9 @@ class CoordinatorRuntime(Generic[S]):
         self.unload(partition.index)
         shard = self._new_shard(partition)
         self._shards[partition.index] = shard
+        if not self._may_load():
+            self._refuse(shard, ErrorCode.coordinator_load_in_progress)
+            return shard
         at = InjectionPoint("coordinator.load", self._replicas.node_id, self._topic, partition.index)
         go_on = partial(self._read, shard, shard.load(), at_once=at_once)
         self._injection.intercept(at, go_on, partial(self._refuse, shard))

@@ -24,6 +24,7 @@ from broker.groups.shard import GroupShard, Producer
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.loop.deferred import Deferred
+from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.replicas.partition import Partition
@@ -69,14 +70,19 @@ class GroupCoordinator(MetadataListener):
         *,
         random: Random | None = None,
         injection: FaultInjection | None = None,
+        partitions: int | None = None,
     ) -> None:
-        """``new_uuid`` makes what is unique in the ids of members; without it that comes from ``random``."""
+        """``new_uuid`` makes what is unique in the ids of members; without it that comes from ``random``.
+
+        ``partitions`` is how many ``__consumer_offsets`` had when the node started; without it the coordinator looks.
+        """
         self._config = config
         self._clock = clock
         self._metadata = metadata
         self._replicas = replicas
         self._new_uuid = new_uuid or partial(_uuid_by, random or Random())
         self._injection = injection or FaultInjection()
+        self._partitions = partitions or coordinator_partitions(CONSUMER_OFFSETS, metadata.topic, config)
         self._ended = False
         self.consumer_groups = ConsumerGroups(config, clock, metadata, self._new_uuid)
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
@@ -141,10 +147,11 @@ class GroupCoordinator(MetadataListener):
     # -- finding ------------------------------------------------------------------------------------------------
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that keeps this group."""
-        topic = self._metadata.topic(CONSUMER_OFFSETS)
-        count = self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
-        return partition_for(group_id, count)
+        """The partition of ``__consumer_offsets`` that keeps this group.
+
+        More partitions count from the next start of the node on (``GroupCoordinatorService.startup``).
+        """
+        return partition_for(group_id, self._partitions)
 
     def _shard_of(self, group_id: str) -> GroupShard | ErrorCode:
         index = self.partition_for(group_id)

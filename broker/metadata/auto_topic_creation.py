@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.logging import get_logger
 from broker.metadata.creation import AUTO_CREATED_AT_ONCE, NewTopic, TopicDefaults, check_total
-from broker.metadata.internal_topics import internal_topic
+from broker.metadata.internal_topics import creatable_topic, internal_topic
 from broker.metadata.results import ApiError, CreatedTopic
 from broker.metadata.values import Topic
 from protocol.errors import ErrorCode
@@ -39,8 +39,9 @@ class AutoTopicCreationManager:
         self._in_flight: dict[str, asyncio.Task[Topic]] = {}
         self._background: set[asyncio.Task[None]] = set()
 
-    def create_in_background(self, wanted: Sequence[NewTopic]) -> None:
+    def create_in_background(self, names: Sequence[str]) -> None:
         """Create topics without a waiting caller; a topic that cannot be created is a line in the log."""
+        wanted = [creatable_topic(NewTopic(name), self._config) for name in names]
         task = asyncio.get_running_loop().create_task(self._create_and_log(wanted))
         self._background.add(task)
         task.add_done_callback(self._background.discard)

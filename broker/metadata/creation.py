@@ -14,7 +14,7 @@ from broker.metadata.changes import Assignment
 from broker.metadata.image import Image
 from broker.metadata.placement import Shuffling, Unplaceable, UsableBroker, place
 from broker.metadata.results import ApiError
-from broker.metadata.topics import invalid_topic_name, unified_name
+from broker.metadata.topics import CLUSTER_METADATA, invalid_topic_name, unified_name
 from broker.metadata.values import Topic
 from protocol.errors import ErrorCode
 from protocol.slotted import slotted
@@ -159,6 +159,8 @@ def _check_live(image: Image, index: int, replicas: Sequence[int]) -> None:
 
 
 def _check_name(image: Image, name: str) -> None:
+    if name == CLUSTER_METADATA:
+        raise ApiError(ErrorCode.invalid_request, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
         raise ApiError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
     colliding = image.colliding(unified_name(name)) if "." in name or "_" in name else None

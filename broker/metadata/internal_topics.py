@@ -1,17 +1,65 @@
 """The topics that coordinators keep their state in: sizes and settings, as Kafka creates them by itself.
 
-`GroupCoordinatorService.groupMetadataTopicConfigs`, `TransactionCoordinator.transactionTopicConfigs`.
+`DefaultAutoTopicCreationManager.creatableTopic`, `GroupCoordinatorService.groupMetadataTopicConfigs`,
+`TransactionStateManager.transactionTopicConfigs`, `ShareCoordinatorService.shareGroupStateTopicConfigs`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from broker.metadata.creation import NewTopic
-from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.metadata.creation import USE_DEFAULT, NewTopic
+from broker.metadata.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, is_internal
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
+    from broker.config.settings import TopicSpec
+    from broker.metadata.values import Topic
+
+PARTITIONS_SETTING: Final = {
+    CONSUMER_OFFSETS: "offsets.topic.num.partitions",
+    TRANSACTION_STATE: "transaction.state.log.num.partitions",
+    SHARE_GROUP_STATE: "share.coordinator.state.topic.num.partitions",
+}
+
+
+def startup_topic(spec: TopicSpec, config: BrokerConfig) -> NewTopic:
+    """A topic of the command line."""
+    new = NewTopic(spec.name, spec.partitions, spec.replication_factor, configs=dict(spec.configs))
+    return creatable_topic(new, config)
+
+
+def creatable_topic(new: NewTopic, config: BrokerConfig) -> NewTopic:
+    """The topic to create: an internal topic gets its own partitions, replicas and settings where ``new`` has none."""
+    if not is_internal(new.name):
+        return new
+    own = internal_topic(new.name, config)
+    replication_factor = new.replication_factor
+    return replace(
+        new,
+        partitions=own.partitions if new.partitions == USE_DEFAULT else new.partitions,
+        replication_factor=own.replication_factor
+        if replication_factor == USE_DEFAULT
+        else replication_factor,
+        configs={**own.configs, **new.configs},
+    )
+
+
+def default_partitions(name: str, config: BrokerConfig) -> int:
+    """The number of partitions of a topic that is created without one."""
+    return internal_topic(name, config).partitions if is_internal(name) else config.num_partitions
+
+
+def coordinator_partitions(name: str, find: Callable[[str], Topic | None], config: BrokerConfig) -> int:
+    """The number of partitions over which a coordinator that starts now spreads its keys."""
+    topic = find(name)
+    if topic is not None:
+        return len(topic.partitions)
+    if name == CONSUMER_OFFSETS:
+        return config.offsets_topic_num_partitions
+    return config.transaction_state_log_num_partitions
 
 
 def internal_topic(name: str, config: BrokerConfig) -> NewTopic:
@@ -38,6 +86,19 @@ def internal_topic(name: str, config: BrokerConfig) -> NewTopic:
                 "min.insync.replicas": str(config.transaction_state_log_min_isr),
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
                 "unclean.leader.election.enable": "false",
+            },
+        )
+    if name == SHARE_GROUP_STATE:
+        return NewTopic(
+            name,
+            config.share_coordinator_state_topic_num_partitions,
+            config.share_coordinator_state_topic_replication_factor,
+            configs={
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+                "retention.ms": "-1",
+                "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
             },
         )
     raise ValueError(f"{name} is not a topic that a coordinator needs")

@@ -45,7 +45,7 @@ async def hanging_of(
 def _coordinated(nodes: Sequence[Node], transactional_id: str) -> Transaction | None:
     for node in nodes:
         index = node.transactions.partition_for(transactional_id)
-        if index is None or not isinstance(node.replicas.leader(TRANSACTION_STATE, index), Partition):
+        if not isinstance(node.replicas.leader(TRANSACTION_STATE, index), Partition):
             continue
         found = node.transactions.memory().get(index, {}).get(transactional_id)
         if found is not None:

@@ -22,7 +22,6 @@ from broker.trace.timeline_view import Timeline, state_name
 from broker.trace.trace import Trace
 from broker.transactions.transaction import SETTLED, Transaction
 from protocol.batch import CorruptBatch, RecordBatch
-from protocol.hashing import partition_for
 from storage.files import StorageError
 from storage.log import Log
 
@@ -90,10 +89,9 @@ class _NodesScan(Scan):
         self._limits = limits
 
     async def home(self, transactional_id: str) -> TopicPartition | None:
-        topic = self._nodes[0].metadata.topic(TRANSACTION_STATE) if self._nodes else None
-        if topic is None:
+        if not self._nodes or self._nodes[0].metadata.topic(TRANSACTION_STATE) is None:
             return None
-        return TRANSACTION_STATE, partition_for(transactional_id, len(topic.partitions))
+        return TRANSACTION_STATE, self._nodes[0].transactions.partition_for(transactional_id)
 
     async def hanging(self, transactional_id: str, producer_ids: frozenset[int]) -> list[Hanging]:
         return await hanging_of(self._nodes, transactional_id, producer_ids)

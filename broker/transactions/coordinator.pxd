@@ -1,7 +1,6 @@
 cimport cython
 from broker.coordinator_runtime.serving cimport ServingShards
 from broker.metadata.listeners cimport MetadataListener
-from broker.metadata.values cimport Topic
 from broker.transactions.shard cimport Entry, TransactionShard
 
 @cython.final
@@ -9,8 +8,8 @@ cdef class TransactionCoordinator(MetadataListener):
     cdef dict __dict__
     cdef object __weakref__
     cdef public object _config, _clock, _metadata, _replicas, _injection, _markers, _ending, _with_fresh_id, cleanup
+    cdef public object _partitions
     cdef public object _runtime
     cdef public ServingShards _serving
     cdef public bint _closed
-    @cython.locals(topic=Topic)
     cpdef _find(self, str transactional_id)

@@ -17,6 +17,7 @@ from broker.coordinator_runtime.shard import CoordinatorShard
 from broker.injection.crash import crash_point
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
+from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.topics import TRANSACTION_STATE
 from broker.transactions import state as rules
@@ -72,13 +73,18 @@ class TransactionCoordinator(MetadataListener):
         *,
         injection: FaultInjection | None = None,
         peers: Peers | None = None,
+        partitions: int | None = None,
     ) -> None:
-        """Without ``peers`` this node speaks to no other: markers for their partitions wait."""
+        """Without ``peers`` this node speaks to no other: markers for their partitions wait.
+
+        ``partitions`` is how many ``__transaction_state`` had when the node started; without it the coordinator looks.
+        """
         self._config = config
         self._clock = clock
         self._metadata = metadata
         self._replicas = replicas
         self._injection = injection or FaultInjection()
+        self._partitions = partitions or coordinator_partitions(TRANSACTION_STATE, metadata.topic, config)
         self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE,
             replicas,
@@ -86,6 +92,7 @@ class TransactionCoordinator(MetadataListener):
             self._injection,
             lambda partition: TransactionShard(partition, self._injection),
             self._resume,
+            self._is_partition_count_stable,
         )
         self._markers = TransactionMarkerManager(
             replicas,
@@ -104,25 +111,24 @@ class TransactionCoordinator(MetadataListener):
 
     # -- who owns an id -----------------------------------------------------------------------------------------
 
-    def partition_for(self, transactional_id: str) -> int | None:
-        """The partition of ``__transaction_state`` that an id belongs to; None while the topic does not exist."""
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of ``__transaction_state`` that an id belongs to, by the number that the node started with."""
+        return partition_for(transactional_id, self._partitions)
+
+    def _is_partition_count_stable(self) -> bool:
+        """A partition that is loaded after a change would have other ids than those that are looked for in it."""
         topic = self._metadata.topic(TRANSACTION_STATE)
-        return None if topic is None else partition_for(transactional_id, len(topic.partitions))
+        return topic is None or len(topic.partitions) == self._partitions
 
     def node_for(self, transactional_id: str) -> int | None:
-        """The node that coordinates an id; None while there is none, or no topic."""
+        """The node that coordinates an id; None while there is none, or no such partition."""
         topic = self._metadata.topic(TRANSACTION_STATE)
-        if topic is None:
-            return None
-        leader = topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
-        return None if leader < 0 else leader
+        state = None if topic is None else topic.partition(self.partition_for(transactional_id))
+        return None if state is None or state.leader < 0 else state.leader
 
     def _find(self, transactional_id: str) -> tuple[TransactionShard, Entry | None] | ErrorCode:
         """Callers ask whether it is a tuple: to ask for an enumeration takes a call (ADR 25)."""
-        topic = self._metadata.topic(TRANSACTION_STATE)
-        if topic is None:
-            return ErrorCode.not_coordinator
-        index = partition_for(transactional_id, len(topic.partitions))
+        index = partition_for(transactional_id, self._partitions)
         shard: CoordinatorShard | ErrorCode | None = self._serving.find(index)
         if shard is None:
             shard = self._runtime.find(index)

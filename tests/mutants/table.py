@@ -611,6 +611,54 @@ GROUPS: Final = (
     ),
 )
 
+INTERNAL_TOPICS: Final = tuple(
+    # The simulation looks its coordinators up, and changes nothing of their topics.
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "internal-topic-by-metadata-is-ordinary",
+            "an internal topic that a Metadata request creates has its own partitions and settings",
+            ("tests/broker/apis/test_metadata.py",),
+            "broker/metadata/auto_topic_creation.py",
+            "creatable_topic(NewTopic(name), self._config)",
+            "NewTopic(name)",
+        ),
+        _one(
+            "metadata-log-created-as-a-topic",
+            "no topic may have the name of the cluster metadata log",
+            ("tests/broker/cluster/test_internal_topic_warnings.py",),
+            "broker/metadata/creation.py",
+            "    if name == CLUSTER_METADATA:",
+            "    if not name:",
+        ),
+        _one(
+            "groups-follow-new-partitions",
+            "the group coordinator keeps the number of partitions that it started with",
+            _GROUPS,
+            "broker/groups/coordinator.py",
+            "        return partition_for(group_id, self._partitions)",
+            "        topic = self._metadata.topic(CONSUMER_OFFSETS)\n"
+            "        return partition_for(group_id, len(topic.partitions) if topic else self._partitions)",
+        ),
+        _one(
+            "ids-loaded-after-more-partitions",
+            "the transaction coordinator loads no partition after their number has changed",
+            _TXN,
+            COORDINATOR,
+            "        return topic is None or len(topic.partitions) == self._partitions",
+            "        return True",
+        ),
+        _one(
+            "uncompacted-offsets-without-a-warning",
+            "the start warns of an internal topic that is not compacted",
+            ("tests/broker/cluster/test_internal_topic_warnings.py",),
+            "broker/cluster/internal_topic_warnings.py",
+            "        for name in _RETENTION:\n            self._check_compaction",
+            "        for name in ():\n            self._check_compaction",
+        ),
+    )
+)
+
 FILES: Final = (
     _one(
         "recovery-believes-every-batch",
@@ -814,6 +862,7 @@ MUTANTS: Final = (
     *REPLICATION,
     *TRANSACTIONS,
     *GROUPS,
+    *INTERNAL_TOPICS,
     *FILES,
     *SNAPSHOTS,
     *METADATA,

@@ -17,7 +17,6 @@ from broker.metadata import ApiError
 from broker.metadata.topics import CONSUMER_OFFSETS, NAME_CHARACTERS_MAX, TRANSACTION_STATE, is_internal
 from broker.metadata.values import NO_LEADER, PartitionState
 from protocol.errors import ErrorCode
-from protocol.hashing import partition_for
 
 INDEX_MAX: Final = 2**31 - 1
 ID_CHARACTERS_MAX: Final = 2**15 - 1
@@ -217,10 +216,14 @@ async def move_coordinator(control: Control, body: MoveCoordinator) -> Partition
         raise HttpError(400, "say whose coordinator: a transactional_id or a group")
     [(name, coordinated)] = said
     try:
-        topic = await control.cluster.metadata.auto_topic_creation.ensure_internal_topic(name)
+        await control.cluster.metadata.auto_topic_creation.ensure_internal_topic(name)
     except ApiError as error:
         raise HttpError(409, f"{name} cannot be created: {error.message}") from None
-    return await _move(control, name, partition_for(coordinated, len(topic.partitions)), body.to)
+    node = next(iter(control.cluster.running_nodes()), None)
+    if node is None:
+        raise HttpError(409, "no node is running")
+    coordinator = node.transactions if name == TRANSACTION_STATE else node.groups
+    return await _move(control, name, coordinator.partition_for(coordinated), body.to)
 
 
 async def _move(control: Control, name: str, index: int, to: int) -> PartitionView:

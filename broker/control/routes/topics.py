@@ -16,6 +16,7 @@ from broker.control.forms import Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
 from broker.metadata import ApiError, NewTopic
+from broker.metadata.internal_topics import creatable_topic
 from broker.metadata.topics import CLUSTER_METADATA
 from broker.replicas.partition import Partition
 from protocol.batch import CorruptBatch, RecordBatch, batches
@@ -189,6 +190,7 @@ async def create_topic(control: Control, body: TopicForm) -> CreatedTopicView:
     """Create a topic; without a name the broker gives it one that no other topic has or had."""
     name = body.name or f"{body.prefix}-{uuid4().hex[:UNIQUE_CHARACTERS]}"
     wanted = NewTopic(name, body.partitions, body.replication_factor, configs=dict(body.configs))
+    wanted = creatable_topic(wanted, control.cluster.settings.config)
     try:
         [result] = await control.cluster.metadata.create_topics([wanted])
     except ApiError as refusal:

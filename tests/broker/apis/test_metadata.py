@@ -111,6 +111,21 @@ async def test_a_missing_topic_is_made_for_the_next_request(cluster, version):
     assert summary(metadata(named("new"), context)) == [("new", 0, 1)]
 
 
+async def test_internal_topics_are_made_with_their_own_partitions_and_settings(cluster):
+    names = ("__consumer_offsets", "__transaction_state", "__share_group_state", "new")
+    metadata(named(*names), context_of(cluster, 12))
+    await settled(cluster)
+    made = {name: cluster.topic(name) for name in names}
+    assert [len(topic.partitions) for topic in made.values()] == [50, 50, 50, 1]
+    settings = ("cleanup.policy", "segment.bytes", "retention.ms")
+    assert [[topic.configs.get(name) for name in settings] for topic in made.values()] == [
+        ["compact", "104857600", None],
+        ["compact", "104857600", None],
+        ["delete", "104857600", "-1"],
+        [None, None, None],
+    ]
+
+
 async def test_topics_are_not_made_where_the_broker_does_not(cluster):
     context = context_of(cluster, 12, auto_create_topics_enable="false")
     assert summary(metadata(named("new"), context)) == [("new", ErrorCode.unknown_topic_or_partition, 0)]

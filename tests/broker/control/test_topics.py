@@ -44,6 +44,17 @@ async def test_bytes_that_are_no_text_are_base64(caller: Caller) -> None:
     assert (text["producer_id"], text["is_transactional"], text["outcome"]) == (-1, False, None)
 
 
+async def test_an_internal_topic_has_what_its_coordinator_needs(caller: Caller) -> None:
+    body = {"name": "__consumer_offsets", "configs": {"segment.bytes": "1048576"}}
+    assert (await caller.post("/v1/topics", body))["partitions"] == 50
+    topic = caller.control.cluster.metadata.topic("__consumer_offsets")
+    assert dict(topic.configs) == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "1048576",
+    }
+
+
 async def test_what_cannot_be_read_or_created_is_a_sentence(caller: Caller) -> None:
     for path, status in (
         ("/v1/topics/gone/records", 404),

@@ -420,9 +420,17 @@ async def test_a_partition_is_loaded_when_it_is_first_needed():
 
 async def test_a_group_lives_where_the_hash_of_its_name_says():
     world = World(offsets_partitions=4)
-    assert world.groups.partition_for("g") == partition_for("g", 4)
+    assert world.groups.partition_for("group") == partition_for("group", 4) == 3
+
+
+async def test_a_group_stays_in_its_partition_until_the_node_starts_again():
+    """Whatever becomes of the topic: the members of a group would not find each other, nor their offsets."""
+    world = World(offsets_partitions=4)
+    world.commit(5, group="group")
+    world.metadata.grow(CONSUMER_OFFSETS, 50)
+    assert world.groups.partition_for("group") == 3
     world.metadata.topics.pop(CONSUMER_OFFSETS)
-    assert world.groups.partition_for("g") == partition_for("g", 50)
+    assert world.groups.partition_for("group") == 3
 
 
 async def test_the_groups_of_another_coordinator_are_not_served(world: World):

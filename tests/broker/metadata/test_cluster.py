@@ -379,8 +379,8 @@ async def test_too_much_for_one_request_is_refused_as_a_whole(tmp_path):
 
 async def test_topics_without_a_waiting_caller_are_made_before_the_end(tmp_path):
     cluster = open_cluster(tmp_path)
-    cluster.auto_topic_creation.create_in_background([NewTopic("a"), NewTopic("b")])
-    cluster.auto_topic_creation.create_in_background([NewTopic("a")])
+    cluster.auto_topic_creation.create_in_background(["a", "b"])
+    cluster.auto_topic_creation.create_in_background(["a"])
     await cluster.close()
     again = open_cluster(tmp_path)
     assert sorted(again.topics) == ["a", "b"]
@@ -406,7 +406,7 @@ async def test_nothing_is_answered_when_the_disk_fails(tmp_path):
     assert dict(cluster.topics) == {}
     with pytest.raises(MetadataLogFailed):
         await cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets")
-    cluster.auto_topic_creation.create_in_background([NewTopic("a")])
+    cluster.auto_topic_creation.create_in_background(["a"])
     await cluster.close()
 
 

@@ -27,6 +27,7 @@ from broker.metadata.configs import Settings
 from broker.node import Listener
 from broker.node.context import RequestContext
 from broker.quotas.client_quotas import ClientQuotas
+from protocol.hashing import partition_for
 from storage.files import AppendFile
 
 NOW_MS = 1_700_000_000_000
@@ -112,8 +113,11 @@ def context_of(
     # Without any it is the node in whose directory the metadata lies.
     settings_of_node = Settings(cluster.image, broker_config(overrides)) if overrides else cluster.settings
     config = settings_of_node.current
+    coordinator = SimpleNamespace(partition_for=lambda key: partition_for(key, 50))
     node = SimpleNamespace(
         node_id=cluster.identity.node_id,
+        groups=coordinator,
+        transactions=coordinator,
         metadata=cluster,
         settings=settings_of_node,
         config=config,

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from broker.apis.end_txn import end_txn
+from broker.metadata.values import PartitionState
 from broker.replicas.partition import AppendResult
 from broker.transactions.transaction import TransactionState
 from protocol.batch import build_batch
@@ -898,6 +899,33 @@ def test_an_id_lives_where_java_puts_it(tmp_path, transactional_id, index):
     world = World(tmp_path, state_partitions=50)
     assert world.node.transactions.partition_for(transactional_id) == index
     world.abandon()
+
+
+def test_after_more_partitions_ids_stay_and_no_partition_is_loaded(world):
+    """As on Kafka (``validateTransactionTopicPartitionCountIsStable``): half of the ids would be another partition's."""
+    coordinator = world.node.transactions
+    before = world.init("tx")
+    home, count = coordinator.partition_for("tx"), len(world.cluster.topics[TRANSACTION_STATE].partitions)
+    other = next(name for name in map(str, range(99)) if coordinator.partition_for(name) != home)
+    topic = world.cluster.topics[TRANSACTION_STATE]
+    topic.partitions.append(PartitionState(count, (NODE_ID,), (NODE_ID,), NODE_ID, 0, 0))
+    assert coordinator.partition_for("tx") == home
+    assert world.init("tx") == (before[0], before[1] + 1)
+    assert world.ask_init(other).error_code == ErrorCode.coordinator_load_in_progress
+    world.crash()
+    world.start()
+    assert world.ask_init(other).error_code == ErrorCode.none
+
+
+def test_an_id_whose_partition_is_gone_has_no_coordinator(world):
+    """The topic was deleted, and created with fewer partitions."""
+    coordinator = world.node.transactions
+    last = len(world.cluster.topics[TRANSACTION_STATE].partitions) - 1
+    name = next(name for name in map(str, range(99)) if coordinator.partition_for(name) == last)
+    world.cluster.delete(TRANSACTION_STATE)
+    world.create(TRANSACTION_STATE, last)
+    assert coordinator.node_for(name) is None
+    assert world.ask_init(name).error_code == ErrorCode.not_coordinator
 
 
 def test_offsets_are_part_of_the_transaction(world):

@@ -14,6 +14,7 @@ from tests.differential.stories import features as features
 from tests.differential.stories import fetch as fetch
 from tests.differential.stories import groups as groups
 from tests.differential.stories import inspection as inspection
+from tests.differential.stories import internal_topics as internal_topics
 from tests.differential.stories import isolation as isolation
 from tests.differential.stories import late as late
 from tests.differential.stories import leaders as leaders
