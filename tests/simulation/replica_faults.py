@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from broker.cluster import Cluster
 from broker.injection.points import InjectionPoint
 from broker.metadata.elections import Election
+from broker.metadata.results import ApiError
 from broker.metadata.values import NO_LEADER, PartitionState
 from broker.replicas.replication.leading import Leading
 from tests.simulation.ledger import Spot
@@ -48,43 +50,47 @@ class ReplicaFaults:
         """The faults that wait for a write of a follower."""
 
     async def lose_leader(self) -> None:
-        """The last replica in sync dies. One of the others has records that were never committed; perhaps one is elected."""
-        spot = (
-            self._topic,
-            self._random.randrange(len(self._cluster.metadata.topics[self._topic].partitions)),
-        )
-        leader = self._state(spot).leader
-        others = [each for each in self._state(spot).replicas if each != leader]
-        if leader < 0 or len(others) < 2:
+        """The last replica in sync dies; the others have records that it never had. Perhaps one of them is elected.
+
+        They have them from the leader before, and stand still from then on, as over links that are cut.
+        """
+        topic = self._cluster.metadata.topics[self._topic]
+        spot = (self._topic, self._random.randrange(len(topic.partitions)))
+        leader, replicas = self._state(spot).leader, self._state(spot).replicas
+        others = [each for each in replicas if each != leader]
+        if leader == NO_LEADER or len(others) < 2:
             return
-        behind, ahead = self._random.sample(others, 2)
+        last = self._random.choice(others)
+        self._say(f"fault: {spot} is to lose its leader {leader}, and then node {last}")
         links = self._cluster.injection.links
-        self._say(f"fault: {spot} is to lose its leader {leader}; node {ahead} gets more than node {behind}")
-        links.pause(behind, *spot)
+        links.pause(last, *spot)
         await asyncio.sleep(self._random.uniform(*AHEAD_S))
-        links.pause(ahead, *spot)
-        if self._leave_alone(spot, leader):
+        for each in replicas:
+            links.pause(each, *spot)
+        if await self._lead_alone(spot, last):
             await asyncio.sleep(self._random.uniform(*ALONE_S))
-            killing = asyncio.ensure_future(self._kill_last(spot, leader))
+            killing = asyncio.ensure_future(self._kill_last(spot, last))
             await asyncio.sleep(self._random.uniform(*LEADERLESS_S))
             if self._random.random() < UNCLEAN:
                 self._say(f"fault: whichever replica runs is elected for {spot}")
                 await self._cluster.metadata.elect([spot], Election.UNCLEAN)
             await killing
-        links.resume(behind, *spot)
-        links.resume(ahead, *spot)
+        for each in (last, *replicas):
+            links.resume(each, *spot)
 
     def _state(self, spot: Spot) -> PartitionState:
         return self._cluster.metadata.topics[spot[0]].partitions[spot[1]]
 
-    def _leave_alone(self, spot: Spot, leader: int) -> bool:
-        """The leader takes both followers out of the ISR, as when they have not caught up for too long."""
-        node = self._cluster.running(leader)
+    async def _lead_alone(self, spot: Spot, node_id: int) -> bool:
+        """Have a node lead, and take all others out of the ISR, as when they have not caught up for too long."""
+        with contextlib.suppress(ApiError):  # it may have left the ISR meanwhile
+            await self._cluster.metadata.move_leader(*spot, node_id)
+        node = self._cluster.running(node_id)
         partition = node.replicas.get(*spot) if node is not None else None
         leading = partition.leading if partition is not None else None
         if not isinstance(leading, Leading) or leading._proposed is not None:
             return False
-        leading._propose((leader,))
+        leading._propose((node_id,))
         return True
 
     async def _kill_last(self, spot: Spot, leader: int) -> None:

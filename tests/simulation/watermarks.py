@@ -17,6 +17,7 @@ from broker.metadata.elections import RECOVERING
 from broker.metadata.values import PartitionState, Topic
 from broker.replicas.partition import Partition, bounds
 from broker.replicas.replication.leading import Leading
+from storage.epochs import LeaderEpochs
 from tests.simulation.consumers import whole_batches
 from tests.simulation.ledger import Broken
 
@@ -37,14 +38,45 @@ class Shown(NamedTuple):
     """The leader epoch in which it was written."""
 
 
+class Committed:
+    """What leaders committed: how much, and in which epochs it was written."""
+
+    def __init__(self) -> None:
+        self._high_watermark = 0
+        self.leader_epoch = -1
+        self._epochs = LeaderEpochs()
+
+    def __repr__(self) -> str:
+        return f"{self._high_watermark} records with the epochs {self._epochs.entries()[-3:]}"
+
+    def extend(self, leader: Partition) -> None:
+        """A leader's high watermark may have moved."""
+        self._high_watermark = max(self._high_watermark, leader.high_watermark)
+        if leader.leader_epoch > self.leader_epoch:
+            self.leader_epoch = leader.leader_epoch
+            self._epochs = LeaderEpochs(leader.log.epochs.entries())
+
+    def has(self, replica: Partition) -> bool:
+        """Whether all below a replica's high watermark is committed."""
+        last = replica.high_watermark - 1
+        return last < replica.log_start_offset or self.covers(
+            Shown(last, replica.log.epochs.epoch_for_offset(last))
+        )
+
+    def covers(self, last: Shown) -> bool:
+        """Whether this record is committed, and with it all that precede it."""
+        known = self._epochs.epoch_for_offset(last.offset)
+        return last.offset < self._high_watermark and known in (last.epoch, -1)
+
+
 class Watermarks:
     """What leaders have committed and consumers were shown, of one run."""
 
     def __init__(self) -> None:
         self.broken: str | None = None
         """The first violation. The broker's own code, in which it was found, might catch an exception."""
-        self._committed: dict[Key, int] = {}
-        """The highest high watermark that a leader of the partition ever had."""
+        self._committed: dict[Key, list[Committed]] = {}
+        """By partition; the last element since the last unclean election, which may have taken others back."""
         self._shown: dict[Key, Shown] = {}
         self._unclean: dict[Key, int] = {}
         """The leader epoch that the last unclean election has begun."""
@@ -68,12 +100,24 @@ class Watermarks:
             ends = (partition.log_start_offset, high_watermark, partition.log_end_offset)
             self._fail(f"{_name(partition)}: log start, high watermark, log end are {ends}")
         if partition.leading is not None or partition.leads_alone:
-            self._committed[key] = max(self._committed.get(key, 0), high_watermark)
-        elif len(partition.replicas) > 1 and high_watermark > self._committed.get(key, 0):
+            self._extend(key, partition)
+        elif len(partition.replicas) > 1 and not any(each.has(partition) for each in self._history(key)):
             self._fail(
                 f"{_name(partition)} does not lead (the leader is {partition.leader_id}) and has the high watermark "
-                f"{high_watermark}; no leader ever had more than {self._committed.get(key, 0)}"
+                f"{high_watermark} with the epochs {partition.log.epochs.entries()[-3:]}; leaders committed "
+                f"{self._history(key)[-1]}"
             )
+
+    def _extend(self, key: Key, leader: Partition) -> None:
+        latest = self._history(key)[-1]
+        if leader.leader_epoch > latest.leader_epoch >= 0 and _is_led_uncleanly(leader):
+            latest = Committed()
+            self._history(key).append(latest)
+        if leader.leader_epoch >= latest.leader_epoch:
+            latest.extend(leader)
+
+    def _history(self, key: Key) -> list[Committed]:
+        return self._committed.setdefault(key, [Committed()])
 
     def out_of_bounds(self, partition: Partition) -> None:
         """In place of the broker's error line (`broker.replicas.partition.bounds`)."""
@@ -88,11 +132,8 @@ class Watermarks:
         if last is None:
             return
         found = Shown(last.last_offset, last.partition_leader_epoch)
-        committed = self._committed.get(key, 0)
-        if found.offset >= committed:
-            self._fail(
-                f"{key}: a consumer got offset {found.offset}; no leader ever had committed more than {committed}"
-            )
+        if not any(each.covers(found) for each in self._history(key)):
+            self._fail(f"{key}: a consumer got {found}; leaders committed {self._history(key)[-1]}")
         if found.epoch < self._unclean.get(key, -1) and (leader is None or not _has(leader, found)):
             return  # a replica that has not followed the unclean election yet
         before = self._shown.get(key)
@@ -119,6 +160,11 @@ class Watermarks:
             self._shown.pop(key, None)
             return True
         return False
+
+
+def _is_led_uncleanly(leader: Partition) -> bool:
+    leading = leader.leading
+    return isinstance(leading, Leading) and leading._context.is_led_uncleanly(leader)
 
 
 def _has(replica: Partition, shown: Shown) -> bool:

@@ -6,11 +6,16 @@ A record above the leader's high watermark may be lost by a clean election, so n
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
+from typing import Any
 
 import pytest
 
 from broker.metadata.elections import records_for_return
+from broker.replicas.manager import ReplicaManager
 from broker.replicas.partition import Partition
+from storage.checkpoints import read_offsets
+from storage.directory import HIGH_WATERMARKS, LogDirectory
 from tests.broker.replicas.replication.conftest import MakeNodes
 from tests.support.nodes import Nodes
 from tests.support.points import Gate
@@ -206,6 +211,22 @@ async def test_a_leader_whose_node_stops_checkpoints_what_was_committed(nodes: N
         replicas._stop()
         flushed(nodes.on(node_id))
         assert nodes.ends()[node_id] == (1, 2)
+
+
+async def test_a_directory_that_is_opened_alone_keeps_what_was_committed(nodes: Nodes):
+    """As for an import, which knows of no other node."""
+    await leave_node_3_with_an_uncommitted_record(nodes)
+    await nodes.stop(3)
+    metadata: Any = nodes.controller
+    clock: Any = nodes.clock
+    directory = LogDirectory(nodes.path / "node-3")
+    replicas = ReplicaManager(3, directory, nodes.config, clock, metadata, Random(0))
+    partition = replicas.get("t", 0)
+    assert partition is not None
+    assert (partition.high_watermark, partition.log_end_offset) == (1, 2)
+    assert await replicas.close(clean=True)
+    directory.close(clean=True)
+    assert read_offsets(directory.path / HIGH_WATERMARKS) == {("t", 0): 1}
 
 
 @pytest.mark.parametrize("change", ["epoch", "isr"])

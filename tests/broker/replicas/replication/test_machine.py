@@ -24,6 +24,7 @@ from broker.replicas.replication.leading import Leading
 from protocol.errors import ErrorCode
 from storage.producers import ProducerStateManager
 from tests.support.nodes import Nodes
+from tests.support.points import Gate
 
 OK = ErrorCode.none
 EXAMPLES = int(os.environ.get("ODRADEK_REPLICATION_EXAMPLES", "40"))
@@ -43,11 +44,17 @@ class Replication(RuleBasedStateMachine):
         self.open: set[int] = set()
         self.count = 0
         self.watermark = (0, 0)
+        self.committed = 0
+        """The highest high watermark that a leader ever had."""
+        self.slow: set[int] = set()
+        """The nodes whose disks hold every write."""
+        self.gate = Gate("log.write", lambda at: at.node_id in self.slow)
         self.joined_unheard: list[tuple[int, ...]] = []
         """In-sync replicas that a leader asked for with a follower that could not fetch from it at that moment."""
 
         async def open_nodes() -> None:
             self.nodes = Nodes(self.home)
+            self.nodes.injection.points = self.gate
             self.nodes.controller.watch_isr = self._check_join
             self.nodes.create(min_isr=2)
 
@@ -212,6 +219,7 @@ class Replication(RuleBasedStateMachine):
 
     def _mend_all(self) -> None:
         links = self.nodes.injection.links
+        self._release()
         for sender in (1, 2, 3):
             if links.is_paused(sender, "t", 0):
                 links.resume(sender)
@@ -222,12 +230,44 @@ class Replication(RuleBasedStateMachine):
                     links.quicken(sender, receiver, delay_ms)
 
     @rule(node_id=NODE_IDS)
+    def hold_writes(self, node_id: int) -> None:
+        self.slow.add(node_id)
+
+    @rule()
+    def release_writes(self) -> None:
+        async def work() -> None:
+            self._release()
+
+        self._run(work())
+
+    def _release(self) -> None:
+        self.slow.clear()
+        held, self.gate.held = self.gate.held, []
+        for each in held:
+            if each.at.node_id in self.nodes.running:
+                each.go_on()
+
+    @rule(node_id=NODE_IDS)
+    def fsync(self, node_id: int) -> None:
+        async def work() -> None:
+            if node_id in self.nodes.running:
+                partition = self.nodes.on(node_id)
+                partition.log.flushed_up_to(partition.log_end_offset)
+                partition.note_flushed()
+
+        self._run(work())
+
+    @rule(node_id=NODE_IDS)
     def kill(self, node_id: int) -> None:
         async def work() -> None:
             if node_id in self.nodes.running:
-                self.nodes.kill(node_id)
+                self._kill(node_id)
 
         self._run(work())
+
+    def _kill(self, node_id: int) -> None:
+        self.gate.held = [each for each in self.gate.held if each.at.node_id != node_id]
+        self.nodes.kill(node_id)
 
     @precondition(lambda self: self.led)
     @rule(count=st.integers(1, 4))
@@ -241,7 +281,7 @@ class Replication(RuleBasedStateMachine):
                 nodes.injection.links.pause(node_id)
             for _ in range(count):
                 nodes.append(self._value(), acks=1)
-            nodes.kill(leader_id)
+            self._kill(leader_id)
             for node_id in others:
                 nodes.injection.links.resume(node_id)
 
@@ -266,6 +306,7 @@ class Replication(RuleBasedStateMachine):
     def stop(self, node_id: int) -> None:
         async def work() -> None:
             if node_id in self.nodes.running:
+                self.gate.held = [each for each in self.gate.held if each.at.node_id != node_id]
                 await self.nodes.stop(node_id)
 
         self._run(work())
@@ -325,6 +366,15 @@ class Replication(RuleBasedStateMachine):
             epoch, high_watermark = self.watermark
             assert leader.leader_epoch != epoch or leader.high_watermark >= high_watermark
             self.watermark = (leader.leader_epoch, leader.high_watermark)
+
+    @invariant()
+    def only_a_leader_commits(self) -> None:
+        if not hasattr(self, "nodes"):
+            return
+        if self.led:
+            self.committed = max(self.committed, self.nodes.leader.high_watermark)
+        for node_id in self.nodes.running:
+            assert self.nodes.on(node_id).high_watermark <= self.committed
 
     @invariant()
     def only_a_follower_that_fetches_joins(self) -> None:
