@@ -4,8 +4,8 @@ The log knows bytes and offsets; this class knows who leads, what is committed (
 were checked with their coordinator. `unconfirmed` knows how far the disk is, and `delayed` the requests that wait. Nothing
 here waits: callers pass callbacks or watch.
 
-Where there are several replicas, `leading` knows the followers, or `following` the leader (`broker.replicas.replication`); a
-partition with a single one has neither.
+Where there are several replicas, `leading` knows the followers, or `following` the leader (`broker.replicas.replication`). A
+partition with a single replica has neither (`leads_alone`), and so has one that has no leader.
 """
 
 from __future__ import annotations
