@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 from storage import files
 from storage.checkpoints import read_offsets, write_offsets
@@ -118,12 +119,16 @@ class LogDirectory:
         """Folders of deleted topics whose removal was not finished."""
         return (entry for entry in self.path.iterdir() if entry.name.endswith(DELETION) and entry.is_dir())
 
-    def mark_for_deletion(self, topic: str, index: int, unique: str) -> Path | None:
-        """Rename a partition's folder so that its name is free at once; its files can be removed later."""
+    def mark_for_deletion(self, topic: str, index: int) -> Path | None:
+        """Rename a partition's folder so that its name is free at once; its files can be removed later.
+
+        The new name is another one each time (``LocalLog.logDeleteDirName``): a partition that comes back with its topic's
+        id may be removed again before the files of the last time are gone.
+        """
         source = self.partition_path(topic, index)
         if not source.exists():
             return None
-        suffix = f"-{index}.{unique}{DELETION}"
+        suffix = f"-{index}.{uuid4().hex}{DELETION}"
         target = self.path / f"{topic[: DIRECTORY_NAME_MAX - len(suffix)]}{suffix}"
         rename(source, target)
         return target

@@ -20,18 +20,21 @@ from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broker.clock import Periodic
 from broker.clock.virtual import VirtualClock
 from broker.cluster.announcing import Started, announce
-from broker.cluster.directories import WrongNodes, node_directories, start_refusal
+from broker.cluster.directories import node_directories, start_refusal
+from broker.cluster.errors import EXPECTED, NoSuchNode, StartError
 from broker.cluster.in_words import nodes_in_words
 from broker.cluster.internal_topic_warnings import InternalTopicWarnings
 from broker.cluster.leadership import leadership_tasks
+from broker.cluster.lifecycle import Lifecycle
 from broker.cluster.paused_links import PausedLinks
 from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.cluster.snapshot_files import SNAPSHOTS
+from broker.cluster.startup_topics import StartupTopics
 from broker.injection.happenings import Happening
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
@@ -39,23 +42,18 @@ from broker.loop.lag import LoopLag
 from broker.loop.life import LifeOver
 from broker.loop.slices import Slices
 from broker.metadata import ApiError, ClusterMetadata
-from broker.metadata.features import UnsupportedFeature
 from broker.metadata.files import WrongDirectory, identify, new_id
-from broker.metadata.framing import CorruptMetadata
-from broker.metadata.internal_topics import startup_topic
 from broker.metadata.metadata_log_copy import copy_metadata
 from broker.metadata.values import BrokerRegistration
 from broker.net.calls import CallInterceptors
-from broker.net.ports import Bind, BindError, Ports
+from broker.net.ports import Bind, Ports
 from broker.net.throttling import ThrottlingSwitch
 from broker.node import Node
 from broker.replicas.manager import ReplicaManager
 from broker.resources.descriptors import SLOTS, allowed_descriptors, shares
 from broker.resources.unsent import UNSENT
-from storage.config_def import ConfigError
 from storage.descriptors import SPARE_DESCRIPTORS, SPARES
-from storage.directory import DirectoryInUse
-from storage.files import DESCRIPTORS, StorageError, remove_tree
+from storage.files import DESCRIPTORS, remove_tree
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -63,27 +61,6 @@ if TYPE_CHECKING:
     from broker.metadata.image import Image
 
 log = get_logger()
-
-
-class StartError(Exception):
-    """The broker, or a node of it, cannot start; the text is an error message for the operator."""
-
-
-class NoSuchNode(Exception):
-    """The cluster has no node of this id, or it does not do what would be needed; the text says which."""
-
-
-EXPECTED: Final = (
-    BindError,
-    ConfigError,
-    CorruptMetadata,
-    DirectoryInUse,
-    OSError,
-    StorageError,
-    UnsupportedFeature,
-    WrongDirectory,
-    WrongNodes,
-)
 
 
 class Cluster:
@@ -107,11 +84,12 @@ class Cluster:
         self.nodes: dict[int, NodeRuntime] = {}
         """All of them, also those that are stopped or killed."""
         self.lag = LoopLag(asyncio.get_running_loop())
-        self.reset_lock = asyncio.Lock()
+        self.lifecycle = Lifecycle()
         self.first_features: Mapping[str, int] = {}
         """The finalized feature levels after the start."""
         self.first_clients: Image
         """What the metadata has of clients after the start."""
+        self.startup_topics = StartupTopics(settings.topics, settings.config)
         self._ports = Ports(bind)
         self._slices = Slices()
         self._began = time.perf_counter()
@@ -152,7 +130,8 @@ class Cluster:
     async def start(self) -> None:
         """Return once clients are served by all nodes. ``StartError`` if that cannot be, with everything let go of."""
         try:
-            await self._start()
+            async with self.lifecycle.call_on_all_nodes():
+                await self._start()
         except EXPECTED as error:
             self._abandon()
             raise StartError(start_refusal(error)) from error
@@ -181,14 +160,13 @@ class Cluster:
         for runtime in self._living():
             with suppress(LifeOver):
                 runtime.start_coordinators()
-        await self.create_startup_topics()
+        await self.startup_topics.create(self.metadata)
         await self._create_startup_users()
         self.first_features = dict(self.metadata.features)
         self.first_clients = self.metadata.client_control.saved()
         for runtime in self._living():
             with suppress(LifeOver):
-                async with runtime.lifecycle_lock:
-                    await runtime.enable_request_processing()
+                await runtime.enable_request_processing()
         if len(self.nodes) > 1:
             self._periodic = leadership_tasks(self.clock, self.settings.config, self.metadata, self._run)
         if self.settings.config.delegation_token_secret_key:
@@ -260,21 +238,6 @@ class Cluster:
             runtime.node_id, runtime.endpoints, runtime.config.broker_rack, identity.directory_id
         )
 
-    async def create_startup_topics(self) -> None:
-        """Create the topics of the command line that are not there yet."""
-        new = [
-            startup_topic(spec, self.settings.config)
-            for spec in self.settings.topics
-            if self.metadata.topic(spec.name) is None
-        ]
-        try:
-            results = await self.metadata.create_topics(new) if new else []
-        except ApiError as refusal:
-            raise StartError(f"--topic: {refusal.message}") from refusal
-        for topic, result in zip(new, results, strict=True):
-            if isinstance(result, ApiError):
-                raise StartError(f"--topic {topic.name}: {result.message}")
-
     async def _create_startup_users(self) -> None:
         if self.settings.users:
             from broker.cluster.startup_users import create_startup_users
@@ -308,7 +271,8 @@ class Cluster:
     def kill_node(self, node_id: int) -> None:
         """End a node as kill -9 would: sockets are reset, memory is gone, nothing is written. Others take over.
 
-        A node that starts or stops can be killed as well, at every step: the start, or the stop, then fails.
+        A node that starts or stops can be killed as well, at every step: the start, or the stop, then fails. A kill comes
+        in between whatever calls are under way (`Lifecycle`).
         """
         self._expect(node_id, NodeState.RUNNING, NodeState.STARTING, NodeState.STOPPING).kill()
         self._happened(node_id, "killed")
@@ -316,11 +280,26 @@ class Cluster:
         self.clock.cancel_dead()
         self.note_loss(node_id)
 
+    def kill_all_nodes(self) -> None:
+        """Kill all nodes that are not dead."""
+        for runtime in tuple(self.nodes.values()):
+            if runtime.state not in (NodeState.STOPPED, NodeState.KILLED):
+                self.kill_node(runtime.node_id)
+
+    async def all_terminated(self) -> None:
+        """Return once nothing of the killed nodes is under way, and the metadata has their loss."""
+        await self.lifecycle.calls_ended()
+        await self.settled()
+        for runtime in self.nodes.values():
+            await runtime.await_termination()
+
     def pause_node(self, node_id: int) -> None:
         """Let a node stand still as SIGSTOP does: it reads, answers and copies nothing, and keeps what it leads."""
         runtime = self._expect(node_id, NodeState.RUNNING)
         if runtime.is_paused:
             raise NoSuchNode(f"node {node_id} is paused already")
+        if runtime.lifecycle_lock.locked():
+            raise NoSuchNode(f"node {node_id} is about to stop, not running")
         runtime.pause()
         self._happened(node_id, "paused")
         self._paused_links.cut_off(node_id, self.nodes)
@@ -341,51 +320,66 @@ class Cluster:
 
     async def stop_node(self, node_id: int) -> None:
         """End a node of its own will: others lead what it led before it goes, and its files are complete."""
-        runtime = self._expect(node_id, NodeState.RUNNING)
-        if runtime.is_paused:
-            raise NoSuchNode(f"node {node_id} is paused: resume it, or kill it")
-        async with runtime.lifecycle_lock:
-            self._expect(node_id, NodeState.RUNNING)
-            await self.metadata.cluster_control.hand_over(node_id)
-            self._expect(node_id, NodeState.RUNNING)
-            try:
-                clean = await runtime.controlled_shutdown()
-                await self._lose(node_id)
-                runtime.life.check()
-            except LifeOver:
-                raise NoSuchNode(f"node {node_id} was killed while it stopped") from None
-            except BaseException:
-                self.kill_node(node_id)
-                raise
-            self._release(runtime, clean=clean)
-            self._happened(node_id, "stopped")
+        async with self.lifecycle.call():
+            runtime = self._expect(node_id, NodeState.RUNNING)
+            if runtime.is_paused:
+                raise NoSuchNode(f"node {node_id} is paused: resume it, or kill it")
+            async with runtime.lifecycle_lock:
+                self._expect(node_id, NodeState.RUNNING)
+                await self._stop_node(runtime)
+
+    async def _stop_node(self, runtime: NodeRuntime) -> None:
+        node_id = runtime.node_id
+        await self.metadata.cluster_control.hand_over(node_id)
+        self._expect(node_id, NodeState.RUNNING)
+        try:
+            clean = await runtime.controlled_shutdown()
+            await self._lose(node_id)
+            runtime.life.check()
+        except LifeOver:
+            raise NoSuchNode(f"node {node_id} was killed while it stopped") from None
+        except BaseException:
+            self.kill_node(node_id)
+            raise
+        self._release(runtime, clean=clean)
+        self._happened(node_id, "stopped")
 
     async def start_node(self, node_id: int) -> None:
         """Start a node again: it recovers its logs, and follows the current leaders.
 
         ``StartError`` if it cannot: then it is what it was before; or if it is killed while it starts: then it is killed.
         """
-        before = self._expect(node_id, NodeState.STOPPED, NodeState.KILLED)
-        runtime = self.new_life(before)
-        async with runtime.lifecycle_lock:
-            try:
-                await self._start_again(runtime, before)
-            except BaseException as error:
-                # If it was killed, its loss may have been noted before it was registered.
-                self.note_loss(node_id)
-                if isinstance(error, LifeOver):
-                    raise StartError(f"node {node_id} was killed while it started") from error
-                runtime.abandon()
-                self.nodes[node_id] = before
-                if isinstance(error, EXPECTED):
-                    raise StartError(start_refusal(error)) from error
-                raise
+        async with self.lifecycle.call():
+            before = self._expect(node_id, NodeState.STOPPED, NodeState.KILLED)
+            runtime = self.new_life(before)
+            async with runtime.lifecycle_lock:
+                try:
+                    await self._start_again(runtime, before)
+                except BaseException as error:
+                    failure = self.take_back_start(runtime, before, error)
+                    if failure is None:
+                        raise
+                    raise failure from error
 
     def new_life(self, before: NodeRuntime) -> NodeRuntime:
         """A dead node that is about to start again, in its place: on the ports that it had."""
         config = self._configs[before.node_id] = before.with_ports(self._configs[before.node_id])
         runtime = self.nodes[before.node_id] = self._runtime(config, before)
         return runtime
+
+    def take_back_start(
+        self, runtime: NodeRuntime, before: NodeRuntime, error: BaseException
+    ) -> StartError | None:
+        """A start has failed: the node is what it was before, or killed. The error message, None for an unexpected error."""
+        node_id = runtime.node_id
+        # If it was killed, its loss may have been noted before it was registered.
+        self.note_loss(node_id)
+        if isinstance(error, LifeOver):
+            return StartError(f"node {node_id} was killed while it started")
+        runtime.abandon()
+        before.skew(runtime.skew_ms)
+        self.nodes[node_id] = before
+        return StartError(start_refusal(error)) if isinstance(error, EXPECTED) else None
 
     async def _start_again(self, runtime: NodeRuntime, before: NodeRuntime) -> None:
         await before.await_termination()
@@ -398,6 +392,12 @@ class Cluster:
         await self.metadata.cluster_control.join(self._introduce(self.metadata, runtime))
         runtime.life.check()
         runtime.start_coordinators()
+        with suppress(StartError):  # too few nodes run: they are due at the start of the next one
+            await self.startup_topics.create(self.metadata)
+        await self.enable_request_processing(runtime)
+
+    async def enable_request_processing(self, runtime: NodeRuntime) -> None:
+        """The last step of a start after the first."""
         await runtime.enable_request_processing()
         self._happened(runtime.node_id, "started")
 
@@ -463,9 +463,10 @@ class Cluster:
                 runtime.kill()
             elif runtime.is_paused:
                 self.resume_node(node_id)
-        for runtime in tuple(self.nodes.values()):
-            async with runtime.lifecycle_lock:
-                pass  # a stop that is under way comes to its end, and so does a start, which finds its node killed
+        async with self.lifecycle.last_call():
+            await self._stop()
+
+    async def _stop(self) -> None:
         if self._background:
             await asyncio.wait(self._background)
         running = [each for each in self.nodes.values() if each.state is NodeState.RUNNING]

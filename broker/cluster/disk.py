@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from broker.cluster.cluster import NoSuchNode
+from broker.cluster.errors import NoSuchNode
 from broker.cluster.in_words import nodes_in_words
 from broker.cluster.runtime import NodeRuntime, NodeState
 from storage.damage import FoundBatch, find_batch, flip, tear
@@ -31,13 +31,14 @@ async def lose_power(cluster: Cluster, node_id: int) -> None:
 
     ``NoSuchNode`` if it does not run.
     """
-    runtime = _node(cluster, node_id)
-    if runtime.state is not NodeState.RUNNING:
-        raise NoSuchNode(f"node {node_id} is {runtime.state.value}, not running")
-    runtime.note_power_loss()
-    cluster.kill_node(node_id)
-    await cluster.settled()
-    await runtime.await_termination()
+    async with cluster.lifecycle.call():
+        runtime = _node(cluster, node_id)
+        if runtime.state is not NodeState.RUNNING:
+            raise NoSuchNode(f"node {node_id} is {runtime.state.value}, not running")
+        runtime.note_power_loss()
+        cluster.kill_node(node_id)
+        await cluster.settled()
+        await runtime.await_termination()
 
 
 async def damage(
@@ -47,11 +48,19 @@ async def damage(
 
     ``NoSuchNode`` if the node runs; ``NoSuchBatch``; ``StorageError`` if the file cannot be read or changed.
     """
-    runtime = _node(cluster, node_id)
-    _expect_dead(runtime)
-    await runtime.await_termination()
-    runtime = cluster.nodes[node_id]
-    _expect_dead(runtime)  # it may have been started meanwhile
+    async with cluster.lifecycle.call():
+        runtime = _node(cluster, node_id)
+        _expect_dead(runtime)
+        await runtime.await_termination()
+        runtime = cluster.nodes[node_id]
+        _expect_dead(runtime)  # it may have been started meanwhile
+        found = _find(cluster, runtime, topic, partition, offset)
+        _DOES[how](found)
+        return found
+
+
+def _find(cluster: Cluster, runtime: NodeRuntime, topic: str, partition: int, offset: int) -> FoundBatch:
+    node_id = runtime.node_id
     known = cluster.metadata.topic(topic)
     state = known.partition(partition) if known is not None else None
     if state is None:
@@ -63,7 +72,6 @@ async def damage(
         raise NoSuchBatch(
             f"the log of {topic}-{partition} on node {node_id} has no batch with offset {offset}"
         )
-    _DOES[how](found)
     return found
 
 

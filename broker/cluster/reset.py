@@ -14,44 +14,52 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.cluster.runtime import NodeState
+from broker.cluster.restarting import all_killed, start_together
 from storage.directory import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, LogDirectory
 from storage.files import remove
 
 if TYPE_CHECKING:
     from broker.cluster.cluster import Cluster
+    from broker.cluster.runtime import NodeRuntime
     from broker.metadata.values import Topic
 
 _CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 
 
-async def reset(cluster: Cluster, forget: Callable[[], object] = lambda: None) -> None:
-    """Return once all nodes serve clients again, on their ports. ``StartError`` if a node cannot start.
+async def reset(
+    cluster: Cluster,
+    forget: Callable[[], object] = lambda: None,
+    remember: Callable[[], object] = lambda: None,
+) -> None:
+    """Return once all nodes serve clients again, on their ports; `all_killed` says when the others are called.
 
-    ``forget`` is called when all nodes are dead: rules that would act on the start have to go before it.
+    ``StartError`` if a node cannot start, or is killed on the way: the others run then. ``BrokerEnding``
     """
-    async with cluster.reset_lock:
-        for runtime in tuple(cluster.nodes.values()):
-            if runtime.state in (NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING):
-                cluster.kill_node(runtime.node_id)
-        forget()
-        # Before the controller has noted the loss of the nodes: partitions that are gone need no other leader.
-        topics = await _delete_topics(cluster)
-        await cluster.settled()
-        for runtime in cluster.nodes.values():
-            await runtime.await_termination()
-        # What a dead node's client had asked for may have been created meanwhile.
-        topics += await _delete_topics(cluster)
-        await cluster.metadata.update_features(cluster.first_features)
-        await cluster.metadata.client_control.restore(cluster.first_clients)
-        for runtime in cluster.nodes.values():
-            _forget_logs(runtime.data_dir, topics)
-        await cluster.clock.reset()
-        for runtime in cluster.nodes.values():
-            runtime.skew(0)
-        for node_id in tuple(cluster.nodes):
-            await cluster.start_node(node_id)
-        await cluster.create_startup_topics()
+    async with cluster.lifecycle.call_on_all_nodes():
+        with all_killed(cluster, forget, remember):
+            await _reset(cluster)
+
+
+async def _reset(cluster: Cluster) -> None:
+    # Before the controller has noted the loss of the nodes: partitions that are gone need no other leader.
+    topics = await _delete_topics(cluster)
+    await cluster.all_terminated()
+    # What a dead node's client had asked for may have been created meanwhile.
+    topics += await _delete_topics(cluster)
+    cluster.startup_topics.are_due = True
+    await cluster.metadata.update_features(cluster.first_features)
+    await cluster.metadata.client_control.restore(cluster.first_clients)
+    for runtime in cluster.nodes.values():
+        _forget_logs(runtime.data_dir, topics)
+    await cluster.clock.reset()
+    for runtime in cluster.nodes.values():
+        runtime.skew(0)
+
+    async def register(runtimes: list[NodeRuntime]) -> None:
+        for runtime in runtimes:
+            await cluster.metadata.cluster_control.join(cluster.introduce(runtime))
+
+    await start_together(cluster, tuple(cluster.nodes), register)
 
 
 async def _delete_topics(cluster: Cluster) -> list[Topic]:
@@ -66,12 +74,12 @@ async def _delete_topics(cluster: Cluster) -> list[Topic]:
 
 def _forget_logs(data_dir: Path, topics: list[Topic]) -> None:
     """The partitions' directories are renamed, and the next start removes them in a thread."""
-    ids = {topic.name: topic.topic_id.hex for topic in topics}
+    names = {topic.name for topic in topics}
     directory = LogDirectory(data_dir)
     try:
         for (topic, index), _ in directory.partition_directories():
-            if topic in ids:
-                directory.mark_for_deletion(topic, index, ids[topic])
+            if topic in names:
+                directory.mark_for_deletion(topic, index)
         for name in _CHECKPOINTS:
             remove(data_dir / name)
     finally:

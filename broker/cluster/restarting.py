@@ -1,12 +1,13 @@
-"""Dead nodes that start again together, each step for all of them, as at the first start."""
+"""All nodes die, and start again together, each step for all of them, as at the first start."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from broker.cluster.cluster import EXPECTED, StartError
 from broker.cluster.directories import start_refusal
+from broker.cluster.errors import EXPECTED, StartError
 from broker.loop.life import LifeOver
 
 if TYPE_CHECKING:
@@ -17,31 +18,96 @@ Prepare = Callable[[list["NodeRuntime"]], Awaitable[None]]
 """Called while the directories are locked and not read yet; it has the nodes registered in the metadata."""
 
 
-async def start_together(cluster: Cluster, node_ids: Iterable[int], prepare: Prepare) -> None:
-    """Return once these nodes serve clients. ``StartError`` if one cannot start: then none of them runs."""
-    before = [cluster.nodes[node_id] for node_id in node_ids]
-    await cluster.settled()
-    runtimes = []
+@contextmanager
+def all_killed(
+    cluster: Cluster, forget: Callable[[], object], remember: Callable[[], object]
+) -> Iterator[None]:
+    """Kill all nodes, for a call that starts them again. ``StartError`` for an error that is expected meanwhile.
+
+    ``forget`` is called when all nodes are dead: rules that would act on the start have to go before it. ``remember`` is
+    called at the end, however it ends.
+    """
+    cluster.kill_all_nodes()
+    forget()
     try:
-        for each in before:
-            await each.await_termination()
-            runtime = cluster.new_life(each)
-            runtimes.append(runtime)
-            runtime.lock_and_bind()
-        await prepare(runtimes)
-        for runtime in runtimes:
-            runtime.life.check()
-            cluster.open_logs(runtime)
-        for runtime in runtimes:
-            runtime.start_coordinators()
-        for runtime in runtimes:
-            async with runtime.lifecycle_lock:
-                await runtime.enable_request_processing()
+        yield
+    except EXPECTED as error:
+        raise StartError(start_refusal(error)) from error
+    finally:
+        remember()
+
+
+async def start_together(cluster: Cluster, node_ids: Iterable[int], prepare: Prepare) -> None:
+    """Return once these nodes serve clients; nothing of their earlier lives may be under way.
+
+    One of ``EXPECTED`` if a directory or a port cannot be had, or if ``prepare`` fails: then none of the nodes runs. If a
+    later step of one node fails, or the node is killed, the others go on; the ``StartError`` comes at the end.
+    ``BrokerEnding``
+    """
+    cluster.lifecycle.check()
+    starts = _Starts(cluster)
+    try:
+        starts.lock_and_bind(node_ids)
+        await prepare(starts.runtimes)
+        await starts.each(_open_logs)
+        await starts.each(_start_coordinators)
+        await starts.create_topics()
+        await starts.each(_enable_request_processing)
     except BaseException as error:
-        for runtime in runtimes:
-            cluster.note_loss(runtime.node_id)
-            runtime.abandon()
-        cluster.nodes.update({each.node_id: each for each in before})
-        if isinstance(error, (*EXPECTED, LifeOver)):
-            raise StartError(start_refusal(error)) from error
+        starts.take_back(error)
         raise
+    if starts.failures:
+        raise StartError("; ".join(map(str, starts.failures)))
+
+
+class _Starts:
+    """The nodes whose starts have not failed, and the errors of the others."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._starting: list[tuple[NodeRuntime, NodeRuntime]] = []
+        """Each with its earlier life."""
+        self.failures: list[object] = []
+
+    @property
+    def runtimes(self) -> list[NodeRuntime]:
+        return [runtime for runtime, _ in self._starting]
+
+    def lock_and_bind(self, node_ids: Iterable[int]) -> None:
+        """In one turn of the loop: no kill comes before the last directory is locked."""
+        for node_id in node_ids:
+            before = self._cluster.nodes[node_id]
+            runtime = self._cluster.new_life(before)
+            self._starting.append((runtime, before))
+            runtime.lock_and_bind()
+
+    async def each(self, step: Callable[[Cluster, NodeRuntime], Awaitable[None]]) -> None:
+        for runtime, before in tuple(self._starting):
+            try:
+                runtime.life.check()
+                await step(self._cluster, runtime)
+            except (*EXPECTED, LifeOver) as error:
+                self._starting.remove((runtime, before))
+                self.failures.append(self._cluster.take_back_start(runtime, before, error))
+
+    async def create_topics(self) -> None:
+        try:
+            await self._cluster.startup_topics.create(self._cluster.metadata)
+        except StartError as refusal:
+            self.failures.append(refusal)
+
+    def take_back(self, error: BaseException) -> None:
+        for runtime, before in self._starting:
+            self._cluster.take_back_start(runtime, before, error)
+
+
+async def _open_logs(cluster: Cluster, runtime: NodeRuntime) -> None:
+    cluster.open_logs(runtime)
+
+
+async def _start_coordinators(cluster: Cluster, runtime: NodeRuntime) -> None:
+    runtime.start_coordinators()
+
+
+async def _enable_request_processing(cluster: Cluster, runtime: NodeRuntime) -> None:
+    await cluster.enable_request_processing(runtime)

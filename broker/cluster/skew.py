@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.clock.durations import checked_skew_ms, duration_text
-from broker.cluster.cluster import NoSuchNode
+from broker.cluster.errors import NoSuchNode
 from broker.cluster.in_words import nodes_in_words
 from broker.injection.happenings import Happening
 

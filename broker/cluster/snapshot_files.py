@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from broker.metadata.files import LOG_DIRECTORY
 from protocol.slotted import slotted
@@ -131,7 +130,7 @@ def put_back(files: NodeFiles, directory: LogDirectory) -> None:
         if files.unchanged.get(path.name) == _signature(path):
             kept.add(path.name)
         else:
-            directory.mark_for_deletion(topic, index, uuid4().hex)
+            directory.mark_for_deletion(topic, index)
     for folder in _folders(files.path):
         if folder.name not in kept:
             path = directory.path / folder.name

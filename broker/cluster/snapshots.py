@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.cluster.restarting import start_together
+from broker.cluster.restarting import all_killed, start_together
 from broker.cluster.runtime import NodeState
 from broker.cluster.snapshot_files import SNAPSHOTS, NodeFiles, capture, finish, prepare, put_back
 from protocol.slotted import slotted
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from broker.metadata.image import Image
 
 SNAPSHOTS_MAX: Final = 64
-_LIVING: Final = (NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING)
 
 
 class NoSuchSnapshot(LookupError):
@@ -60,6 +59,7 @@ class Snapshot:
     time: SavedTime
     skews_ms: dict[int, int]
     """How far the clock of each node was ahead."""
+    startup_topics_are_due: bool
 
 
 class Snapshots:
@@ -83,7 +83,7 @@ class Snapshots:
     async def take(self) -> Snapshot:
         """``SnapshotRefused`` while a node starts or stops, or if there are too many."""
         cluster = self._cluster
-        async with cluster.reset_lock:
+        async with cluster.lifecycle.call_on_all_nodes():
             if len(self._taken) >= SNAPSHOTS_MAX:
                 raise SnapshotRefused(f"there are {SNAPSHOTS_MAX} snapshots already: remove one first")
             self._last_id += 1
@@ -117,42 +117,50 @@ class Snapshots:
         }
         running = tuple(node.node_id for node in cluster.running_nodes())
         skews_ms = {node_id: runtime.skew_ms for node_id, runtime in cluster.nodes.items()}
-        snapshot = Snapshot(snapshot_id, root, nodes, running, metadata, time, skews_ms)
+        due = cluster.startup_topics.are_due
+        snapshot = Snapshot(snapshot_id, root, nodes, running, metadata, time, skews_ms, due)
         await asyncio.gather(*(asyncio.to_thread(finish, files) for files in nodes.values()))
         return snapshot
 
-    async def restore(self, snapshot_id: int, forget: Callable[[], object] = lambda: None) -> None:
-        """Return once the nodes that ran serve clients again, on their ports. ``StartError`` if a node cannot start.
+    async def restore(
+        self,
+        snapshot_id: int,
+        forget: Callable[[], object] = lambda: None,
+        remember: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Return once the nodes that ran serve clients again, on their ports; `all_killed` says when the others are called.
 
-        ``forget`` is called when all nodes are dead: rules that would act on the start have to go before it.
+        ``NoSuchSnapshot``. ``StartError`` if a node cannot start, or is killed on the way: the others run then.
+        ``BrokerEnding``
         """
-        cluster = self._cluster
-        async with cluster.reset_lock:
+        async with self._cluster.lifecycle.call_on_all_nodes():
             snapshot = self.get(snapshot_id)
-            for runtime in tuple(cluster.nodes.values()):
-                if runtime.state in _LIVING:
-                    cluster.kill_node(runtime.node_id)
-            forget()
-            await cluster.metadata.auto_topic_creation.settled()
-            await cluster.settled()
-            for runtime in cluster.nodes.values():
-                await runtime.await_termination()
+            with all_killed(self._cluster, forget, remember):
+                await self._restore(snapshot)
+
+    async def _restore(self, snapshot: Snapshot) -> None:
+        cluster = self._cluster
+        await cluster.metadata.auto_topic_creation.settled()
+        await cluster.all_terminated()
+
+        async def prepare(runtimes: list[NodeRuntime]) -> None:
             await cluster.clock.restore(snapshot.time)
             for node_id, skew_ms in snapshot.skews_ms.items():
                 cluster.nodes[node_id].skew(skew_ms)
-            await self._put_back_dead(snapshot)
+            directories = {runtime.node_id: runtime.directory for runtime in runtimes}
+            await asyncio.gather(
+                self._put_back_dead(snapshot),
+                *(
+                    asyncio.to_thread(put_back, snapshot.nodes[node_id], directory)
+                    for node_id, directory in directories.items()
+                ),
+            )
+            brokers = [cluster.introduce(runtime) for runtime in runtimes]
+            await cluster.metadata.cluster_control.restore(snapshot.metadata, brokers)
+            cluster.startup_topics.are_due = snapshot.startup_topics_are_due
 
-            async def prepare(runtimes: list[NodeRuntime]) -> None:
-                await asyncio.gather(
-                    *(
-                        asyncio.to_thread(put_back, snapshot.nodes[runtime.node_id], runtime.directory)
-                        for runtime in runtimes
-                    )
-                )
-                brokers = [cluster.introduce(runtime) for runtime in runtimes]
-                await cluster.metadata.cluster_control.restore(snapshot.metadata, brokers)
-
-            await start_together(cluster, snapshot.running, prepare)
+        # A node that is killed meanwhile gets its files and its part of the metadata all the same: all changes, or nothing.
+        await start_together(cluster, snapshot.running, prepare)
 
     async def _put_back_dead(self, snapshot: Snapshot) -> None:
         """The files of nodes that did not run then, and do not run now."""
@@ -166,7 +174,7 @@ class Snapshots:
 
     async def remove(self, snapshot_id: int) -> None:
         """``NoSuchSnapshot`` if there is none."""
-        async with self._cluster.reset_lock:
+        async with self._cluster.lifecycle.call_on_all_nodes():
             snapshot = self.get(snapshot_id)
             del self._taken[snapshot_id]
             await asyncio.to_thread(remove_tree, snapshot.path)

@@ -85,6 +85,12 @@ class Control(Looking):
     async def node_states(self) -> Mapping[str, str]:
         return {str(node.node_id): node.shown_state for node in self.cluster.nodes.values()}
 
+    def forget(self) -> None:
+        """Remove all rules, and what the trace has."""
+        self.faults.clear()
+        self.trace.stop()
+        self.trace.clear()
+
     def add_first_rules(self) -> None:
         """Add the rules that the broker was started with. ``FaultError`` if it does not have what one names."""
         for text in self.cluster.settings.faults:

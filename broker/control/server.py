@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from broker.cluster.errors import BrokerEnding
 from broker.control import openapi, page
 from broker.control.access import (
     TLS_CERTIFICATE_SETTING,
@@ -190,8 +191,7 @@ class ControlServer:
         self, operation: Operation, request: web.Request, found: Mapping[str, object]
     ) -> web.StreamResponse:
         work = call(operation, self._control, found)
-        # A caller that hangs up must not leave a node half stopped.
-        answer = await (work if operation.ends_with_caller else asyncio.shield(asyncio.ensure_future(work)))
+        answer = await (work if operation.ends_with_caller else _finished(work))
         if isinstance(answer, Stream):
             return await _send(request, answer)
         return web.Response(body=msgspec.json.encode(answer), content_type=_JSON)
@@ -226,6 +226,23 @@ def _noting(calling: set[web.RequestHandler]) -> Middleware:
             calling.discard(request.protocol)
 
     return note
+
+
+async def _finished(work: Awaitable[object]) -> object:
+    """The result of a call that goes on if its caller hangs up: a node must not be left half stopped."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_note_failure)
+        raise
+
+
+def _note_failure(task: asyncio.Future[object]) -> None:
+    """Log an unexpected error of a call whose caller is gone; a refusal has no reader any more."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, (HttpError, BrokerEnding)):
+        log.error("control call failed", exc_info=error)
 
 
 async def _send(request: web.Request, stream: Stream) -> web.StreamResponse:

@@ -127,7 +127,7 @@ class LogManager:
         """Free the name of a partition's folder at once; its files go after ``file.delete.delay.ms``."""
         self.checkpoints.forget((topic.name, index))
         try:
-            doomed = self._directory.mark_for_deletion(topic.name, index, topic.topic_id.hex)
+            doomed = self._directory.mark_for_deletion(topic.name, index)
         except StorageError as failed:
             # The topic is gone all the same; a later one of its name finds whose folder this was.
             log_events.warning("folder of a deleted topic stays", file=failed.path, reason=str(failed))

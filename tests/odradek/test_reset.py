@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -154,6 +155,33 @@ def test_what_was_reset_stays_away_after_a_crash(tmp_path: Path):
         broker.kill()
         broker.reset()  # of a process that is gone
         assert values(broker.bootstrap_servers, "orders") == []
+
+
+@pytest.mark.parametrize("act", ["reset", "restore"])
+def test_the_broker_is_stopped_in_the_middle(act: str, tmp_path: Path):
+    """It ends without a traceback, and the next one on its files has the topics, and takes records."""
+    with (
+        odradek.Broker(nodes=3, topics=["orders:2"], data_dir=tmp_path) as broker,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        snapshot = broker.snapshot()
+        begun = threading.Event()
+
+        def act_often() -> None:
+            while True:
+                _ = broker.reset() if act == "reset" else snapshot.restore()
+                begun.set()
+
+        acting = threads.submit(act_often)
+        assert begun.wait(HANG_S)
+        broker.process.terminate()
+        with pytest.raises(odradek.OdradekError):  # the connection is closed without a response
+            acting.result(HANG_S)
+        assert broker.process.wait(HANG_S) == 0
+    with odradek.Broker(nodes=3, topics=["orders:2"], data_dir=tmp_path) as broker:
+        assert topics_of(broker) == {"orders": [0, 1]}
+        write(broker, "orders")
+        assert values(broker.bootstrap_servers, "orders") == ["of before"]
 
 
 def test_each_test_of_a_suite_gets_a_clean_broker(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import uuid
@@ -124,16 +125,27 @@ def test_a_deleted_partition_frees_its_name_at_once(
     directory = opened()
     directory.partition_path(topic, 12).mkdir()
     (directory.partition_path(topic, 12) / "file").write_bytes(b"data")
-    doomed = directory.mark_for_deletion(topic, 12, TOPIC_ID.hex)
+    doomed = directory.mark_for_deletion(topic, 12)
     assert doomed is not None
     assert len(doomed.name) <= 255
-    assert doomed.name.endswith(f"-12.{TOPIC_ID.hex}-delete")
+    assert re.search(r"-12\.[0-9a-f]{32}-delete$", doomed.name)
     assert doomed.name.startswith(topic[:200])
     assert list(directory.doomed_directories()) == [doomed]
     assert not directory.partition_path(topic, 12).exists()
     directory.remove(doomed)
     assert not doomed.exists()
-    assert directory.mark_for_deletion(topic, 12, TOPIC_ID.hex) is None
+    assert directory.mark_for_deletion(topic, 12) is None
+
+
+def test_a_partition_is_deleted_again_before_the_files_of_the_last_time_are_gone(
+    opened: Callable[[], LogDirectory],
+):
+    directory = opened()
+    for _ in range(2):
+        directory.partition_path("orders", 0).mkdir()
+        (directory.partition_path("orders", 0) / "file").write_bytes(b"data")
+        directory.mark_for_deletion("orders", 0)
+    assert len(list(directory.doomed_directories())) == 2
 
 
 # -- small files ------------------------------------------------------------------------------------------------

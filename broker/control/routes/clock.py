@@ -116,7 +116,8 @@ async def advance_clock(control: Control, body: Advance) -> ClockView:
     by_ms = parse_duration_ms(body.by) if body.by is not None else body.by_ms
     assert by_ms is not None
     try:
-        await control.clock.advance(by_ms, parse_domains(body.only))
+        async with control.cluster.lifecycle.call():
+            await control.clock.advance(by_ms, parse_domains(body.only))
     except AdvanceCancelled as error:
         raise HttpError(409, str(error)) from None
     return await show_clock(control)
@@ -148,7 +149,8 @@ async def skew_node(control: Control, params: OneNode, body: Skew) -> NodeView:
     by_ms = parse_skew_ms(body.by) if body.by is not None else body.by_ms
     assert by_ms is not None
     try:
-        skew(control.cluster, params.node_id, by_ms)
+        async with control.cluster.lifecycle.call():
+            skew(control.cluster, params.node_id, by_ms)
     except NoSuchNode as error:
         raise HttpError(404, str(error)) from None
     return node_view(control.cluster, control.cluster.nodes[params.node_id])

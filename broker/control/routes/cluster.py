@@ -111,15 +111,12 @@ async def reset_broker(control: Control) -> ClusterView:
     """
 
     def forget() -> None:
-        control.faults.clear()
-        control.trace.stop()
-        control.trace.clear()
+        control.forget()
         control.cluster.injection.happenings.clear()
         control.cluster.injection.losses.clear()
 
     try:
-        await reset(control.cluster, forget)
-        control.add_first_rules()
+        await reset(control.cluster, forget, control.add_first_rules)
     except StartError as error:
         raise HttpError(409, f"the broker cannot be reset: {error}") from None
     return await show_cluster(control)
@@ -137,7 +134,8 @@ async def kill_node(control: Control, params: OneNode) -> NodeView:
     The response comes after other nodes have taken over its leaderships.
     """
     try:
-        control.cluster.kill_node(params.node_id)
+        async with control.cluster.lifecycle.call():
+            control.cluster.kill_node(params.node_id)
     except NoSuchNode as error:
         raise _refused(control, params, error) from None
     await control.cluster.settled()
@@ -179,7 +177,8 @@ async def pause_node(control: Control, params: OneNode) -> NodeView:
     The controller does not fence it: it keeps its leaderships until they are moved, or it is killed.
     """
     try:
-        control.cluster.pause_node(params.node_id)
+        async with control.cluster.lifecycle.call():
+            control.cluster.pause_node(params.node_id)
     except NoSuchNode as error:
         raise _refused(control, params, error) from None
     return _of(control, params)
@@ -189,7 +188,8 @@ async def pause_node(control: Control, params: OneNode) -> NodeView:
 async def resume_node(control: Control, params: OneNode) -> NodeView:
     """Resume a paused node: timers that were due run, and it handles what its clients sent meanwhile."""
     try:
-        control.cluster.resume_node(params.node_id)
+        async with control.cluster.lifecycle.call():
+            control.cluster.resume_node(params.node_id)
     except NoSuchNode as error:
         raise _refused(control, params, error) from None
     return _of(control, params)

@@ -66,17 +66,11 @@ async def restore_snapshot(control: Control, params: OneSnapshot) -> SnapshotVie
     Topics keep their ids. Producer ids are never issued twice. Real time goes on: timeouts count from when they began.
     """
 
-    def forget() -> None:
-        control.faults.clear()
-        control.trace.stop()
-        control.trace.clear()
-
     try:
-        await control.snapshots.restore(params.snapshot_id, forget)
-        control.add_first_rules()
+        await control.snapshots.restore(params.snapshot_id, control.forget, control.add_first_rules)
     except NoSuchSnapshot as error:
         raise HttpError(404, str(error)) from None
-    except (StartError, StorageError) as error:
+    except StartError as error:
         raise HttpError(409, f"the broker cannot be brought back: {error}") from None
     return _view(control.snapshots.get(params.snapshot_id))
 

@@ -192,7 +192,8 @@ async def create_topic(control: Control, body: TopicForm) -> CreatedTopicView:
     wanted = NewTopic(name, body.partitions, body.replication_factor, configs=dict(body.configs))
     wanted = creatable_topic(wanted, control.cluster.settings.config)
     try:
-        [result] = await control.cluster.metadata.create_topics([wanted])
+        async with control.cluster.lifecycle.call():
+            [result] = await control.cluster.metadata.create_topics([wanted])
     except ApiError as refusal:
         raise HttpError(400, str(refusal)) from None
     if isinstance(result, ApiError):
