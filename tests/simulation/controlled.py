@@ -22,6 +22,7 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 from tests.simulation.ledger import Broken
 from tests.simulation.loop import SimClock, SimLoop
 from tests.simulation.producers import PRODUCE
+from tests.simulation.watermarks import Watermarks
 from tests.simulation.wire import NONE, Facts, Gone, Wire
 
 TOPIC: Final = "orders"
@@ -97,8 +98,9 @@ class Controlled:
 
     def wire(self, name: str) -> Wire:
         ports = [runtime.listeners[0].port for runtime in self.cluster.nodes.values()]
+        facts = Facts(self.cluster, Watermarks())
         random, now_ms = Random(f"{self._random.random()}"), SimClock(self._loop).now_ms
-        return Wire(name, self._loop.network, ports, random, self._say, now_ms, Facts(self.cluster))
+        return Wire(name, self._loop.network, ports, random, self._say, now_ms, facts)
 
     async def ask(self, act: str, params: dict[str, str] | None = None, body: bytes = b"") -> Answer:
         """Call an operation. ``Broken`` for a refusal that is not documented; an unexpected error is raised as it is."""

@@ -269,6 +269,23 @@ BY_FAULT: Final = {
     "links between nodes are slow": "links are slower",
     "fsync fails": "fsync fails",
     "a write fails": "pwritev fails",
+    # Control calls at the same time (``control.py``).
+    "a reset comes beside a start": "reset beside start",
+    "a reset comes beside a stop": "reset beside stop",
+    "a restore comes beside a start": "restore beside start",
+    "a restore comes beside a stop": "restore beside stop",
+    "a snapshot comes beside a start": "snapshot beside start",
+    "a start waits for a reset": "start beside reset",
+    "a start waits for a restore": "start beside restore",
+    "a start waits for a snapshot": "start beside snapshot",
+    "a stop waits for a restore": "stop beside restore",
+    "a restore waits for a reset": "restore beside reset",
+    "a restore waits for a snapshot": "restore beside snapshot",
+    "a rule kills a node that a reset starts": "the broker cannot be reset: node",
+    "a rule kills a node that a restore starts": "the broker cannot be brought back: node",
+    "the broker ends beside a reset": "shutdown beside reset",
+    "the broker ends beside a restore": "shutdown beside restore",
+    "the broker ends beside a snapshot": "shutdown beside snapshot",
 }
 """By a part of the line that a fault writes into the trace."""
 

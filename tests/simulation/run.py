@@ -30,6 +30,7 @@ from broker.replicas import log_manager
 from storage.files import use_system
 from tests.simulation import rare
 from tests.simulation.clients import ZOMBIE_PAUSE_S, Stop, copy, number_batches, read, transact
+from tests.simulation.control import ControlRun
 from tests.simulation.disks import SimDisk
 from tests.simulation.ending import Ending
 from tests.simulation.faults import Chaos
@@ -340,7 +341,6 @@ def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> 
         tempfile.TemporaryDirectory(prefix="sim-", dir=memory if memory.is_dir() else None) as directory,
         contextlib.closing(trace),
         patch.object(log_manager, "truncate", truncate_and_check),
-        watching(watermarks),
         epochs_up_to(Random(f"{seed}/epochs").choice(EPOCHS_MAX)),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
@@ -349,7 +349,10 @@ def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> 
         simulation = Simulation(seed, seconds, nodes, Path(directory) / "data", trace, loop, disk, watermarks)
         before = use_system(disk)
         try:
-            runner.run(simulation.run())
+            if seconds:
+                with watching(watermarks):
+                    runner.run(simulation.run())
+            runner.run(ControlRun(seed, nodes, Path(directory) / "controlled", loop, trace.say).run())
         except BaseException as error:
             trace.say(f"failed: {error!r}")
             raise
@@ -371,7 +374,12 @@ def nodes_of(seed: int) -> int:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--seconds", type=float, default=600.0, help="of virtual time, while things go wrong")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=600.0,
+        help="of virtual time, while things go wrong; 0 runs the control calls only",
+    )
     parser.add_argument("--seeds", type=int, default=1, help="so many, one after the other, from --seed on")
     parser.add_argument("--nodes", type=int, help="3; of several seeds each fourth has 1")
     parser.add_argument("--trace", type=Path, help="where the trace goes")
