@@ -60,6 +60,7 @@ _TXN = ("tests/broker/transactions",)
 _GROUPS = ("tests/broker/groups",)
 _IMAGE = ("tests/broker/metadata/test_image.py",)
 _CLOCK = ("tests/broker/clock",)
+_LIFECYCLE = ("tests/broker/cluster/test_lifecycle.py",)
 _COMPACTION = ("tests/storage/test_compaction.py", "tests/storage/test_compaction_machine.py")
 
 
@@ -856,6 +857,84 @@ CLOCK: Final = tuple(
     )
 )
 
+LIFECYCLE: Final = (
+    _one(
+        "calls-in-no-order",
+        "a call on one node waits for a reset or a restore that came before it",
+        _LIFECYCLE,
+        "broker/cluster/lifecycle.py",
+        "        async with self._in_turn():\n            self.check()\n            self._calls += 1",
+        "        if True:\n            self.check()\n            self._calls += 1",
+    ),
+    _one(
+        "end-beside-a-stop",
+        "the end of the broker waits for a node that stops",
+        _LIFECYCLE,
+        "broker/cluster/lifecycle.py",
+        "            await self.calls_ended()\n            yield",
+        "            yield",
+    ),
+    _one(
+        "calls-after-the-end",
+        "no call begins once the broker ends",
+        _LIFECYCLE,
+        "broker/cluster/lifecycle.py",
+        "        self._is_ending = True\n",
+        "",
+    ),
+    _one(
+        "killed-node-stops-the-others",
+        "a reset or a restore goes on with the other nodes if one is killed while it starts",
+        _LIFECYCLE,
+        "broker/cluster/restarting.py",
+        "                self._starting.remove((runtime, before))\n",
+        "                raise\n",
+    ),
+    _one(
+        "topics-of-the-start-not-due",
+        "a start creates the topics of the command line if a reset could not",
+        _LIFECYCLE,
+        "broker/cluster/cluster.py",
+        "        with suppress(StartError):  # too few nodes run: they are due at the start of the next one\n"
+        "            await self.startup_topics.create(self.metadata)\n",
+        "",
+    ),
+    _one(
+        "topics-of-the-start-after-the-clients",
+        "a reset creates the topics of the command line before a client can create them with other settings",
+        _LIFECYCLE,
+        "broker/cluster/restarting.py",
+        "        await starts.create_topics()\n        await starts.each(_enable_request_processing)\n",
+        "        await starts.each(_enable_request_processing)\n        await starts.create_topics()\n",
+    ),
+    _one(
+        "restore-without-its-directories",
+        "a restore changes files only once it has all directories",
+        _LIFECYCLE,
+        "broker/cluster/snapshots.py",
+        "        await start_together(cluster, snapshot.running, prepare)",
+        "        await cluster.clock.restore(snapshot.time)\n"
+        "        await self._put_back_dead(snapshot)\n"
+        "        await start_together(cluster, snapshot.running, prepare)",
+    ),
+    _one(
+        "pause-beside-a-stop",
+        "a node that is about to stop is not paused",
+        _LIFECYCLE,
+        "broker/cluster/cluster.py",
+        "        if runtime.lifecycle_lock.locked():",
+        "        if False:",
+    ),
+    _one(
+        "deleted-folders-of-one-name",
+        "the folder of a deleted partition gets another name each time",
+        ("tests/storage/test_directory.py",),
+        "storage/directory.py",
+        "{uuid4().hex}",
+        "{uuid4().hex[:0]}",
+    ),
+)
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
@@ -867,4 +946,5 @@ MUTANTS: Final = (
     *SNAPSHOTS,
     *METADATA,
     *CLOCK,
+    *LIFECYCLE,
 )
