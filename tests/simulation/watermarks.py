@@ -52,8 +52,8 @@ class Committed:
     def extend(self, leader: Partition) -> None:
         """A leader's high watermark may have moved."""
         self._high_watermark = max(self._high_watermark, leader.high_watermark)
-        if leader.leader_epoch > self.leader_epoch:
-            self.leader_epoch = leader.leader_epoch
+        self.leader_epoch = leader.leader_epoch
+        if leader.log.epochs.latest != self._epochs.latest:
             self._epochs = LeaderEpochs(leader.log.epochs.entries())
 
     def has(self, replica: Partition) -> bool:
