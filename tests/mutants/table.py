@@ -256,14 +256,6 @@ REPLICATION: Final = (
         "high_watermark = min(high_watermark, self.log.log_end_offset)\n        moved",
     ),
     _one(
-        "single-replica-commits-without-leading",
-        "a single replica, too, moves its high watermark only while it leads",
-        _REPLICATION,
-        PARTITION,
-        "self.leads_alone = state.leader == self._node_id and len(state.replicas) == 1",
-        "self.leads_alone = len(state.replicas) == 1",
-    ),
-    _one(
         "acks-all-answered-before-the-high-watermark",
         "acks=all is answered once the batch is below the high watermark",
         (*_PARTITION, "tests/broker/apis/test_produce.py"),
@@ -415,6 +407,21 @@ REPLICATION: Final = (
         "    leader = _first(state.replicas, set(isr) & set(live))\n    if leader != NO_LEADER:\n",
         "    leader, isr = _first(state.replicas, live), (*isr, *live)\n    if leader != NO_LEADER:\n",
     ),
+)
+
+SINGLE_REPLICAS: Final = tuple(
+    # No other replica could be elected, so no client of the simulation sees a difference.
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "single-replica-commits-without-leading",
+            "a single replica, too, moves its high watermark only while it leads",
+            _REPLICATION,
+            PARTITION,
+            "self.leads_alone = state.leader == self._node_id and len(state.replicas) == 1",
+            "self.leads_alone = len(state.replicas) == 1",
+        ),
+    )
 )
 
 TRANSACTIONS: Final = (
@@ -939,6 +946,7 @@ MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
     *REPLICATION,
+    *SINGLE_REPLICAS,
     *TRANSACTIONS,
     *GROUPS,
     *INTERNAL_TOPICS,
