@@ -78,6 +78,10 @@ def parse_domains(names: Iterable[str]) -> frozenset[Domain]:
     return frozenset(found) or DEFAULT_DOMAINS
 
 
+def _over() -> None:
+    """What a timer calls that has fired, or is cancelled."""
+
+
 class VirtualTimer:
     """A timer of a `VirtualClock`. It is a callable, for the timer of the clock beneath that fires it in real time."""
 
@@ -106,24 +110,28 @@ class VirtualTimer:
     def cancel(self) -> None:
         if self in self._pending:
             del self._pending[self]
+        # Both may refer to us, as a request does that keeps its timer: no such cycle is to wait for the collector.
+        self.callback = _over
         if self.base is not None:
             self.base.cancel()
             self.base = None
 
     def __call__(self) -> None:
         """Fire, in real time."""
+        callback = self.callback
         del self._pending[self]
-        self.base = None  # it refers to us: none of such cycles should wait for the collector
-        self.callback()
+        self.callback, self.base = _over, None
+        callback()
 
     def fire_now(self) -> bool:
         """Fire because time was moved to where it is due; whether it did anything.
 
         What it raises is the loop's to report, as always.
         """
+        callback = self.callback
         self.cancel()
         try:
-            return self.callback() is not NOTHING_DONE
+            return callback() is not NOTHING_DONE
         except Exception as error:
             context = {"message": "exception in a timer", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)

@@ -84,7 +84,10 @@ class Slices:
         result, job.result = job.result, None
         try:
             if isinstance(result, BaseException):
-                job.work = job.steps.throw(result)
+                try:
+                    job.work = job.steps.throw(result)
+                finally:
+                    del result  # its traceback leads to this frame: the two would keep what the steps have
             else:
                 job.work = job.steps.send(result)
         except StopIteration as end:
@@ -108,7 +111,10 @@ class Slices:
             self._apart -= 1
             if self._waiting:
                 self._run_apart(self._waiting.popleft())
-        job.then(outcome)
+        # An error's traceback leads to the job, and ``then`` to the future that has the error.
+        then = job.then
+        del job.then
+        then(outcome)
 
     def _make_ready(self, job: _Job) -> None:
         self._ready.append(job)

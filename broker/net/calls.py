@@ -165,7 +165,9 @@ class Call:
         try:
             outcome = self.route.handler(self.received, self.context)
         except Exception as error:
-            outcome = error
+            # Not kept in a variable of this frame, to which its traceback leads: the two would keep the request.
+            self._handled_alone(error)
+            return
         if hasattr(outcome, "__await__"):
             asyncio.ensure_future(_as_awaitable(outcome)).add_done_callback(self._forget)
         else:

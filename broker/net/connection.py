@@ -130,6 +130,8 @@ class Connection:
         self._shared.forget(self)
         if self.authentication is not None:
             self.authentication.end()
+            # Each refers to the other, and a half login has tokens: they are not to wait for the collector of cycles.
+            self.authentication = self.client.authentication = None
         if self._pending is not None:
             # The handler that delays the request learns of it by the cancellation, and frees what waits for it.
             self._pending.cancel()
@@ -354,11 +356,12 @@ class Connection:
     def _handle(
         self, route: Route, correlation_id: int, request: Any, context: RequestContext, call: Call | None
     ) -> None:
-        outcome: object
         try:
             outcome = route.handler(request, context)
         except Exception as error:
-            outcome = error
+            # Not kept in a variable of this frame, to which its traceback leads: the two would keep the request.
+            self._answer(route, correlation_id, error, call)
+            return
         if hasattr(outcome, "__await__"):
             self._wait(route, correlation_id, cast(Awaitable[object], outcome), call)
         else:

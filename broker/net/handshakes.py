@@ -112,6 +112,8 @@ class Handshake:
             )
         except OSError as error:
             self._log("TLS handshake failed", str(error) or "the client has closed the connection")
+            # asyncio's frames, to which the traceback leads, refer to the error, and to 256 KiB of buffer.
+            error.__traceback__ = None
         except Exception as error:  # no context could be made
             log.error("TLS handshake failed", connection=self.connection_id, exc_info=error)
 

@@ -43,6 +43,13 @@ class InvalidToken(Exception):
         return f'{{"status":"insufficient_scope", "scope":"{self.scope}"}}'
 
 
+class _Refusal(NamedTuple):
+    """What is kept of a refused token until the client confirms it: text alone, as a traceback would keep the token."""
+
+    json: str
+    reason: str
+
+
 class MalformedToken(Exception):
     """A token that ends the exchange of Kafka's server by an exception of another kind: the client is told nothing."""
 
@@ -60,17 +67,17 @@ class OAuthBearerServer:
         self.expires_ms: int | None = None
         self.by_token = False
         self._validate = validate
-        self._refusal: InvalidToken | None = None
+        self._refusal: _Refusal | None = None
 
     def evaluate(self, token: bytes) -> bytes | Awaitable[bytes]:
         refusal, self._refusal = self._refusal, None
         if token == SEPARATOR.encode() and refusal is not None:
-            raise AuthenticationFailed(refusal.json(), f"{refusal.json()}: {refusal}")
+            raise AuthenticationFailed(refusal.json, f"{refusal.json}: {refusal.reason}")
         try:
             value, authorization_id = _client_first(token)
         except InvalidCredentials as failure:
             if refusal is not None:
-                failure.reason += f"; the token before it is refused: {refusal}"
+                failure.reason += f"; the token before it is refused: {refusal.reason}"
             raise
         try:
             found = self._validate(value)
@@ -91,7 +98,7 @@ class OAuthBearerServer:
 
     @property
     def refused(self) -> str:
-        return "" if self._refusal is None else str(self._refusal)
+        return "" if self._refusal is None else self._refusal.reason
 
     def _accept(self, token: Token, authorization_id: str) -> bytes:
         # JSON may hold half a character, which no response could carry.
@@ -107,8 +114,8 @@ class OAuthBearerServer:
     def _refuse(self, error: InvalidToken | MalformedToken) -> bytes:
         if isinstance(error, MalformedToken):
             raise Unanswered(MECHANISM, str(error)) from None
-        self._refusal = error
-        return error.json().encode()
+        self._refusal = _Refusal(error.json(), str(error))
+        return self._refusal.json.encode()
 
 
 def _client_first(message: bytes) -> tuple[str, str]:
