@@ -25,7 +25,7 @@ def sasl_authenticate(
             error_message="SaslAuthenticate request received after successful authentication",
         )
     try:
-        evaluated = authentication.sasl.evaluate(bytes(request.auth_bytes))
+        evaluated = authentication.evaluate(bytes(request.auth_bytes))
     except AuthenticationFailed as failure:
         return _refuse(authentication, failure)
     return _response(evaluated) if isinstance(evaluated, Evaluated) else _respond(authentication, evaluated)

@@ -7,6 +7,7 @@ route = authentication.checked(route)  # before each request
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from copy import copy
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +40,9 @@ SIZE: Final = Struct(">i")
 TOKEN_BUFFERS: Final = FrameBuffers(TOKEN_BUFFER_START_BYTES)
 TOKEN_BYTES_MAX: Final = 524_288
 """The default of sasl.server.max.receive.size."""
+TOKEN_BYTES_AT_ONCE: Final = 16 * 1024
+"""A larger token takes milliseconds: half a megabyte some five. One is evaluated in a turn of the loop, and the next turn is
+left to others. Identity providers issue tokens of one or two KiB."""
 
 
 class SaslAuthentication:
@@ -102,6 +106,21 @@ class SaslAuthentication:
             told += f" The client's token is refused: {refused}"
         raise CloseConnection(NOT_AUTHENTICATED, answer, error=told)
 
+    def evaluate(self, token: bytes) -> Evaluated | Awaitable[Evaluated]:
+        """What a token of the client brings; `AuthenticationFailed` is the end."""
+        if len(token) <= TOKEN_BYTES_AT_ONCE:
+            return self.sasl.evaluate(token)
+        return self._evaluate_in_turn(token)
+
+    async def _evaluate_in_turn(self, token: bytes) -> Evaluated:
+        # Many that come at once would hold up everyone else's requests together.
+        async with self._connection._shared.large_tokens:
+            try:
+                evaluated = self.sasl.evaluate(token)
+            finally:
+                await asyncio.sleep(0)  # the others' turn
+        return evaluated if isinstance(evaluated, Evaluated) else await evaluated
+
     async def delay_failure(self) -> None:
         """Let connection.failed.authentication.delay.ms pass."""
         passed = asyncio.get_running_loop().create_future()
@@ -125,7 +144,7 @@ class SaslAuthentication:
 
     async def _exchange(self, token: bytes) -> None:
         try:
-            evaluated = self.sasl.evaluate(token)
+            evaluated = self.evaluate(token)
             if not isinstance(evaluated, Evaluated):
                 evaluated = await evaluated
         except AuthenticationFailed as failure:

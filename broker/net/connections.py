@@ -108,6 +108,8 @@ class Connections:
         self.landing = memoryview(bytearray(LANDING_BYTES))
         self.frame_buffers = FrameBuffers()
         self.answers = Answers(loop)
+        self.large_tokens = asyncio.Lock()
+        """Of the client whose large SASL token is evaluated; those of others wait."""
         self.tick = 0
         self.requests = 0
         self.accepted = 0

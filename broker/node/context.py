@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from broker.node import Listener, Node
-    from broker.security.sasl.authenticator import SaslServerAuthenticator
+    from broker.security.sasl.authenticator import Evaluated, SaslServerAuthenticator
 
 
 log = get_logger()
@@ -22,6 +22,10 @@ class Authentication(Protocol):
     """How the client of a connection says who it is, by SASL."""
 
     sasl: SaslServerAuthenticator
+
+    def evaluate(self, token: bytes) -> Evaluated | Awaitable[Evaluated]:
+        """What a token of the client brings; `AuthenticationFailed` is the end."""
+        ...
 
     def delay_failure(self) -> Awaitable[None]:
         """Let connection.failed.authentication.delay.ms pass: a client that guesses must not be quick."""

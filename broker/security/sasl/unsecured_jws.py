@@ -86,8 +86,8 @@ class UnsecuredValidator:
         return Token(principal, _milliseconds(expires_s))
 
 
-def claims_of(value: str) -> dict[str, Claim]:
-    """Of a compact serialization without a signature."""
+def claims_of(value: str) -> dict[str, Any]:
+    """Of a compact serialization without a signature. `_converted` has what Kafka makes of each."""
     if ".." in value:
         raise InvalidToken("Malformed compact serialization contains '..'")
     parts = value.split(".")
@@ -105,7 +105,7 @@ def claims_of(value: str) -> dict[str, Claim]:
     return claims
 
 
-def json_of(part: str) -> dict[str, Claim]:
+def json_of(part: str) -> dict[str, Any]:
     """The members of the object in a part of a token; none of what is not an object, as Jackson has it."""
     if not _BASE64.fullmatch(part) or len(part) % 4 == 1:
         raise InvalidToken("malformed Base64 URL encoded value")
@@ -114,7 +114,7 @@ def json_of(part: str) -> dict[str, Claim]:
         found, _ = _DECODER.raw_decode(text) if text else ({}, 0)
     except (ValueError, RecursionError):
         raise InvalidToken("malformed JSON") from None
-    return {name: _converted(each) for name, each in found.items()} if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _no_constant(name: str) -> float:
@@ -124,11 +124,10 @@ def _no_constant(name: str) -> float:
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
-def _converted(value: Any) -> Claim:
+def _converted(value: Any) -> Any:
     """Numbers and arrays stay what they are; all else is text (``JsonNode.asText``)."""
-    if isinstance(value, list):
-        return [_text(each) for each in value]
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else _text(value)
+    is_kept = isinstance(value, int | float | list) and not isinstance(value, bool)
+    return value if is_kept else _text(value)
 
 
 def _text(value: Any) -> str:
@@ -137,18 +136,18 @@ def _text(value: Any) -> str:
     return "" if isinstance(value, dict | list) else json.dumps(value)
 
 
-def _claim(claims: Mapping[str, Claim], name: str, kind: Any, kind_name: str) -> Any:
-    value = claims.get(name)
+def _claim(claims: Mapping[str, Any], name: str, kind: Any, kind_name: str) -> Any:
+    """Converted only here: a token may have a hundred thousand others."""
+    value = _converted(claims[name]) if name in claims else None
     if value is not None and not isinstance(value, kind):
         raise InvalidToken(f"The '{name}' claim was not of type {kind_name}")
     return value
 
 
-def _scope(claims: Mapping[str, Claim], name: str) -> list[str]:
-    """A text is one element, whatever spaces it has."""
-    value = claims.get(name)
-    items = [value] if isinstance(value, str) else _claim(claims, name, list, "List") or []
-    return [item.strip(_WHITESPACE) for item in items if item.strip(_WHITESPACE)]
+def _scope(claims: Mapping[str, Any], name: str) -> list[Any]:
+    """The elements as they came. A text is one element, whatever spaces it has."""
+    value = _converted(claims[name]) if name in claims else []
+    return [value] if isinstance(value, str) else _claim(claims, name, list, "List") or []
 
 
 def _check_times(issued_s: float | None, expires_s: float, now_ms: int, skew_ms: int) -> None:
@@ -168,9 +167,10 @@ def _check_times(issued_s: float | None, expires_s: float, now_ms: int, skew_ms:
         )
 
 
-def _check_scope(scope: list[str], required: tuple[str, ...]) -> None:
+def _check_scope(scope: list[Any], required: tuple[str, ...]) -> None:
+    items = {_text(each).strip(_WHITESPACE) for each in scope} if required else ()
     for item in required:
-        if item not in scope:
+        if item not in items:
             listed = f"[{', '.join(required)}]"
             raise InvalidToken(
                 f"The provided scope was missing a required scope ({item}).  All required scope elements: {listed}",
