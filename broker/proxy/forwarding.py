@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from broker.net.routes import Route, Routes
 from broker.proxy.wire import Frame
-from broker.requests.api import Api, Handler
-from protocol.codec import client_codec
+from broker.requests.api import Api, CloseConnection, Handler
+from protocol.codec import MalformedRequest, client_codec
 from protocol.frame import response_body_offset
 from protocol.messages.index import APIS
 from protocol.slotted import slotted
@@ -85,7 +85,10 @@ class ForwardRoute(Route):
     def response_of(self, outcome: Any) -> Any:
         if not isinstance(outcome, FRAMES):
             return outcome
-        return read_response(self.api.key, self.version, outcome)
+        try:
+            return read_response(self.api.key, self.version, outcome)
+        except MalformedRequest as error:  # the client gets what the upstream has sent
+            return CloseConnection("the response cannot be read", error=str(error))
 
 
 def _completed(received: Received, steps: Steps[Any]) -> Steps[Received]:

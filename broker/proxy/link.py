@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from broker.proxy.wire import Buffers, Frame, Wire
 from broker.requests.api import NO_RESPONSE, CloseConnection, NoResponse
+from protocol.codec import MalformedRequest
 from protocol.slotted import slotted
 
 CONNECT_S_MAX: Final = 10.0
@@ -155,7 +156,7 @@ class Link:
         try:
             outcome = pending.read(frame)
         except Exception as error:
-            pending.future.set_exception(error)
+            self._fail(pending.future, error)
             return
         if hasattr(outcome, "__await__"):
             reading = asyncio.ensure_future(outcome)
@@ -171,6 +172,15 @@ class Link:
         error = reading.exception()
         if error is None:
             future.set_result(reading.result())
+        else:
+            self._fail(future, error)
+
+    def _fail(self, future: asyncio.Future[Any], error: BaseException) -> None:
+        """A response has come to nothing. One that cannot be read is the upstream's fault, and no defect of the proxy."""
+        if isinstance(error, MalformedRequest):
+            reason = f"{self._far.in_words} sent a response that cannot be read"
+            future.set_exception(CloseConnection(reason, error=str(error)))
+            self.close()
         else:
             future.set_exception(error)
 

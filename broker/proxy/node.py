@@ -14,6 +14,7 @@ from broker.logging import get_logger
 from broker.loop.life import NodeLife
 from broker.net.connections import ConnectionQuotas, Connections, Registered
 from broker.net.server import Server
+from broker.proxy.bounded import bounded, charge
 from broker.proxy.forwarding import (
     ForwardRoutes,
     Received,
@@ -37,7 +38,7 @@ from broker.proxy.rewriting import (
 from broker.proxy.sessions import PassedSessions
 from broker.requests.api import CloseConnection
 from protocol.errors import ErrorCode
-from protocol.frame import request_header
+from protocol.frame import request_header, response_body_offset
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -190,9 +191,20 @@ class ProxyNode:
         return outcome
 
     def _send(self, link: Link, key: int, version: int, received: Received) -> Any:
-        if key == PRODUCE and acks_of(received, version) == 0:
-            return link.tell(received.frame)
-        return link.request(received.frame, self._reader(link, key, version, received))
+        try:
+            is_told = key == PRODUCE and acks_of(received, version) == 0
+            frame, size = bounded(key, version, received)
+        except (
+            IndexError,
+            ValueError,
+        ) as error:  # of a request that ends too early, and that no one has decoded
+            raise CloseConnection("malformed request", error=str(error)) from None
+        if is_told:
+            return link.tell(frame)
+        response = link.request(frame, self._reader(link, key, version, received))
+        if size:
+            charge(size, response)
+        return response
 
     def _reader(self, link: Link, key: int, version: int, received: Received) -> Callable[[Frame], Any]:
         """What is done with the response."""
@@ -200,7 +212,7 @@ class ProxyNode:
             return partial(self._read_versions, link, version, received)
         if has_addresses(key, version) or (key == FETCH and self._context.tracks_sessions):
             return partial(self._read, key, version, received)
-        return _as_it_is
+        return partial(_as_it_is, key, version)
 
     def _read(self, key: int, version: int, received: Received, frame: Frame) -> Any:
         response = self.slices.answer(response_steps(key, version, frame))
@@ -268,7 +280,8 @@ async def dial(address: tuple[str, int], tls: ssl.SSLContext | None, factory: Ca
     )
 
 
-def _as_it_is(frame: Frame) -> Frame:
+def _as_it_is(key: int, version: int, frame: Frame) -> Frame:
+    response_body_offset(key, version, frame)  # `MalformedRequest` where its header ends too early
     return frame
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from struct import Struct
 from typing import Final, Protocol, cast
 
@@ -11,6 +12,10 @@ from broker.net.frame_buffers import FrameBuffers
 LANDING_BYTES: Final = 64 * 1024
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Of one response: brokers send 55 MiB (fetch.max.bytes) and a batch, unless they were set otherwise."""
+LARGE_READ_BYTES: Final = 256 * 1024
+"""So much is read of a response at once. A connection from which so much has come waits for its next turn."""
+LARGE_READS_PER_TURN: Final = 4
+"""Of all connections in one turn of the loop: a megabyte takes a quarter of a millisecond."""
 SIZE: Final = Struct(">i")
 
 Frame = bytes | memoryview
@@ -33,11 +38,25 @@ class WireOwner(Protocol):
 class Buffers:
     """What all wires of the proxy share: receiving and looking at what was received is one step without an await."""
 
-    __slots__ = ("frames", "landing")
+    __slots__ = ("_waiting", "frames", "landing")
 
     def __init__(self) -> None:
         self.landing = memoryview(bytearray(LANDING_BYTES))
-        self.frames = FrameBuffers()
+        self.frames = FrameBuffers(LARGE_READ_BYTES)
+        self._waiting: deque[Wire] = deque()
+
+    def wait_for_turn(self, wire: Wire) -> None:
+        """Read no more from it in this turn of the loop: large responses of many would hold up everyone else."""
+        wire.pause_reading()
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._turn)
+        self._waiting.append(wire)
+
+    def _turn(self) -> None:
+        for _ in range(min(LARGE_READS_PER_TURN, len(self._waiting))):
+            self._waiting.popleft().resume_reading()
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._turn)
 
 
 class Wire(asyncio.BufferedProtocol):
@@ -71,7 +90,7 @@ class Wire(asyncio.BufferedProtocol):
             return self._buffers.landing
         if self._filled == len(frame):
             frame.extend(bytes(min(self._size - len(frame), len(frame))))
-        return memoryview(frame)[self._filled : self._size]
+        return memoryview(frame)[self._filled : min(self._size, self._filled + LARGE_READ_BYTES)]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._frame is not None:
@@ -81,6 +100,8 @@ class Wire(asyncio.BufferedProtocol):
                 self._owner.received(memoryview(frame)[: self._size].toreadonly())
                 # Not used again while there is a view of it.
                 self._buffers.frames.give_back(frame)
+            if nbytes >= LARGE_READ_BYTES:
+                self._buffers.wait_for_turn(self)
             return
         arrived = self._buffers.landing[:nbytes]
         if self._kept:
@@ -112,6 +133,8 @@ class Wire(asyncio.BufferedProtocol):
                 self._frame = self._buffers.frames.take(size)
                 self._size, self._filled = size, len(begun)
                 self._frame[: len(begun)] = begun
+                if size >= LARGE_READ_BYTES:
+                    self._buffers.wait_for_turn(self)
                 return
             self._owner.received(bytes(data[start:position]))
         self._kept = bytes(data[position:])
@@ -132,6 +155,14 @@ class Wire(asyncio.BufferedProtocol):
             transport.write(b"".join((size, frame)))
         else:
             transport.writelines((size, frame))
+
+    def pause_reading(self) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def close(self) -> None:
         """End it once what was written is on its way. The owner hears nothing more."""

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import structlog
 
+from broker.faults import parse_rule
+from broker.proxy.looking import looking_of
 from broker.proxy.options import parse
 from broker.proxy.proxy import Proxy, StartError
 from broker.proxy.wire import LANDING_BYTES
@@ -293,18 +295,66 @@ async def test_a_response_to_no_request_ends_the_connection(garbage: bytes) -> N
         assert await client.ended()
 
 
-async def test_a_response_that_cannot_be_read_ends_the_connection_where_it_must_be_rewritten() -> None:
+@pytest.mark.parametrize("is_traced", [False, True], ids=["", "traced"])
+@pytest.mark.parametrize(("api", "kept"), [("metadata", 4), ("metadata", -9), ("heartbeat", 4)])
+async def test_a_response_that_cannot_be_read_ends_the_connection_with_one_line(
+    api: str, kept: int, is_traced: bool
+) -> None:
+    """Where the proxy must read it: the header of each, and what has addresses. Of the others it passes what came."""
+
     def cut(asked: Asked) -> bytes:
-        frame = raw.encode_response("metadata", asked.version, asked.correlation, upstream.metadata(asked))
-        return frame if b"odradek-proxy" in asked.frame else frame[:-9]
+        body = upstream.metadata(asked) if asked.api == "metadata" else {"error_code": 0}
+        frame = raw.encode_response(asked.api, asked.version, asked.correlation, body)
+        return frame if b"odradek-proxy" in asked.frame else frame[:kept]
 
     async with (
-        Upstream({"metadata": cut}) as upstream,
+        Upstream({"metadata": cut, "heartbeat": cut}) as upstream,
         proxy_before(upstream) as proxy,
         Client(proxy.port(1)) as client,
     ):
-        client.send("metadata", 9, topics=[])
-        assert await client.ended()
+        if is_traced:
+            looking_of(proxy.proxy).trace.start()
+        with structlog.testing.capture_logs() as lines:
+            client.send(
+                api, 9 if api == "metadata" else 4, **({"topics": []} if api == "metadata" else HEARTBEAT)
+            )
+            assert await client.ended()
+    assert lines_of_connections(lines) == [
+        f"node 1 of the upstream ({upstream.address}) sent a response that cannot be read"
+    ]
+
+
+def lines_of_connections(lines: list[Any]) -> list[str]:
+    """The reasons; a line with a traceback has none."""
+    return [each["reason"] for each in lines if each["event"] != "event loop is late"]
+
+
+async def test_a_response_that_no_one_can_read_passes_under_the_eyes_of_a_rule() -> None:
+    async with (
+        Upstream({"heartbeat": lambda asked: struct.pack(">iBB", asked.correlation, 0, 0)}) as upstream,
+        proxy_before(upstream) as proxy,
+        Client(proxy.port(1)) as client,
+    ):
+        looking = looking_of(proxy.proxy)
+        looking.trace.start()
+        looking.faults.add(parse_rule("Heartbeat -> answer error_code=27"))
+        with structlog.testing.capture_logs() as lines:
+            client.send("heartbeat", 4, **HEARTBEAT)
+            assert await client.receive_frame() == struct.pack(">iBB", 1, 0, 0)
+        assert lines_of_connections(lines) == []
+
+
+@pytest.mark.parametrize(("api", "version"), [("produce", 9), ("share_fetch", 1)])
+async def test_a_request_that_ends_too_early_ends_the_connection_with_one_line(
+    api: str, version: int
+) -> None:
+    """It is not decoded, but for the field that the proxy asks for."""
+    async with Upstream() as upstream, proxy_before(upstream) as proxy, Client(proxy.port(1)) as client:
+        with structlog.testing.capture_logs() as lines:
+            header = raw.encode_header(raw.API_KEYS[api], version, 1, None, flexible=True)
+            client.send_frame(header + b"\xff")
+            assert await client.ended()
+        assert lines_of_connections(lines) == ["malformed request"]
 
 
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind() -> None:
