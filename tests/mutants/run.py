@@ -74,7 +74,7 @@ def by_tests(root: Path, mutant: Mutant) -> str | None:
     run = _run(root, "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *mutant.tests)
     if run.returncode == 0:
         return None
-    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", run.stdout, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (tests/.+?)(?: - |$)", run.stdout, re.MULTILINE)
     if failed is None:
         return f"pytest ended with {run.returncode}"
     if _run(ROOT, "pytest", "-q", "-p", "no:cacheprovider", failed[1]).returncode:

@@ -942,6 +942,88 @@ LIFECYCLE: Final = (
     ),
 )
 
+_FREED = ("tests/broker/net/test_freed_bytes.py",)
+_RELAY = ("tests/broker/proxy/test_relay.py",)
+_BOUNDED = ("tests/broker/proxy/test_bounded.py",)
+
+BOUNDS: Final = tuple(
+    replace(mutant, simulated=False)
+    for mutant in (
+        _one(
+            "proxy-asks-for-everything",
+            "a Fetch through the proxy asks for no more than its share of the budget of responses",
+            _BOUNDED,
+            "broker/proxy/bounded.py",
+            "    granted = max(1, UNSENT.room_bytes // SHARE)",
+            "    granted = max(1, asked)",
+        ),
+        _one(
+            "proxy-does-not-charge",
+            "what a Fetch through the proxy asks for is charged to the budget until its response is there",
+            _BOUNDED,
+            "broker/proxy/bounded.py",
+            "    UNSENT.bytes += size\n",
+            "    size = 0\n",
+        ),
+        _one(
+            "large-responses-all-at-once",
+            "of the large responses that come to the proxy a megabyte is read in a turn of the loop",
+            ("tests/broker/proxy/test_wire.py",),
+            "broker/proxy/wire.py",
+            "            if nbytes >= LARGE_READ_BYTES:",
+            "            if False:",
+        ),
+        _one(
+            "proxy-takes-garbage-for-a-defect",
+            "a response of the upstream that cannot be read ends the connection with one line, without a traceback",
+            _RELAY,
+            "broker/proxy/link.py",
+            "        if isinstance(error, MalformedRequest):",
+            "        if False:",
+        ),
+        _one(
+            "half-login-waits-for-the-collector",
+            "the tokens of a login that ends half-way are freed with its connection",
+            _FREED,
+            "broker/net/connection.py",
+            "            self.authentication = self.client.authentication = None\n",
+            "",
+        ),
+        _one(
+            "refusal-keeps-the-token",
+            "a refused token is freed while the client has still to confirm the refusal",
+            _FREED,
+            "broker/security/sasl/oauthbearer.py",
+            "        self._refusal = _Refusal(error.json(), str(error))\n",
+            "        self._refusal = _Refusal(error.json(), str(error))\n        self.kept = error\n",
+        ),
+        _one(
+            "frame-keeps-the-error-of-a-handler",
+            "the request whose handler has raised an exception is freed without the collector",
+            _FREED,
+            "broker/net/connection.py",
+            "            self._answer(route, correlation_id, error, call)\n",
+            "            outcome = error\n            self._answer(route, correlation_id, outcome, call)\n",
+        ),
+        _one(
+            "timer-keeps-its-callback",
+            "a Fetch that waits is freed when its client has gone",
+            _FREED,
+            "broker/clock/virtual.py",
+            "        self.callback = _over\n        if self.base",
+            "        if self.base",
+        ),
+        _one(
+            "large-tokens-all-at-once",
+            "of the large SASL tokens of many clients one is evaluated in a turn of the loop",
+            ("tests/broker/net/test_authentication.py",),
+            "broker/net/authentication.py",
+            "        if len(token) <= TOKEN_BYTES_AT_ONCE:",
+            "        if token:",
+        ),
+    )
+)
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
@@ -955,4 +1037,5 @@ MUTANTS: Final = (
     *METADATA,
     *CLOCK,
     *LIFECYCLE,
+    *BOUNDS,
 )

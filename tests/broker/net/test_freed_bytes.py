@@ -595,17 +595,11 @@ def cycles() -> Counter[str]:
 
 async def set_up(world: World) -> None:
     async with world.client() as client:
-        upsertions = [
-            {
-                "name": tokens.USER,
-                "mechanism": number,
-                "iterations": 4096,
-                "salt": b"salt",
-                "salted_password": salted,
-            }
-            for number, salted in tokens.salted_passwords()
-        ]
-        await client.ask("alter_user_scram_credentials", 0, deletions=[], upsertions=upsertions)
+        for number, salted in tokens.salted_passwords():
+            of_user = {"name": tokens.USER, "mechanism": number, "iterations": 4096, "salt": b"salt"}
+            body = {"deletions": [], "upsertions": [{**of_user, "salted_password": salted}]}
+            answer = await client.ask("alter_user_scram_credentials", 0, **body)
+            assert [each["error_code"] for each in answer["results"]] == [0]
         topic = {
             "name": "replicated",
             "num_partitions": 1,
@@ -613,7 +607,8 @@ async def set_up(world: World) -> None:
             "assignments": [],
             "configs": [],
         }
-        await client.ask("create_topics", 5, topics=[topic], timeout=10_000, validate_only=False)
+        created = await client.ask("create_topics", 5, topics=[topic], timeout=10_000, validate_only=False)
+        assert [each["error_code"] for each in created["topics"]] == [0]
     await world.all_gone()
 
 
