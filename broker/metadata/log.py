@@ -34,6 +34,7 @@ from protocol.errors import ErrorCode
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
 from protocol.slotted import slotted
+from storage.config import ConfigError, parse_topic_config
 from storage.files import AppendFile, StorageError, sync_directory
 
 SNAPSHOT_FROM_BYTES: Final = 1024 * 1024
@@ -98,6 +99,7 @@ class MetadataLog:
         directory.mkdir(exist_ok=True)
         replayed = replay(directory, image)
         _refuse_lost_log(directory, replayed)
+        _refuse_invalid_settings(image)
         if _snapshot_is_due(replayed):
             take_snapshot(directory, image, replayed, now_ms)
         epoch = max(replayed.epoch, voted_epoch(directory)) + 1
@@ -220,6 +222,23 @@ def _refuse_lost_log(directory: Path, replayed: Replayed) -> None:
         f"{directory} holds no log of the cluster metadata, {what}: restore it from a copy "
         "(each node of a cluster has one), or start on an empty directory"
     )
+
+
+def _refuse_invalid_settings(image: Image) -> None:
+    """Raises where a topic has a value that only an earlier Kafka accepts; Kafka ends there (``LogManager.startup``)."""
+    accepted: set[tuple[str, str]] = set()
+    for topic in image.topics.values():
+        for setting in topic.configs.items():
+            if setting in accepted:
+                continue
+            try:
+                parse_topic_config(*setting)
+            except ConfigError as error:
+                raise CorruptMetadata(
+                    f"topic {topic.name} has a setting that Kafka 4.3 does not accept: {error}. Change it with the "
+                    "Kafka that wrote the directory"
+                ) from None
+            accepted.add(setting)
 
 
 def _snapshot_is_due(replayed: Replayed) -> bool:

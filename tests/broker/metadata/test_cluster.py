@@ -12,7 +12,7 @@ import pytest
 from broker.metadata import ApiError, CreatedTopic, MorePartitions, NewTopic
 from broker.metadata.features import UnsupportedFeature
 from broker.metadata.files import LOG_DIRECTORY, WrongDirectory, new_id
-from broker.metadata.framing import decoded
+from broker.metadata.framing import CorruptMetadata, decoded
 from broker.metadata.log import MetadataLogFailed
 from broker.metadata.scram_credentials import Upsertion
 from protocol.batch import batches
@@ -129,6 +129,20 @@ async def test_the_transaction_version_is_chosen_at_the_first_start(tmp_path, le
     again = open_cluster(tmp_path)
     assert again.features.get("transaction.version") == found
     await again.close()
+
+
+async def test_a_setting_that_only_an_earlier_kafka_accepts_is_refused_with_a_sentence(tmp_path):
+    """Kafka 3 had segments of less than 1 MiB (KIP-1030); nothing is written, so that Kafka may still change it."""
+    cluster = open_cluster(tmp_path)
+    await cluster.create_topics([NewTopic("t", 1)])
+    await cluster.change_config(2, "t", {"segment.bytes": "100000"})
+    await cluster.close()
+    before = records(tmp_path)
+    with pytest.raises(
+        CorruptMetadata, match=r"topic t has a setting .*Invalid value 100000 .*segment\.bytes"
+    ):
+        open_cluster(tmp_path)
+    assert records(tmp_path) == before
 
 
 @pytest.mark.parametrize(("level", "has_directories"), [(7, False), (16, False), (17, True)])
