@@ -808,6 +808,14 @@ METADATA: Final = tuple(
             "",
         ),
         _one(
+            "log-directories-at-every-level",
+            "below metadata.version 3.7-IV2 the log has no log directories",
+            ("tests/broker/metadata/test_cluster.py",),
+            "broker/metadata/startup.py",
+            "metadata_version(levels) >= LOG_DIRECTORIES_FROM",
+            "levels",
+        ),
+        _one(
             "producer-ids-by-node",
             "nodes get blocks of producer ids in the order in which they are first asked",
             ("tests/broker/metadata/test_producer_ids.py",),
