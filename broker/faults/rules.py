@@ -11,11 +11,9 @@ The same rule has a text form (`broker.faults.text`) and a JSON form (`broker.fa
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
 from dataclasses import field, fields, replace
 from enum import Enum
-from functools import lru_cache
 from typing import Final
 
 from broker.faults.acl_words import AclWords, BadAcl, checked_words
@@ -31,7 +29,6 @@ API_KEYS: Final = {message_name(name): key for key, (name, *_) in APIS.items()}
 """Every API by the name that Kafka's documentation has for it."""
 
 DELAY_MS_MAX: Final = 7 * 24 * 3600 * 1000
-PATTERNS_KEPT: Final = 256
 WORDS_LISTED_MAX: Final = 24
 
 DISK_POINTS: Final = ("log.fsync", "log.write")
@@ -243,18 +240,27 @@ class Rule:
         return frozenset(name for name in POINTS if matches(self.on, name))
 
 
-@lru_cache(PATTERNS_KEPT)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
-
-
 def matches(pattern: str, name: str | None) -> bool:
-    """Is ``name`` one of those that ``pattern`` means? What has no name matches no pattern."""
+    """Is ``name`` one of those that ``pattern`` means? What has no name matches no pattern.
+
+    Each piece between two stars is taken where it first occurs, which no later piece can profit from undoing. A regular
+    expression tries all places: five stars and a topic of 249 letters held the loop up for a minute.
+    """
     if name is None:
         return False
     if "*" not in pattern:
         return pattern == name
-    return _compiled(pattern).fullmatch(name) is not None
+    first, *pieces, last = pattern.split("*")
+    end = len(name) - len(last)
+    if not name.startswith(first) or not name.endswith(last) or end < len(first):
+        return False
+    at = len(first)
+    for piece in pieces:
+        found = name.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
 
 
 def there_is(what: str, wrong: str, right: Iterable[str]) -> str:

@@ -862,6 +862,14 @@ CLOCK: Final = tuple(
             "        while True:\n",
         ),
         _one(
+            "rule-pattern-tries-one-place",
+            "a star of a rule's pattern is any characters: pieces are found wherever they come next",
+            ("tests/broker/faults/test_language.py",),
+            "broker/faults/rules.py",
+            "    end = len(name) - len(last)\n",
+            "    end = len(name)\n",
+        ),
+        _one(
             "advance-outlives-its-caller",
             "an advance whose caller has hung up ends where it has got to",
             ("tests/broker/control/test_clock.py",),

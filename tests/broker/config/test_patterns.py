@@ -47,6 +47,13 @@ def test_groups_cost_nothing():
     assert time.process_time() - began < 1, "it takes two seconds and more if RE2 reports the groups"
 
 
+@pytest.mark.parametrize("pattern", ["(a+a+)+y", "((a*)*)*b", "(a|aa)+b", "(.*a){1,50}b", "(a|a?)+b"])
+def test_matching_does_not_go_back(pattern):
+    """A backtracking engine, as Python's, needs longer than the universe has for some of these."""
+    matches = full_match(pattern)
+    assert not any(matches("a" * 249) for _ in range(100))
+
+
 def test_few_patterns_are_kept():
     import re2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import Any
 
 import pytest
@@ -489,6 +490,18 @@ def test_a_star_is_any_characters_and_nothing_else_is_special(
     pattern: str, name: str | None, meant: bool
 ) -> None:
     assert matches(pattern, name) == meant
+
+
+@given(st.text("ab*", max_size=8), st.text("ab", max_size=8))
+def test_a_pattern_means_what_a_regular_expression_of_it_does(pattern: str, name: str) -> None:
+    expected = re.fullmatch(pattern.replace("*", ".*"), name) is not None
+    assert matches(pattern, name) == expected
+
+
+def test_a_pattern_costs_no_more_than_a_walk_along_the_name() -> None:
+    """A regular expression with as many stars does not end."""
+    assert not matches("*a" * 100 + "*b", "a" * 32_767)
+    assert matches("*a" * 100 + "*b", "a" * 32_767 + "b")
 
 
 def test_a_pattern_with_a_dot_means_points_and_one_without_apis() -> None:
