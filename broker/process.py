@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from importlib import import_module
 from types import FrameType
@@ -25,7 +26,7 @@ def prepare() -> None:
     """Before most imports: a signal ends the process, and the collector waits until ``collect_rarely``."""
     # The first process of a container has no signal handlers but its own; those of the loop come with the loop.
     for number in STOP_SIGNALS:
-        signal.signal(number, lambda *_: sys.exit(0))
+        signal.signal(number, _end_before_the_start)
     signal.signal(signal.SIGQUIT, _write_stacks)
     # Imports allocate much and free nothing. The collector is switched on again when the server is up.
     gc.disable()
@@ -37,6 +38,12 @@ def _write_stacks(number: int, frame: FrameType | None) -> None:
     from broker.stacks import stacks_writer
 
     stacks_writer()(number, frame)
+
+
+def _end_before_the_start(number: int, _: FrameType | None) -> None:
+    """Nothing is open yet, so there is nothing to stop. `odradek serve` has such a handler before its imports, too."""
+    os.write(2, f"stopped by {signal.Signals(number).name} before the start\n".encode())
+    os._exit(0)
 
 
 def exit_code(work: Callable[[], int]) -> int:
@@ -74,18 +81,26 @@ def stop_signals() -> asyncio.Event:
 
 
 def watch_stdin(told_to_stop: asyncio.Event) -> None:
-    """Stop cleanly at the end of standard input. The parent holds its other end, however the parent ends."""
+    """Stop cleanly at the end of standard input. The parent holds its other end, however the parent ends.
+
+    A thread reads it: a loop cannot wait for /dev/null or a file, which have an end too.
+    """
     from broker.logging import get_logger
 
-    loop, stdin = asyncio.get_running_loop(), 0
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        get_logger().info("stopping", reason="standard input has ended")
+        told_to_stop.set()
 
     def read() -> None:
-        if not os.read(stdin, 1024):
-            loop.remove_reader(stdin)
-            get_logger().info("stopping", reason="standard input has ended")
-            told_to_stop.set()
+        with contextlib.suppress(OSError):
+            while os.read(0, 1024):
+                pass
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends already
+            loop.call_soon_threadsafe(stop)
 
-    loop.add_reader(stdin, read)
+    threading.Thread(target=read, name="stdin", daemon=True).start()
 
 
 def _forgo(*modules: str) -> None:

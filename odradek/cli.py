@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from odradek._server import Program, command, core
+from odradek._server.__main__ import release_signals
 from odradek.commands.groups import CommandGroup
 
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
@@ -66,6 +67,9 @@ _TOOLS = {
     "txn": "List and describe transactions, show the timeline of one, abort one, leave one open.",
 }
 
+# These replace this process by one of the server's interpreter, which releases the signals that `odradek.program` holds.
+_EXECUTED = ("serve", "proxy", "export", "import", "kafka-tool", *_TOOLS)
+
 
 class _Commands(CommandGroup):
     """The list of commands loads none of them: it holds the line of each."""
@@ -106,8 +110,11 @@ def _print_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> No
     callback=_print_version,
     help="Show the version and exit.",
 )
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """A Kafka broker emulator for testing exactly-once semantics."""
+    if ctx.invoked_subcommand not in _EXECUTED:
+        release_signals()
 
 
 def _exec(program: Program, arguments: tuple[str, ...]) -> None:

@@ -248,7 +248,7 @@ def test_each_of_kafkas_tools_is_there_by_both_of_its_names():
 
 def test_the_entry_point_knows_every_command_of_odradek():
     script = (TREE / "usr/local/bin/odradek-container").read_text("utf-8")
-    (known,) = re.findall(r'^ +([a-z -|]+)\) exec odradek "\$@"', script, re.MULTILINE)
+    (known,) = re.findall(r'^ +([a-z -|]+)\) exec \$odradek "\$@"', script, re.MULTILINE)
     assert isinstance(odradek_command, click.Group)
     visible = {name for name, command in odradek_command.commands.items() if not command.hidden}
     assert {"serve", *known.split(" | ")} == visible

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from _thread import start_new_thread
 from importlib import import_module
@@ -16,8 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import FrameType, ModuleType
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SERVERS = ("serve", "proxy")
 PROGRAMS = {
     "serve": ("broker.__main__", "main"),
     "proxy": ("broker.proxy.__main__", "main"),
@@ -31,6 +34,45 @@ def packages() -> str:
     """The folder of the server's packages: this one in a wheel, the one beside `odradek` in a checkout."""
     here = os.path.dirname(os.path.abspath(__file__))
     return here if os.path.isdir(os.path.join(here, "broker")) else os.path.dirname(os.path.dirname(here))
+
+
+def hold_signals() -> None:
+    """From now on SIGTERM and SIGINT wait, also across an exec, until the program can obey them.
+
+    The kernel drops a signal that the first process of a container neither handles nor holds.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+
+
+def release_signals(*, to_server: bool = False) -> None:
+    """Obey SIGTERM and SIGINT, and what was held of them."""
+    if to_server:
+        for number in STOP_SIGNALS:
+            signal.signal(number, end_before_the_start)
+    elif os.getpid() == 1:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+def end_before_the_start(number: int, _: FrameType | None) -> None:
+    """A server that has opened nothing yet has nothing to stop; `broker.process` handles signals later on."""
+    os.write(2, f"stopped by {signal.Signals(number).name} before the start\n".encode())
+    os._exit(0)
+
+
+def open_standard_descriptors() -> None:
+    """Open /dev/null in place of standard descriptors that are closed.
+
+    The first files and sockets would get their numbers, and with them what is printed. uvloop aborts when it closes one.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
+            os.set_inheritable(descriptor, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, "w" if descriptor else "r", closefd=False))  # noqa: SIM115
 
 
 def take_options(arguments: list[str]) -> None:
@@ -97,11 +139,14 @@ class LastResort:
 
 def main() -> int | None:
     """Run the program; the exit code of the process."""
+    program = next(each for each in sys.argv[1:] if not each.startswith("--"))
+    release_signals(to_server=program in SERVERS)
+    open_standard_descriptors()
     take_options(sys.argv)
     # In front of site-packages, where a user may have packages of the same names.
     sys.path.insert(0, packages())
     sys.meta_path.append(LastResort)
-    program = sys.argv.pop(1)
+    sys.argv.pop(1)
     if program == "tool":
         # The commands print and ask for the control port as `odradek` does: it is found wherever this folder lies.
         sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))

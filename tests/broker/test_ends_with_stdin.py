@@ -7,9 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.deadlines import HANG_S
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("path", ["/dev/null", __file__])
+def test_what_no_loop_can_wait_for_has_an_end_too(path: str) -> None:
+    command = [sys.executable, "-m", "broker", "--port", "0", "--ends-with-stdin"]
+    with Path(path).open("rb") as stdin:
+        done = subprocess.run(
+            command, cwd=ROOT, env={}, stdin=stdin, capture_output=True, text=True, timeout=HANG_S, check=True
+        )
+    assert done.stderr == ""
+    said = [json.loads(line)["event"] for line in done.stdout.splitlines()]
+    assert said[-3:] == ["started", "stopping", "stopped"]
 
 
 def test_it_stops_cleanly_and_takes_its_temporary_directory_with_it() -> None:

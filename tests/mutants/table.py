@@ -1040,6 +1040,36 @@ BOUNDS: Final = tuple(
     )
 )
 
+PROGRAM: Final = tuple(
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "signals-are-not-held-before-the-start",
+            "SIGTERM that comes before a server has its handlers ends it with exit code 0",
+            ("tests/odradek/test_program.py",),
+            "odradek/program.py",
+            "    hold_signals()\n",
+            "",
+        ),
+        _one(
+            "closed-descriptors-stay-closed",
+            "a broker whose standard descriptors are closed starts and stops as any other",
+            ("tests/odradek/test_program.py",),
+            "odradek/_server/__main__.py",
+            "    open_standard_descriptors()\n    take_options",
+            "    take_options",
+        ),
+        _one(
+            "stdin-that-no-loop-waits-for",
+            "a broker with --ends-with-stdin stops cleanly at the end of any standard input",
+            ("tests/broker/test_ends_with_stdin.py",),
+            "broker/process.py",
+            '    threading.Thread(target=read, name="stdin", daemon=True).start()\n',
+            "    loop.add_reader(0, read)\n",
+        ),
+    )
+)
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
@@ -1054,4 +1084,5 @@ MUTANTS: Final = (
     *CLOCK,
     *LIFECYCLE,
     *BOUNDS,
+    *PROGRAM,
 )
