@@ -34,6 +34,7 @@ TEST_CLOCK = "tests/support/deadlines.py"
 TESTS_THAT_SLEEP = {
     "tests/chaos/": "a run goes on for a while, and its actors rest",
     "tests/clients/jvm/kills.py": "asks again",
+    "tests/broker/net/test_freed_bytes.py": "asks again",
     "tests/broker/security/stalled.py": "asks again",
     "tests/differential/": "asks again; and lets a long poll begin, which another request is to end",
     "tests/fuzz/logins.py": "virtual time",
@@ -56,6 +57,7 @@ DATED_TESTS = (
     "tests/support/",
     # Certificates that hold today.
     "tests/broker/control/test_tls.py",
+    "tests/broker/net/test_freed_bytes.py",
     "tests/broker/net/test_handshakes.py",
     "tests/broker/secrets/test_starts.py",
     "tests/broker/security/stalled.py",
