@@ -619,6 +619,38 @@ GROUPS: Final = (
     ),
 )
 
+ABORTED_BY_HAND: Final = (
+    _one(
+        "coordinator-epoch-of-one-producer-epoch",
+        "a producer's later epochs keep the coordinator epoch of its last marker",
+        (*_PRODUCERS, "tests/storage/test_log_machine.py", "tests/broker/cluster/test_aborting_by_hand.py"),
+        PRODUCERS,
+        "            self.batches.clear()\n            self.epoch = epoch\n",
+        "            self.batches.clear()\n            self.epoch = epoch\n            self.coordinator_epoch = -1\n",
+    ),
+    _one(
+        "coordinator-epoch-lost-in-snapshots",
+        "the coordinator epoch of the last marker outlives a restart",
+        ("tests/storage/test_log_machine.py",),
+        PRODUCERS,
+        "                coordinator_epoch=stored.coordinator_epoch,\n",
+        "",
+    ),
+    replace(
+        _one(
+            "first-blocks-of-producer-ids-by-node",
+            "a producer that is initialized first has the lowest id, on whichever node",
+            ("tests/broker/cluster/test_aborting_by_hand.py",),
+            "broker/metadata/producer_id_control.py",
+            "        first = max(self._image.next_producer_id, self._claimed_to)\n",
+            "        first = max(self._image.next_producer_id, self._claimed_to, 2 * BLOCK_SIZE)\n"
+            "        if node_id < 3 and not self._by_node[node_id]._end:\n"
+            "            return (node_id - 1) * BLOCK_SIZE\n",
+        ),
+        simulated=False,
+    ),
+)
+
 INTERNAL_TOPICS: Final = tuple(
     # The simulation looks its coordinators up, and changes nothing of their topics.
     replace(each, simulated=False)
@@ -1077,6 +1109,7 @@ MUTANTS: Final = (
     *SINGLE_REPLICAS,
     *TRANSACTIONS,
     *GROUPS,
+    *ABORTED_BY_HAND,
     *INTERNAL_TOPICS,
     *FILES,
     *SNAPSHOTS,

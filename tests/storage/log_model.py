@@ -49,6 +49,8 @@ class Written:
     transactional: bool = False
     committed: bool | None = None
     """Of a marker: which."""
+    coordinator_epoch: int = -1
+    """Of a marker that compaction has not emptied."""
 
     @classmethod
     def of(cls, batch: RecordBatch) -> Written:
@@ -69,6 +71,7 @@ class Written:
             batch.is_transactional,
             # A marker that compaction has emptied ends nothing any more: nothing is left to end.
             (marker.committed if marker is not None else True) if batch.is_control else None,
+            marker.coordinator_epoch if marker is not None else -1,
         )
 
 
@@ -98,7 +101,8 @@ def producers_after(written: Iterable[Written]) -> tuple[dict[int, Known], set[i
             entry.epoch, entry.last_sequence, entry.last_offset, entry.delta = epoch, -1, -1, 0
         entry.timestamp = batch.time
         if batch.committed is not None:
-            entry.coordinator_epoch = 0
+            # Batches of later epochs keep it: an operator aborts their transaction with it (DescribeProducers).
+            entry.coordinator_epoch = max(entry.coordinator_epoch, batch.coordinator_epoch)
             if not batch.committed:
                 aborted.update(data.base for data in entry.transaction)
             entry.transaction = []

@@ -58,6 +58,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log = Log(self.home / "topic-0", TOPIC_ID, CONFIG)
         self.written: list[Written] = []
         self.start = self.end = 0
+        self.coordinator_epoch = 0
         self.now_ms = NOW_MS
         # Producers whose batches lie below the log start, or were compacted away, may be forgotten, as in Kafka.
         self.exact = True
@@ -133,6 +134,13 @@ class LogMachine(RuleBasedStateMachine):
     def append_transactional(self, records: Records, producer_id: int) -> None:
         self._append(records, (producer_id, *self._next(producer_id)), transactional=True)
 
+    @rule(records=RECORDS, producer_id=PRODUCERS)
+    def append_in_the_next_epoch(self, records: Records, producer_id: int) -> None:
+        """The producer was initialized again, and the transaction before has ended."""
+        known = producers_after(self.written)[0].get(producer_id)
+        if known is not None and not known.transaction:
+            self._append(records, (producer_id, known.epoch + 1, 0), transactional=True)
+
     @rule(producer_id=st.sampled_from([1, 2, 3, 9]))
     def repeat(self, producer_id: int) -> None:
         """A producer's last batch comes again: it is recognised, wherever the log has been meanwhile."""
@@ -148,11 +156,24 @@ class LogMachine(RuleBasedStateMachine):
         assert found is not None
         assert (found.first_offset, found.last_offset) == (known.last_offset - known.delta, known.last_offset)
 
-    @rule(producer_id=PRODUCERS, committed=st.booleans(), bump=st.booleans(), time=st.integers(0, 40))
-    def end_transaction(self, producer_id: int, committed: bool, bump: bool, time: int) -> None:
+    @rule(
+        producer_id=PRODUCERS,
+        committed=st.booleans(),
+        bump=st.booleans(),
+        moved=st.booleans(),
+        time=st.integers(0, 40),
+    )
+    def end_transaction(self, producer_id: int, committed: bool, bump: bool, moved: bool, time: int) -> None:
         epoch = self._next(producer_id)[0] + bump
-        raw = end_txn_marker(producer_id, epoch, committed=committed, coordinator_epoch=0, timestamp_ms=time)
-        marker = EndTxnMarker(committed, 0)
+        self.coordinator_epoch += moved
+        marker = EndTxnMarker(committed, self.coordinator_epoch)
+        raw = end_txn_marker(
+            producer_id,
+            epoch,
+            committed=committed,
+            coordinator_epoch=self.coordinator_epoch,
+            timestamp_ms=time,
+        )
         base = self.log.append_marker(RecordBatch.parse(raw), marker, 0, self.now_ms)
         assert base == self.end
         self._wrote()
@@ -341,7 +362,7 @@ class LogMachine(RuleBasedStateMachine):
         """The process dies at one of the system calls of what it does; what it was writing is torn."""
         work: dict[str, Callable[[], object]] = {
             "append": lambda: self.append_transactional(records, producer_id),
-            "end": lambda: self.end_transaction(producer_id, share < 0.5, False, 7),
+            "end": lambda: self.end_transaction(producer_id, share < 0.5, False, share < 0.25, 7),
             "roll": self._roll,
             "flush": self.flush,
             "truncate": lambda: self._truncate(self._back(int(12 * share))),

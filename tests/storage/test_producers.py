@@ -408,6 +408,15 @@ def test_markers_are_fenced_by_the_coordinators_epoch(log, epoch, expected):
     assert log.mark(coordinator_epoch=epoch) is expected
 
 
+@pytest.mark.parametrize("epoch", [4, 5])
+def test_batches_keep_the_coordinators_epoch_of_the_last_marker(log, epoch):
+    """Those of the marker's epoch (version 2) and of a later one: an operator aborts their transaction with it."""
+    log.begin(0, epoch=3)
+    log.mark(epoch=4, coordinator_epoch=9, version=2)
+    log.begin(0, epoch=epoch)
+    assert (log.entry().epoch, log.entry().coordinator_epoch) == (epoch, 9)
+
+
 def test_the_producers_epoch_counts_before_the_coordinators(log):
     log.mark(epoch=5, coordinator_epoch=3)
     assert log.mark(epoch=4, coordinator_epoch=2) is STALE
