@@ -42,6 +42,8 @@ _REFUSALS: Final = (
     ("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS"),
     ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE"),
 )
+CHANGED_BY_OTHERS: Final = (404, 409)
+"""Statuses of calls on a rule that is gone, or on a node in another state."""
 SETTLE_S: Final = stretched(30.0)
 SETTLE_PAUSE_S: Final = 0.1
 
@@ -86,8 +88,8 @@ class Chaos:
         due = [each for each in self._done if now_s is None or each.due_s <= now_s]
         for each in due:
             self._done.remove(each)
-            each.take_back()
-            yield each.text
+            refusal = _refusal_of(each.take_back)
+            yield each.text if refusal is None else f"{each.text}: refused, {refusal}"
 
     # -- nodes --------------------------------------------------------------------------------------------------
 
@@ -105,7 +107,9 @@ class Chaos:
         if chosen in ended or (len(running) == 1 and len(self._node_ids) > 1):
             return f"node {chosen} is left alone"
         node = self._remote.nodes[chosen]
-        node.kill() if how == "kill" else node.stop()
+        refusal = _refusal_of(node.kill if how == "kill" else node.stop)
+        if refusal is not None:
+            return f"node {chosen} is left alone: {refusal}"
         self._done.append(_Done(f"node {chosen} starts", due_s, chosen, node.start))
         return f"node {chosen} is {'killed' if how == 'kill' else 'stopped'}"
 
@@ -135,6 +139,17 @@ class Chaos:
         rule = self._remote.faults.add(text)
         self._done.append(_Done(f"rule removed: {text}", due_s, None, rule.remove))
         return f"rule added: {text}"
+
+
+def _refusal_of(call: Callable[[], object]) -> str | None:
+    """Call it; the refusal if another caller has changed the broker meanwhile, by a reset for instance."""
+    try:
+        call()
+    except ControlRefused as refused:
+        if refused.status not in CHANGED_BY_OTHERS:
+            raise
+        return str(refused)
+    return None
 
 
 def verify(remote: Remote) -> list[str]:

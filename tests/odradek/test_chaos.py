@@ -77,6 +77,24 @@ def test_of_several_nodes_one_is_left_alone(broker: package.Broker) -> None:
     assert verify(broker._control) == []
 
 
+def test_a_reset_of_another_caller_takes_back_what_was_done(broker: package.Broker) -> None:
+    run_ = Chaos(broker._control, seed=1, kinds=["kill", "delay"], pause_s=1000)
+    for _ in range(6):
+        list(run_.step(0))
+    broker.reset()
+    said = list(run_.end())
+    assert any(re.fullmatch(r"node \d starts: refused, node \d is running, .+", line) for line in said)
+    assert any(line.startswith("rule removed: ") for line in said)
+    node = broker.nodes[1]
+    ending = Chaos(broker._control, seed=1, kinds=["stop"], pause_s=1000)
+    node.kill()
+    lines = [line for _ in range(9) for line in ending.step(0)]
+    assert any(line == "node 1 is left alone: node 1 is killed, not running" for line in lines)
+    node.start()
+    list(ending.end())
+    assert verify(broker._control) == []
+
+
 def test_a_transaction_that_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("odradek.chaos.SETTLE_S", 0)
     with package.Broker(topics=["orders:1"]) as broker:
