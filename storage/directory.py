@@ -48,9 +48,15 @@ def _lock(directory: Path) -> int:
     return fd
 
 
+def _refuse_if_open(directory: Path) -> None:
+    if directory.resolve() in _OPEN:
+        raise DirectoryInUse(f"{directory} is in use by another node of this process")
+
+
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep brokers, ours and Kafka's, away from a directory that is not to be opened."""
+    """Keep brokers, ours and Kafka's, away from a directory that is not to be opened. ``DirectoryInUse``"""
+    _refuse_if_open(directory)
     fd = _lock(directory)
     try:
         yield
@@ -76,8 +82,7 @@ class LogDirectory:
         self.path = path
         make_directory(path)
         self._resolved = path.resolve()
-        if self._resolved in _OPEN:
-            raise DirectoryInUse(f"{path} is in use by another node of this process")
+        _refuse_if_open(path)
         self._lock_fd = _lock(path)
         _OPEN.add(self._resolved)
         self.is_open = True

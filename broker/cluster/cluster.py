@@ -32,7 +32,7 @@ from broker.cluster.internal_topic_warnings import InternalTopicWarnings
 from broker.cluster.leadership import leadership_tasks
 from broker.cluster.lifecycle import Lifecycle
 from broker.cluster.paused_links import PausedLinks
-from broker.cluster.runtime import NodeRuntime, NodeState
+from broker.cluster.runtime import DEAD, NodeRuntime, NodeState
 from broker.cluster.snapshot_files import SNAPSHOTS
 from broker.cluster.startup_topics import StartupTopics
 from broker.injection.happenings import Happening
@@ -283,7 +283,7 @@ class Cluster:
     def kill_all_nodes(self) -> None:
         """Kill all nodes that are not dead."""
         for runtime in tuple(self.nodes.values()):
-            if runtime.state not in (NodeState.STOPPED, NodeState.KILLED):
+            if runtime.state not in DEAD:
                 self.kill_node(runtime.node_id)
 
     async def all_terminated(self) -> None:
@@ -350,7 +350,7 @@ class Cluster:
         ``StartError`` if it cannot: then it is what it was before; or if it is killed while it starts: then it is killed.
         """
         async with self.lifecycle.call():
-            before = self._expect(node_id, NodeState.STOPPED, NodeState.KILLED)
+            before = self._expect(node_id, *DEAD)
             runtime = self.new_life(before)
             async with runtime.lifecycle_lock:
                 try:

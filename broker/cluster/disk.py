@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from broker.cluster.errors import NoSuchNode
 from broker.cluster.in_words import nodes_in_words
-from broker.cluster.runtime import NodeRuntime, NodeState
+from broker.cluster.runtime import DEAD, NodeRuntime, NodeState
 from storage.damage import FoundBatch, find_batch, flip, tear
 
 if TYPE_CHECKING:
@@ -83,5 +83,5 @@ def _node(cluster: Cluster, node_id: int) -> NodeRuntime:
 
 
 def _expect_dead(runtime: NodeRuntime) -> None:
-    if runtime.state not in (NodeState.STOPPED, NodeState.KILLED):
+    if runtime.state not in DEAD:
         raise NoSuchNode(f"node {runtime.node_id} is {runtime.state.value}: stop or kill it first")

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from broker.cluster.directories import start_refusal
 from broker.cluster.errors import EXPECTED, StartError
+from broker.cluster.runtime import DEAD
 from broker.loop.life import LifeOver
+from storage.directory import locked
 
 if TYPE_CHECKING:
     from broker.cluster.cluster import Cluster
@@ -24,17 +26,22 @@ def all_killed(
 ) -> Iterator[None]:
     """Kill all nodes, for a call that starts them again. ``StartError`` for an error that is expected meanwhile.
 
-    ``forget`` is called when all nodes are dead: rules that would act on the start have to go before it. ``remember`` is
-    called at the end, however it ends.
+    Nothing has changed if the directory of a dead node is in use elsewhere. ``forget`` is called when all nodes are dead:
+    rules that would act on the start have to go before it. ``remember`` is called at the end, however it ends.
     """
-    cluster.kill_all_nodes()
-    forget()
     try:
-        yield
+        for runtime in cluster.nodes.values():
+            if runtime.state in DEAD:
+                with locked(runtime.data_dir):
+                    pass
+        cluster.kill_all_nodes()
+        forget()
+        try:
+            yield
+        finally:
+            remember()
     except EXPECTED as error:
         raise StartError(start_refusal(error)) from error
-    finally:
-        remember()
 
 
 async def start_together(cluster: Cluster, node_ids: Iterable[int], prepare: Prepare) -> None:

@@ -82,6 +82,9 @@ class NodeState(Enum):
     KILLED = "killed"
 
 
+DEAD: Final = (NodeState.STOPPED, NodeState.KILLED)
+
+
 class NodeRuntime:
     """One node, its sockets and its files. What it shares with the others comes from the cluster."""
 

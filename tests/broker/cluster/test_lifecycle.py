@@ -12,12 +12,14 @@ from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 import pytest
 from structlog.testing import capture_logs
 
-from broker.cluster import NoSuchNode, StartError
+from broker.cluster import NoSuchNode, StartError, reset
 from broker.cluster.runtime import NodeState
+from broker.net.ports import BindError
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from storage.directory import LogDirectory
 from storage.files import use_system
@@ -137,15 +139,13 @@ KILLS_S: Final = 0.002
 def test_a_rule_kills_a_node_in_the_middle_of_a_call(act: str, nodes: int, tmp_path: Path) -> None:
     with virtual(f"{act} {nodes}") as (loop, runner):
         runner.run(
-            kill_in_the_middle(
-                Controlled(loop, tmp_path, seed=1, nodes=nodes, say=lambda line: None), act, nodes
-            )
+            kill_in_the_middle(Controlled(loop, tmp_path, seed=1, nodes=nodes, say=lambda line: None), act)
         )
 
 
-async def kill_in_the_middle(world: Controlled, act: str, node_id: int) -> None:
+async def kill_in_the_middle(world: Controlled, act: str) -> None:
     """The call ends with its success or with an error message, and the other nodes run."""
-    pair = Pair(world)
+    pair, node_id = Pair(world), 1
     await pair.begin()
     kills = refusals = 0
     for number in count():
@@ -221,22 +221,44 @@ async def pause_beside_a_stop(world: Controlled) -> None:
     await world.cluster.stop()
 
 
-def test_a_restore_that_cannot_have_a_directory_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("act", ["reset", "restore"])
+def test_nothing_changes_where_the_directory_of_a_dead_node_is_in_use(act: str, tmp_path: Path) -> None:
     with virtual("in use") as (loop, runner):
         world = Controlled(loop, tmp_path, seed=1, nodes=3, say=lambda line: None)
-        runner.run(restore_without_a_directory(world))
+        runner.run(act_without_a_directory(world, act))
 
 
-async def restore_without_a_directory(world: Controlled) -> None:
+async def act_without_a_directory(world: Controlled, act: str) -> None:
     pair = Pair(world)
     await pair.begin()
     await world.cluster.stop_node(NODE)
-    other = LogDirectory(world.cluster.nodes[NODE].data_dir)  # as another process would
+    other = LogDirectory(world.cluster.nodes[NODE].data_dir)  # as another broker would
     with pytest.raises(StartError, match="in use"):
-        await world.control.snapshots.restore(1)
+        await (reset.reset(world.cluster) if act == "reset" else world.control.snapshots.restore(1))
     other.close(clean=False)
+    assert [each.state.value for each in world.cluster.nodes.values()] == ["running", "stopped", "running"]
     await world.mend()
     await check(world, [[OLD, NEW]])
+    await world.cluster.stop()
+
+
+def test_the_topics_of_the_command_line_are_made_by_a_start_if_a_reset_could_not(tmp_path: Path) -> None:
+    with virtual("due") as (loop, runner):
+        runner.run(
+            start_after_a_reset_that_failed(
+                Controlled(loop, tmp_path, seed=1, nodes=3, say=lambda line: None)
+            )
+        )
+
+
+async def start_after_a_reset_that_failed(world: Controlled) -> None:
+    await world.open()
+    in_use = BindError("port 9092 is in use by another process")
+    with patch.object(reset, "start_together", side_effect=in_use), pytest.raises(StartError, match="9092"):
+        await reset.reset(world.cluster)
+    assert not world.cluster.metadata.topics
+    await world.mend()
+    await world.check()
     await world.cluster.stop()
 
 
