@@ -924,7 +924,7 @@ LIFECYCLE: Final = (
     _one(
         "end-beside-a-stop",
         "the end of the broker waits for a node that stops",
-        _LIFECYCLE,
+        ("tests/broker/cluster/test_deaths_at_a_start.py", *_LIFECYCLE),
         "broker/cluster/lifecycle.py",
         "            await self.calls_ended()\n            yield",
         "            yield",
@@ -955,22 +955,12 @@ LIFECYCLE: Final = (
         "",
     ),
     _one(
-        "topics-of-the-start-after-the-clients",
-        "a reset creates the topics of the command line before a client can create them with other settings",
+        "kills-before-it-has-the-directories",
+        "a reset or a restore changes nothing where the directory of a dead node is in use elsewhere",
         _LIFECYCLE,
         "broker/cluster/restarting.py",
-        "        await starts.create_topics()\n        await starts.each(_enable_request_processing)\n",
-        "        await starts.each(_enable_request_processing)\n        await starts.create_topics()\n",
-    ),
-    _one(
-        "restore-without-its-directories",
-        "a restore changes files only once it has all directories",
-        _LIFECYCLE,
-        "broker/cluster/snapshots.py",
-        "        await start_together(cluster, snapshot.running, prepare)",
-        "        await cluster.clock.restore(snapshot.time)\n"
-        "        await self._put_back_dead(snapshot)\n"
-        "        await start_together(cluster, snapshot.running, prepare)",
+        "                with locked(runtime.data_dir):\n                    pass\n",
+        "                pass\n",
     ),
     _one(
         "pause-beside-a-stop",
@@ -987,6 +977,27 @@ LIFECYCLE: Final = (
         "storage/directory.py",
         "{uuid4().hex}",
         "{uuid4().hex[:0]}",
+    ),
+    *(
+        replace(each, simulated=False)
+        for each in (
+            _one(
+                "refusal-without-a-reader",
+                "the refusal of a control call whose caller has hung up is no failure",
+                ("tests/broker/control/test_calls_at_once.py",),
+                "broker/control/server.py",
+                "        task.add_done_callback(_note_failure)\n",
+                "",
+            ),
+            _one(
+                "chaos-ends-at-a-refusal",
+                "odradek chaos goes on where another caller has reset the broker",
+                ("tests/odradek/test_chaos.py",),
+                "odradek/chaos.py",
+                "CHANGED_BY_OTHERS: Final = (404, 409)",
+                "CHANGED_BY_OTHERS: Final = ()",
+            ),
+        )
     ),
 )
 
