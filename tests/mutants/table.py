@@ -922,14 +922,6 @@ LIFECYCLE: Final = (
         "        if True:\n            self.check()\n            self._calls += 1",
     ),
     _one(
-        "end-beside-a-stop",
-        "the end of the broker waits for a node that stops",
-        ("tests/broker/cluster/test_deaths_at_a_start.py", *_LIFECYCLE),
-        "broker/cluster/lifecycle.py",
-        "            await self.calls_ended()\n            yield",
-        "            yield",
-    ),
-    _one(
         "calls-after-the-end",
         "no call begins once the broker ends",
         _LIFECYCLE,
@@ -946,31 +938,6 @@ LIFECYCLE: Final = (
         "                raise\n",
     ),
     _one(
-        "topics-of-the-start-not-due",
-        "a start creates the topics of the command line if a reset could not",
-        _LIFECYCLE,
-        "broker/cluster/cluster.py",
-        "        with suppress(StartError):  # too few nodes run: they are due at the start of the next one\n"
-        "            await self.startup_topics.create(self.metadata)\n",
-        "",
-    ),
-    _one(
-        "kills-before-it-has-the-directories",
-        "a reset or a restore changes nothing where the directory of a dead node is in use elsewhere",
-        _LIFECYCLE,
-        "broker/cluster/restarting.py",
-        "                with locked(runtime.data_dir):\n                    pass\n",
-        "                pass\n",
-    ),
-    _one(
-        "pause-beside-a-stop",
-        "a node that is about to stop is not paused",
-        _LIFECYCLE,
-        "broker/cluster/cluster.py",
-        "        if runtime.lifecycle_lock.locked():",
-        "        if False:",
-    ),
-    _one(
         "deleted-folders-of-one-name",
         "the folder of a deleted partition gets another name each time",
         ("tests/storage/test_directory.py",),
@@ -981,6 +948,39 @@ LIFECYCLE: Final = (
     *(
         replace(each, simulated=False)
         for each in (
+            _one(
+                "end-beside-a-stop",
+                "the end of the broker waits for a node that stops",
+                ("tests/broker/cluster/test_deaths_at_a_start.py", *_LIFECYCLE),
+                "broker/cluster/lifecycle.py",
+                "            await self.calls_ended()\n            yield",
+                "            yield",
+            ),
+            _one(
+                "topics-of-the-start-not-due",
+                "a start creates the topics of the command line if a reset could not",
+                _LIFECYCLE,
+                "broker/cluster/cluster.py",
+                "        with suppress(StartError):  # too few nodes run: they are due at the start of the next one\n"
+                "            await self.startup_topics.create(self.metadata)\n",
+                "",
+            ),
+            _one(
+                "kills-before-it-has-the-directories",
+                "a reset or a restore changes nothing where the directory of a dead node is in use elsewhere",
+                _LIFECYCLE,
+                "broker/cluster/restarting.py",
+                "                with locked(runtime.data_dir):\n                    pass\n",
+                "                pass\n",
+            ),
+            _one(
+                "pause-beside-a-stop",
+                "a node that is about to stop is not paused",
+                _LIFECYCLE,
+                "broker/cluster/cluster.py",
+                "        if runtime.lifecycle_lock.locked():",
+                "        if False:",
+            ),
             _one(
                 "refusal-without-a-reader",
                 "the refusal of a control call whose caller has hung up is no failure",
