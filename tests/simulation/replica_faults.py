@@ -21,10 +21,11 @@ WRITE_S_MAX: Final = 20.0
 """So long the fault waits for a write of a follower."""
 HELD_S: Final = (0.05, 5.0)
 CUT: Final = 0.5
-UNCLEAN: Final = 0.5
+UNCLEAN: Final = 0.7
 AHEAD_S: Final = (0.5, 3.0)
-ALONE_S: Final = (0.1, 2.0)
-LEADERLESS_S: Final = (1.0, 12.0)
+ALONE_S: Final = ((0.1, 2.0), (5.0, 8.0))
+"""For a moment, so that the others' logs are not fsynced yet; or until what it has committed alone is checkpointed."""
+LEADERLESS_S: Final = (0.5, 10.0)
 
 
 Held = tuple[InjectionPoint, Callable[[], object]]
@@ -68,7 +69,7 @@ class ReplicaFaults:
         for each in replicas:
             links.pause(each, *spot)
         if await self._lead_alone(spot, last):
-            await asyncio.sleep(self._random.uniform(*ALONE_S))
+            await asyncio.sleep(self._random.uniform(*self._random.choice(ALONE_S)))
             killing = asyncio.ensure_future(self._kill_last(spot, last))
             await asyncio.sleep(self._random.uniform(*LEADERLESS_S))
             if self._random.random() < UNCLEAN:
