@@ -15,6 +15,7 @@ from broker.injection.points import InjectionPoint
 from broker.logging import get_logger
 from broker.replicas.replication.leading import FollowerFetch, LeaderResponse, Leading
 from broker.replicas.replication.truncation import truncate, truncate_fully_and_start_at
+from protocol.batch import CorruptBatch, RecordBatch
 from protocol.errors import NONE, ErrorCode
 from storage.epochs import UNDEFINED
 
@@ -201,6 +202,8 @@ class ReplicaFetcher:
         partition = self._partition
         if fetched.records:
             self._share -= len(fetched.records)
+            if partition.log_start_offset == partition.log_end_offset:
+                self._begin_with_whole_batch(fetched.records)
             before = partition.log_end_offset
             error = partition.append_replicated(fetched.records)
             if error is NONE and partition.log_end_offset == before:
@@ -211,6 +214,20 @@ class ReplicaFetcher:
         partition.update_from_leader(fetched.high_watermark, fetched.log_start_offset)
         self._failures = 0
         return True
+
+    def _begin_with_whole_batch(self, records: bytes) -> None:
+        """Move an empty log back to the base offset of its first batch, if the leader's log starts inside that batch.
+
+        DeleteRecords moves a log start to any offset. Kafka: ``UnexpectedAppendOffsetException``, which
+        ``Partition.appendRecordsToFollowerOrFutureReplica`` catches.
+        """
+        partition = self._partition
+        try:
+            first = RecordBatch.parse(records, 0)
+        except CorruptBatch:
+            return  # the append refuses it
+        if first.base_offset < partition.log_end_offset <= first.last_offset:
+            truncate_fully_and_start_at(partition, first.base_offset, self._context)
 
     def _pass(self, fetched: LeaderResponse) -> bool:
         """Append, unless a rule holds the step (``replica.append``): then later, or, if it is lost, after the next fetch."""

@@ -181,6 +181,22 @@ async def test_a_follower_below_the_leaders_log_start_begins_anew_there(nodes: N
     assert set(nodes.isr) == {1, 2, 3}
 
 
+async def test_a_follower_begins_with_the_batch_in_which_the_leaders_log_starts(nodes: Nodes):
+    """DeleteRecords knows offsets, a log whole batches (Kafka: ``UnexpectedAppendOffsetException``)."""
+    nodes.create(min_isr=1)
+    nodes.injection.links.cut(1, 3)
+    nodes.append(b"a")
+    await nodes.pass_time(60_000)
+    assert nodes.isr == (1, 2)
+    nodes.append(b"b", b"c", b"d")
+    assert nodes.leader.delete_records(3)[0] is OK
+    nodes.injection.links.mend(1, 3)
+    await nodes.settle()
+    third = nodes.on(3)
+    assert (third.log_start_offset, third.log_end_offset, third.high_watermark) == (3, 4, 4)
+    assert set(nodes.isr) == {1, 2, 3}
+
+
 async def test_a_damaged_batch_of_the_leader_is_not_taken(nodes: Nodes):
     nodes.create()
     nodes.append(b"a")
