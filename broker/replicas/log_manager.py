@@ -78,6 +78,9 @@ class LogManager:
         path = self._directory.partition_path(*key)
         try:
             set_aside_foreign(path, topic.topic_id)
+            if not path.is_dir():
+                # Rows that remain are of an earlier topic of this name, which was deleted while this node was down.
+                self.checkpoints.forget(key)
             recovered = open_log(path, self._options(topic, key, high_watermark))
             say_damage(key, recovered)
             if recovered.doomed:

@@ -74,9 +74,14 @@ class Checkpoints:
         self._high_watermarks_moved.pop(partition, None)
 
     def forget(self, key: PartitionKey) -> None:
-        """A partition was deleted: no file speaks of it any more."""
+        """A partition was deleted: drop its rows, and write the files soon.
+
+        After a crash they would be the offsets of the next partition of this name. Kafka: ``LogManager.asyncDelete``.
+        """
         for checkpoint in self._files.values():
             checkpoint.drop(key)
+        if self.is_changed:
+            self.write_all(_nothing)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -151,3 +156,7 @@ def _read(directory: LogDirectory, name: str) -> Mapping[PartitionKey, int]:
     except StorageError as error:
         log_events.warning("checkpoint not usable, taken for empty", file=error.path, reason=str(error))
         return {}
+
+
+def _nothing() -> None:
+    """No one waits for these files."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import structlog
 
-from storage.checkpoints import PARTITION_METADATA
-from storage.directory import CLEAN_MARK
+from storage.checkpoints import PARTITION_METADATA, read_offsets, write_offsets
+from storage.directory import CLEAN_MARK, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from tests.support.background import no_threads
 from tests.support.world import World
 
 TOPIC = "orders"
@@ -60,3 +62,39 @@ def test_a_folder_of_an_earlier_topic_is_set_aside_with_a_line(world: World) -> 
     (line,) = [line for line in lines if line["event"] == "folder of an earlier topic set aside"]
     assert Path(line["moved_to"]).is_dir()
     assert world.partition(TOPIC, 0).log_end_offset == 0
+
+
+@pytest.mark.parametrize("has_folder", [True, False])
+def test_checkpoints_of_an_earlier_topic_are_not_those_of_the_next_by_its_name(
+    world: World, has_folder: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that was down hears neither of the deletion nor of the creation."""
+    no_threads(monkeypatch)
+    folder = world.path / "orders-0"
+    if has_folder:
+        (folder / PARTITION_METADATA).write_bytes(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    else:
+        shutil.rmtree(folder)
+    for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS):
+        write_offsets(world.path / name, {(TOPIC, 0): 7})
+    world.crash()
+    partition = world.partition(TOPIC, 0)
+    assert (partition.log_start_offset, partition.high_watermark, partition.log_end_offset) == (0, 0, 0)
+    assert partition.log.recovery_point == 0
+
+
+def test_a_deleted_topic_leaves_the_checkpoint_files_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash its offsets would be those of the next topic by its name (Kafka: ``LogManager.asyncDelete``)."""
+    no_threads(monkeypatch)
+    for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS):
+        write_offsets(world.path / name, {(TOPIC, 0): 1})
+    world.crash()
+    world.cluster.delete(TOPIC)
+    world.create(TOPIC)
+    world.produce(TOPIC, 0, b"value")
+    world.crash()
+    partition = world.partition(TOPIC, 0)
+    assert (partition.log_start_offset, partition.log.recovery_point) == (0, 0)
+    assert read_offsets(world.path / HIGH_WATERMARKS) == {}
