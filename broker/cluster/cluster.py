@@ -27,6 +27,7 @@ from broker.clock.virtual import VirtualClock
 from broker.cluster.announcing import Started, announce
 from broker.cluster.directories import node_directories, start_refusal
 from broker.cluster.errors import EXPECTED, NoSuchNode, StartError
+from broker.cluster.failed_replicas import report_failed_replica
 from broker.cluster.in_words import nodes_in_words
 from broker.cluster.internal_topic_warnings import InternalTopicWarnings
 from broker.cluster.leadership import leadership_tasks
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.config.settings import Settings
     from broker.metadata.image import Image
+    from broker.replicas.partition import Partition
 
 log = get_logger()
 
@@ -425,20 +427,8 @@ class Cluster:
             raise NoSuchNode(f"node {node_id} is {runtime.state.value}, not {wanted}")
         return runtime
 
-    def _on_failed_replica(self, node_id: int, topic: str, index: int) -> None:
-        self._run(self._lose_replica(node_id, topic, index))
-
-    async def _lose_replica(self, node_id: int, topic: str, index: int) -> None:
-        try:
-            await self.metadata.lose_replica(topic, index, node_id)
-        except ApiError as refusal:
-            log.error(
-                "removing a failed replica from the metadata failed",
-                node_id=node_id,
-                topic=topic,
-                partition=index,
-                reason=str(refusal),
-            )
+    def _on_failed_replica(self, node_id: int, partition: Partition) -> None:
+        self._run(report_failed_replica(self.metadata, node_id, partition))
 
     async def _lose(self, node_id: int) -> None:
         try:

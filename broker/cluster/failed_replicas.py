@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.logging import get_logger
+from broker.metadata import ApiError, ClusterMetadata
 from broker.replicas.partition import Partition
 from broker.replicas.partition.listeners import PartitionListener
+
+log = get_logger()
 
 
 class FailedReplicaListener(PartitionListener[Partition]):
     """Tells the controller of partitions whose files cannot be used any more. A broker of one node has no need of it."""
 
-    def __init__(self, tell: Callable[[str, int], None]) -> None:
+    def __init__(self, tell: Callable[[Partition], None]) -> None:
         self._tell = tell
 
     def removed(self, partition: Partition) -> None:
         if partition.offline is not None:
-            self._tell(partition.topic, partition.index)
+            self._tell(partition)
+
+
+async def report_failed_replica(metadata: ClusterMetadata, node_id: int, partition: Partition) -> None:
+    """Take the replica of a node out of the in-sync replicas, and let another one lead."""
+    try:
+        await metadata.lose_replica(partition.topic, partition.topic_id, partition.index, node_id)
+    except ApiError as refusal:
+        log.error(
+            "removing a failed replica from the metadata failed",
+            node_id=node_id,
+            topic=partition.topic,
+            partition=partition.index,
+            reason=str(refusal),
+        )

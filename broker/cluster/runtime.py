@@ -107,7 +107,7 @@ class NodeRuntime:
         peer_replicas: Callable[[int], ReplicaManager | None],
         ports: Ports,
         listeners: Sequence[Listener] = (),
-        on_failed_replica: Callable[[int, str, int], None] | None = None,
+        on_failed_replica: Callable[[int, Partition], None] | None = None,
         synced: Mapping[str, int] = MappingProxyType({}),
         skew_ms: int = 0,
         has_peers: bool = False,

@@ -48,7 +48,7 @@ from broker.metadata.producer_id_control import ProducerIdControlManager
 from broker.metadata.restoration import copy_of
 from broker.metadata.results import RECORDS_PER_REQUEST_MAX, ApiError, CreatedTopic
 from broker.metadata.startup import startup_commits
-from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, Topic
+from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, PartitionState, Topic
 from broker.metadata.writer import MetadataWriter
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord
@@ -350,12 +350,19 @@ class ClusterMetadata:
             lambda _, known, state: record_for_isr(self._image, known, state, leader_epoch, isr),
         )
 
-    async def lose_replica(self, topic: str, index: int, node_id: int) -> None:
-        """The files of a replica failed: another one leads, if any is in sync."""
-        await self._change_partition(
-            (topic, index),
-            lambda _, known, state: record_for_failed_replica(self._image, known, state, node_id),
-        )
+    async def lose_replica(self, topic: str, topic_id: uuid.UUID, index: int, node_id: int) -> None:
+        """The files of a replica failed: another one leads, if any is in sync.
+
+        A topic that was created by the same name meanwhile has other files.
+        """
+
+        def decide(_: int, known: Topic, state: PartitionState) -> MetadataRecord | None:
+            is_same = known.topic_id == topic_id
+            return record_for_failed_replica(self._image, known, state, node_id) if is_same else None
+
+        (refusal,) = await self._change_partitions([(topic, index)], decide)
+        if refusal is not None and self.topic_by_id(topic_id) is not None:
+            raise refusal
 
     async def elect(self, partitions: Sequence[PartitionKey], kind: Election) -> list[ApiError | None]:
         """ElectLeaders; None for each partition that has a new leader now, Kafka's code where that makes no sense."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from confluent_kafka import Consumer
@@ -302,3 +303,20 @@ async def test_on_a_slow_disk_a_producer_waits_and_the_loop_does_not(tmp_path: P
             cluster.injection.points = None
             disk.held.pop()()
             assert (await sent).offset == 1
+
+
+async def test_a_failed_replica_of_a_deleted_topic_is_not_one_of_the_next_by_its_name(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        await create(cluster)
+        deleted = cluster.metadata.topics["orders"].topic_id
+        node = cluster.running_nodes()[0]
+        partition = node.replicas.get("orders", 0)
+        assert partition is not None
+        partition.offline = "Input/output error"
+        with structlog.testing.capture_logs() as lines:
+            assert await cluster.metadata.delete_topics([deleted]) == [None]
+            await cluster.settled()
+        assert [line for line in lines if line["log_level"] == "error"] == []
+        await create(cluster)
+        await cluster.metadata.lose_replica("orders", deleted, 0, node.node_id)
+        assert sorted(state(cluster).isr) == [1, 2, 3]
