@@ -1113,6 +1113,65 @@ PROGRAM: Final = tuple(
     )
 )
 
+DELETIONS: Final = (
+    _one(
+        "a-log-cannot-begin-inside-a-batch",
+        "an empty follower begins with the whole batch in which its leader's log starts (UnexpectedAppendOffsetException)",
+        _REPLICATION,
+        FOLLOWING,
+        "if first.base_offset < partition.log_end_offset <= first.last_offset:",
+        "if False:",
+    ),
+    _one(
+        "followers-do-not-hear-of-deleted-records",
+        "a follower's log starts where its leader's does",
+        _REPLICATION,
+        PARTITION,
+        "if log_start_offset > self.log.log_start_offset:",
+        "if False:",
+    ),
+    _one(
+        "delete-records-does-not-wait",
+        "DeleteRecords is answered when all live replicas start there",
+        ("tests/broker/apis/test_delete_records.py", *_REPLICATION),
+        LEADING,
+        "        return min([self._partition.log_start_offset, *starts])",
+        "        return self._partition.log_start_offset",
+    ),
+    _one(
+        "checkpoints-of-an-earlier-topic-are-taken",
+        "a new topic begins without the checkpoints of the one before it, of which the node did not hear",
+        ("tests/broker/replicas/test_stray_partitions.py",),
+        "broker/replicas/log_manager.py",
+        "            if not path.is_dir():",
+        "            if False:",
+    ),
+    _one(
+        "checkpoints-of-a-deleted-topic-stay-in-the-files",
+        "a deletion writes the checkpoint files, which a crash would bring back (LogManager.asyncDelete)",
+        ("tests/broker/replicas/test_stray_partitions.py",),
+        "broker/replicas/maintenance/checkpoints.py",
+        "        if self.is_changed:\n            self.write_all(_nothing)",
+        "",
+    ),
+    _one(
+        "a-failed-replica-counts-for-the-next-topic",
+        "a replica that failed is one of its topic, not of the next by the same name",
+        ("tests/broker/cluster/test_replication.py",),
+        "broker/metadata/cluster.py",
+        "is_same = known.topic_id == topic_id",
+        "is_same = True",
+    ),
+    _one(
+        "open-logs-keep-their-settings",
+        "a changed setting of a topic holds for the logs that are open",
+        ("tests/broker/replicas",),
+        "broker/replicas/manager.py",
+        "                partition.log.config = config\n",
+        "",
+    ),
+)
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
@@ -1129,4 +1188,5 @@ MUTANTS: Final = (
     *LIFECYCLE,
     *BOUNDS,
     *PROGRAM,
+    *DELETIONS,
 )

@@ -47,7 +47,7 @@ async def transact(
     pause_s: tuple[float, float] = PAUSE_S,
 ) -> None:
     """Transactions over several partitions, some of which it aborts itself. Others may work under the same id."""
-    producer = Producer(wire, transactional_id, level=level)
+    producer = Producer(wire, transactional_id, level=level, wrote=ledger.wrote)
     await producer.live()
     number = 0
     while not stop.now:
@@ -106,7 +106,7 @@ async def _haunt(producer: Producer, spots: Sequence[Spot], work: Work) -> None:
 
 async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop: Stop) -> None:
     """An idempotent producer: what it is told was written is there once."""
-    producer = Producer(wire, None, level=2)
+    producer = Producer(wire, None, level=2, wrote=ledger.wrote)
     await producer.live()
     number, life = 0, 0
     while not stop.now:

@@ -68,18 +68,23 @@ def delivered(
 class Reader:
     """Reads one partition from its beginning; ``view`` is what it saw."""
 
+    version = 12
+    """Of Fetch."""
+
     def __init__(self, wire: Wire, spot: Spot, isolation: str, view: View | None = None) -> None:
         self.wire = wire
         self.spot = spot
         self.position = 0
         self._committed_only = isolation == "read_committed"
-        self._view = view
+        self.view = view
 
     async def fetch(self, max_wait_ms: int = MAX_WAIT_MS) -> list[tuple[int, bytes]]:
         """What comes next, perhaps nothing; ``Gone`` if it could not be asked for."""
         topic, index = self.spot
         _, leader_epoch = await self.wire.leader(topic, index)
-        answer = await self.wire.ask_leader(topic, index, FETCH, 12, self._request(leader_epoch, max_wait_ms))
+        answer = await self.wire.ask_leader(
+            topic, index, FETCH, self.version, self._request(leader_epoch, max_wait_ms)
+        )
         if not answer.responses:
             raise Gone(f"fetch: {answer.error_code}")
         data = answer.responses[0].partitions[0]
@@ -87,10 +92,19 @@ class Reader:
         if error is not NONE:
             self.wire.say(f"fetch {topic}-{index} at {self.position}: {error.name}")
             self.wire.forget_leader(topic, index)
-            if error not in ASK_LEADER_AGAIN:
+            if error is ErrorCode.offset_out_of_range:
+                await self.out_of_range(leader_epoch)
+            elif error not in ASK_LEADER_AGAIN and error is not ErrorCode.unknown_topic_id:
                 raise Broken(f"{self.spot} cannot be read on at {self.position}: {error.name}")
             raise Gone(error.name)
         return self._take(data, leader_epoch)
+
+    def note_shown(self, records: bytes) -> None:
+        self.wire.facts.shown(*self.spot, records)
+
+    async def out_of_range(self, leader_epoch: int) -> None:
+        """Nothing is ever deleted, unless a subclass knows better."""
+        raise Broken(f"{self.spot} cannot be read on at {self.position}: OFFSET_OUT_OF_RANGE")
 
     def _request(self, leader_epoch: int, max_wait_ms: int) -> FetchRequest:
         topic, index = self.spot
@@ -119,12 +133,12 @@ class Reader:
 
     def _take(self, data: Any, leader_epoch: int) -> list[tuple[int, bytes]]:
         records = bytes(data.records or b"")
-        self.wire.facts.shown(*self.spot, records)
+        self.note_shown(records)
         aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
         found, self.position = visible(records, aborted, self.position)
-        if self._view is not None:
-            self._view.saw_offsets(self.spot, leader_epoch, data.high_watermark, data.last_stable_offset)
-            self._view.saw(found, data.high_watermark)
+        if self.view is not None:
+            self.view.saw_offsets(self.spot, leader_epoch, data.high_watermark, data.last_stable_offset)
+            self.view.saw(found, data.high_watermark)
         return found
 
 

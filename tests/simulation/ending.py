@@ -41,8 +41,8 @@ class Ending:
         ``copied``: by which groups the sources were copied, and where to. ``members``: the groups whose members committed.
         """
         spots = (*sources, *(spot for _, targets in copied for spot in targets))
-        committed = {spot: _content(self._leader(spot), read_committed=True) for spot in spots}
-        everything = {spot: _content(self._leader(spot), read_committed=False) for spot in spots}
+        committed = {spot: content(self._leader(spot), read_committed=True) for spot in spots}
+        everything = {spot: content(self._leader(spot), read_committed=False) for spot in spots}
         self._check_nothing_hangs()
         self._check_replicas(committed)
         ledger.check_works({spot: committed[spot] for spot in sources})
@@ -126,7 +126,7 @@ class Ending:
                     continue
                 if look(replica, leader.high_watermark) != expected:
                     raise Broken(f"{spot}: node {node.node_id} has something else than its leader")
-                if spot in committed and _content(replica, read_committed=True) != committed[spot]:
+                if spot in committed and content(replica, read_committed=True) != committed[spot]:
                     raise Broken(f"{spot}: node {node.node_id} would show other records than its leader")
             self._say(f"{spot} is {len(expected)} {crc32(repr(expected).encode()):08x}")
 
@@ -155,9 +155,9 @@ def _check_epochs(spot: Spot, leader: Partition) -> None:
             coordinator_epochs[producer_id] = marker.coordinator_epoch
 
 
-def _content(partition: Partition, *, read_committed: bool) -> list[tuple[int, bytes]]:
+def content(partition: Partition, *, read_committed: bool) -> list[tuple[int, bytes]]:
     """What a consumer gets of a replica that reads it from its beginning."""
-    position = 0
+    position = partition.log_start_offset
     found: list[tuple[int, bytes]] = []
     while True:
         result = partition.read(position, 1 << 20, read_committed=read_committed, whole_first_batch=True)

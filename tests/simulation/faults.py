@@ -159,7 +159,8 @@ class Chaos:
 
     async def _altering(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
         """AlterPartition: the controller hears of the death before it hears what the leader asks for."""
-        joining = set(isr).difference(self._cluster.metadata.topics[topic].partitions[index].isr)
+        known = self._cluster.metadata.topics.get(topic)
+        joining = set(isr).difference(known.partitions[index].isr) if known is not None else set()
         if self._joins_that_kill and joining and self._is_running(min(joining)):
             self._joins_that_kill -= 1
             self._tasks.append(asyncio.ensure_future(self._kill(min(joining))))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import count
+from types import MappingProxyType
+from typing import Final
 
 Spot = tuple[str, int]
 """(topic, partition)."""
+
+NOTHING_DELETED: Final[Mapping[Spot, int]] = MappingProxyType({})
 
 
 class Broken(AssertionError):
@@ -47,6 +52,8 @@ class View:
     records: list[tuple[int, bytes]] = field(default_factory=list)
     seen_below: list[int] = field(default_factory=list)
     """Of each record the high watermark that came with it."""
+    jumps: list[tuple[int, int]] = field(default_factory=list)
+    """From where to where the reader went on because records were deleted."""
     _offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def saw_offsets(self, spot: Spot, leader_epoch: int, high_watermark: int, last_stable: int) -> None:
@@ -58,6 +65,9 @@ class View:
                 f"now {(high_watermark, last_stable)}"
             )
         self._offsets[leader_epoch] = (high_watermark, last_stable)
+
+    def has_jumped(self, offset: int) -> bool:
+        return any(start <= offset < end for start, end in self.jumps)
 
     def saw(self, records: Iterable[tuple[int, bytes]], high_watermark: int = -1) -> None:
         for offset, value in records:
@@ -73,28 +83,43 @@ class Ledger:
     def __init__(self) -> None:
         self.works: list[Work] = []
         self.views: dict[tuple[str, Spot], View] = {}
-        self.copied: dict[Spot, list[tuple[bytes, bytes]]] = {}
+        self.offsets: dict[bytes, int] = {}
+        """Where a value lies, as the leader has told its producer."""
 
     def begin(self, producer: str, number: int) -> Work:
         work = Work(producer, number)
         self.works.append(work)
         return work
 
+    def wrote(self, values: Iterable[bytes], base_offset: int) -> None:
+        """A producer was told that its batch is written; -1 if not where."""
+        if base_offset >= 0:
+            self.offsets.update(zip(values, count(base_offset), strict=False))
+
     def view(self, reader: str, spot: Spot, isolation: str) -> View:
         return self.views.setdefault((reader, spot), View(isolation))
 
     # ---- the checks
 
-    def check_works(self, content: dict[Spot, list[tuple[int, bytes]]]) -> None:
-        """All or nothing of each piece of work, as its producer was told; nothing twice; order kept."""
+    def check_works(
+        self, content: dict[Spot, list[tuple[int, bytes]]], starts: Mapping[Spot, int] = NOTHING_DELETED
+    ) -> None:
+        """All or nothing of each piece of work, as its producer was told; nothing twice; order kept.
+
+        ``starts``: where the logs start from which clients have deleted records.
+        """
         where: dict[bytes, Spot] = {}
         for spot, records in content.items():
-            for _, value in records:
+            for offset, value in records:
                 if value in where:
                     raise Broken(f"{value!r} is visible twice, in {where[value]} and {spot}")
+                if self.offsets.get(value, offset) != offset:
+                    raise Broken(
+                        f"{value!r} was written at {self.offsets[value]}, and is at {offset} of {spot}"
+                    )
                 where[value] = spot
         for work in self.works:
-            self._check_work(work, where)
+            self._check_work(work, where, starts)
         known = {value for work in self.works for _, value in work.sent}
         for value, spot in where.items():
             if value not in known and not value.startswith(b"copy "):
@@ -102,28 +127,53 @@ class Ledger:
         for spot, records in content.items():
             _check_order(spot, [value for _, value in records])
 
-    @staticmethod
-    def _check_work(work: Work, where: dict[bytes, Spot]) -> None:
-        visible = [value for spot, value in work.sent if where.get(value) == spot]
+    def _check_work(self, work: Work, where: dict[bytes, Spot], starts: Mapping[Spot, int]) -> None:
+        sent = [(spot, value) for spot, value in work.sent if not self._may_be_deleted(spot, value, starts)]
+        visible = [value for spot, value in sent if where.get(value) == spot]
         name = f"{work.producer}/{work.number} ({work.verdict.value})"
-        if len(visible) not in (0, len(work.sent)):
-            raise Broken(f"{name}: only {visible} is visible of {[value for _, value in work.sent]}")
-        if work.verdict is Verdict.COMMITTED and len(visible) != len(work.sent):
+        if len(visible) not in (0, len(sent)):
+            raise Broken(f"{name}: only {visible} is visible of {[value for _, value in sent]}")
+        if work.verdict is Verdict.COMMITTED and len(visible) != len(sent):
             raise Broken(f"{name}: it was acknowledged, and is not visible")
         if work.verdict is Verdict.ABORTED and visible:
             raise Broken(f"{name}: {visible} is visible")
 
+    def _may_be_deleted(self, spot: Spot, value: bytes, starts: Mapping[Spot, int]) -> bool:
+        """True also if no producer was told where the value lies."""
+        start = starts.get(spot, 0)
+        return start > 0 and self.offsets.get(value, -1) < start
+
     def check_views(
-        self, committed: dict[Spot, list[tuple[int, bytes]]], everything: dict[Spot, list[tuple[int, bytes]]]
+        self,
+        committed: dict[Spot, list[tuple[int, bytes]]],
+        everything: dict[Spot, list[tuple[int, bytes]]],
+        starts: Mapping[Spot, int] = NOTHING_DELETED,
     ) -> None:
         """What readers saw is what is there, from the beginning on, without a gap."""
         for (reader, spot), view in self.views.items():
             there = (committed if view.isolation == "read_committed" else everything)[spot]
-            if view.records != there[: len(view.records)]:
-                at = next(i for i, pair in enumerate(view.records) if i >= len(there) or pair != there[i])
-                raise Broken(
-                    f"{reader} saw {view.records[at]} in {spot}, where there is {there[at : at + 1]}"
-                )
+            # A log start that no follower knew may have gone back: the reader is beyond it all the same.
+            there = [record for record in there if not view.has_jumped(record[0])]
+            seen = [record for record in view.records if record[0] >= starts.get(spot, 0)]
+            if seen != there[: len(seen)]:
+                at = next(i for i, pair in enumerate(seen) if i >= len(there) or pair != there[i])
+                raise Broken(f"{reader} saw {seen[at]} in {spot}, where there is {there[at : at + 1]}")
+            if starts:
+                self._check_deleted(reader, spot, view)
+
+    def _check_deleted(self, reader: str, spot: Spot, view: View) -> None:
+        """A reader has missed no committed record but those that were deleted before it came to them."""
+        seen = {value: offset for offset, value in view.records}
+        end = max(seen.values(), default=-1)
+        for work in self.works:
+            for value in (value for at, value in work.sent if at == spot):
+                offset = self.offsets.get(value, -1)
+                if seen.get(value, offset) != offset and offset >= 0:
+                    raise Broken(f"{reader} saw {value!r} at {seen[value]} of {spot}, written at {offset}")
+                if work.verdict is not Verdict.COMMITTED or value in seen or not 0 <= offset < end:
+                    continue
+                if not view.has_jumped(offset):
+                    raise Broken(f"{reader} has missed {value!r} at {offset} of {spot}")
 
     def check_markers(self, markers: dict[Spot, dict[int, int]]) -> None:
         """Who reads what is committed gets a record of a transaction once its marker is, and not before.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from protocol.batch import build_batch
 from protocol.errors import ErrorCode
@@ -60,6 +61,17 @@ class MemberOf(NamedTuple):
 NO_MEMBER: Final = MemberOf()
 
 
+Wrote = Callable[[list[bytes], int], object]
+"""Hears of each batch that is written: its values, and the offset of the first (-1: the leader did not say)."""
+
+
+class Batch(NamedTuple):
+    """One batch of a partition, and what was sent with it."""
+
+    values: list[bytes]
+    request: ProduceRequest
+
+
 class MustAbort(Exception):
     """This transaction cannot be committed any more."""
 
@@ -76,16 +88,23 @@ class MustRestart(Exception):
 class Producer:
     """One producer at a time under one transactional id; without an id, one that is idempotent."""
 
-    def __init__(self, wire: Wire, transactional_id: str | None, *, level: int) -> None:
+    def __init__(
+        self, wire: Wire, transactional_id: str | None, *, level: int, wrote: Wrote = lambda *_: None
+    ) -> None:
         self.wire = wire
+        self._wrote = wrote
         self._id = transactional_id
         self._level = level
         """2: the protocol of KIP-890 (one epoch for each transaction), 1: that of before."""
         self._producer_id = -1
         self._epoch = -1
         self._sequences: dict[Spot, int] = {}
+        self._begun_in: dict[Spot, UUID | None] = {}
+        """The topic id by which the sequences of a partition began."""
         self._written_ms: dict[Spot, int] = {}
         """When the last batch of a partition was acknowledged."""
+        self._written_at: dict[Spot, int] = {}
+        """Its base offset, -1 if the leader did not say."""
         self._known_ms: dict[tuple[int, Spot], int] = {}
         """By producer id and partition: when a batch was acknowledged, by the time by which ids expire."""
         self._added: set[Spot] = set()
@@ -129,17 +148,19 @@ class Producer:
         if self._id is not None and self._level == 1 and spot not in self._added:
             await self._add_partition(spot)
         self._begun = True
+        if spot not in self._sequences:
+            self._begun_in[spot] = self.wire.facts.topic_id(topic)
         sequence = self._sequences.get(spot, 0)
-        requests = []
+        sent = []
         self._in_flight = len(batches)
         self._sent_in_epoch = self.wire.facts.leader_epoch(topic, index)
         for values in batches:
-            requests.append(self._produce_request(spot, values, sequence))
+            sent.append(Batch(values, self._produce_request(spot, values, sequence)))
             sequence += len(values)
-        if len(requests) > 1 and self._is_known(spot) and self.wire.random.random() < WITHOUT_THE_FIRST:
-            await self._send_without_the_first(topic, index, requests)
+        if len(sent) > 1 and self._is_known(spot) and self.wire.random.random() < WITHOUT_THE_FIRST:
+            await self._send_without_the_first(topic, index, sent)
         async with _deadline():
-            while requests := await self._try_to_send(topic, index, requests):
+            while sent := await self._try_to_send(topic, index, sent):
                 await self.wire.back_off()
         self._sequences[spot] = sequence
         self._written_ms[spot] = self.wire.now_ms()
@@ -171,27 +192,32 @@ class Producer:
             ],
         )
 
-    async def _send_without_the_first(self, topic: str, index: int, requests: list[ProduceRequest]) -> None:
+    async def _send_without_the_first(self, topic: str, index: int, batches: list[Batch]) -> None:
         """As when the leader refuses the first of several in flight: those behind it are out of order, and come again."""
         with suppress(Gone):
-            answers = await self.wire.ask_leader_all(topic, index, PRODUCE, 12, requests[1:])
+            answers = await self.wire.ask_leader_all(
+                topic, index, PRODUCE, 12, [each.request for each in batches[1:]]
+            )
             errors = [_produce_error(answer).name for answer in answers if not isinstance(answer, Gone)]
             self.wire.say(f"produce {topic}-{index} without the first: {errors}")
 
-    async def _try_to_send(
-        self, topic: str, index: int, requests: list[ProduceRequest]
-    ) -> list[ProduceRequest]:
+    async def _try_to_send(self, topic: str, index: int, batches: list[Batch]) -> list[Batch]:
         """Those that have to be sent again."""
         version = 11 if self._level == 1 else 12
+        requests = [each.request for each in batches]
         try:
             answers = await self.wire.ask_leader_all(topic, index, PRODUCE, version, requests)
         except Gone:
             self._in_doubt = True
-            return requests
-        again: list[ProduceRequest] = []
-        for request, answer in zip(requests, answers, strict=True):
-            if not self._is_written(topic, index, answer, is_next=not again):
-                again.append(request)
+            return batches
+        again: list[Batch] = []
+        for batch, answer in zip(batches, answers, strict=True):
+            if self._is_written(topic, index, answer, is_next=not again):
+                base_offset = answer.responses[0].partition_responses[0].base_offset
+                self._written_at[topic, index] = base_offset
+                self._wrote(batch.values, base_offset)
+            else:
+                again.append(batch)
         return again
 
     def _is_written(self, topic: str, index: int, answer: Any, *, is_next: bool) -> bool:
@@ -218,6 +244,11 @@ class Producer:
         if self._id is not None and self.wire.latest_frame_ms >= self._written_ms.get((topic, index), 0):
             # One that came late has begun a verification, and its sequence is the lowest that is allowed (KIP-890).
             raise MustAbort("a late batch was verified before this one")
+        if self.wire.facts.topic_id(topic) != self._begun_in.get((topic, index)):
+            raise MustAbort("the topic was created again")
+        if self.wire.facts.log_start(topic, index) > max(self._written_at.get((topic, index), -1), 0):
+            # A replica that began its log behind a deletion knows no sequence of what was deleted.
+            raise MustAbort("the batch before this one was deleted")
         if self._in_flight == 1 or self._sent_in_epoch == self.wire.facts.leader_epoch(topic, index):
             # It is sent until it is answered: a leader that knows what was written finds no gap.
             raise Broken(f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} misses a sequence")

@@ -135,7 +135,7 @@ BY_CALL: Final[dict[str, tuple[str, When]]] = {
         ),
     ),
     "acks=all with too few in sync": (
-        "broker.replicas.partition:Partition.has_enough_replicas",
+        f"{_PARTITION}.has_enough_replicas",
         lambda enough, *_: not enough,
     ),
     "InitProducerId aborts an open transaction": (
@@ -208,6 +208,21 @@ BY_CALL: Final[dict[str, tuple[str, When]]] = {
     "a log is cut": ("storage.log:Log.truncate_to", _is_true),
     "an id expires": ("broker.transactions.state.is_expired", _is_true),
     "a move of replicas is completed": (f"{_ELECTIONS}._completed", _is_true),
+    "DeleteRecords waits for a follower": (
+        f"{_PARTITION}.delete_records",
+        lambda result, _, before_offset: result[0] is ErrorCode.none and result[1] < before_offset,
+    ),
+    "DeleteRecords beyond the high watermark": (
+        f"{_PARTITION}.delete_records",
+        lambda result, *_: result[0] is ErrorCode.offset_out_of_range,
+    ),
+    "DeleteRecords moves the log start into an open transaction": (
+        f"{_PARTITION}.delete_records",
+        lambda result, partition, _: (
+            result[0] is ErrorCode.none
+            and partition.last_stable_offset <= partition.log_start_offset < partition.high_watermark
+        ),
+    ),
     "a partition gets a leader because a disk fails": (
         "broker.metadata.cluster.record_for_failed_replica",
         _is_true,
@@ -236,6 +251,19 @@ BY_LOG: Final[dict[str, tuple[str, Callable[[dict[str, Any]], bool]]]] = {
     "a follower truncates below its high watermark": (
         "log truncated after an unclean leader election: records are lost",
         lambda line: line["to_offset"] < line["high_watermark"],
+    ),
+    "a follower begins at its leader's log start": ("log begins anew", lambda line: True),
+    "a follower begins with the batch in which its leader's log starts": (
+        "log begins anew",
+        lambda line: line["to_offset"] < line["from_offset"],
+    ),
+    "segments below the log start are deleted": (
+        "segments deleted",
+        lambda line: line["reason"] == "log start offset",
+    ),
+    "a node finds the folder of an earlier topic": (
+        "folder of an earlier topic set aside",
+        lambda line: True,
     ),
     "recovery cuts a damaged batch": ("log cut at the first bad batch", lambda line: True),
     "a partition goes offline": ("partition offline", lambda line: True),
@@ -289,7 +317,29 @@ BY_FAULT: Final = {
 }
 """By a part of the line that a fault writes into the trace."""
 
-NAMES: Final = (*BY_CALL, *BY_LOG, *BY_FAULT)
+BEHIND_LOG_START: Final = "a consumer is behind the log start"
+SETTING_CHANGED: Final = "a setting is changed on all nodes"
+SETTING_REFUSED: Final = "a change of a setting is refused"
+REFUSED_BY_SETTING: Final = "a batch is larger than max.message.bytes has it"
+COMPRESSION_BY_SETTING: Final = "a batch is compressed because compression.type was changed"
+FLUSHED_BY_SETTING: Final = "a record is flushed because flush.messages was changed"
+DELETED_IN_TRANSACTION: Final = "a topic is deleted while a transaction writes to it"
+SENT_TO_DELETED: Final = "a batch is sent to a topic id that is no more"
+READS_NEXT_TOPIC: Final = "a consumer begins again with the next topic of a name"
+BY_CLIENT: Final = (
+    DELETED_IN_TRANSACTION,
+    SENT_TO_DELETED,
+    READS_NEXT_TOPIC,
+    BEHIND_LOG_START,
+    SETTING_CHANGED,
+    SETTING_REFUSED,
+    REFUSED_BY_SETTING,
+    COMPRESSION_BY_SETTING,
+    FLUSHED_BY_SETTING,
+)
+"""What a client of a reach notes itself (`tests.simulation.reach`)."""
+
+NAMES: Final = (*BY_CALL, *BY_LOG, *BY_FAULT, *BY_CLIENT)
 
 
 @dataclass(slots=True)
@@ -302,6 +352,10 @@ class Reached:
         for name, (event, when) in BY_LOG.items():
             if name not in self.names and line.get("event") == event and when(line):
                 self.names.add(name)
+
+    def client(self, name: str) -> None:
+        assert name in BY_CLIENT, name
+        self.names.add(name)
 
     def fault(self, text: str) -> None:
         for name, part in BY_FAULT.items():

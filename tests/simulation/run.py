@@ -28,7 +28,7 @@ from broker.cluster import Cluster
 from broker.options import parse
 from broker.replicas import log_manager
 from storage.files import use_system
-from tests.simulation import rare
+from tests.simulation import rare, reaches
 from tests.simulation.clients import ZOMBIE_PAUSE_S, Stop, copy, number_batches, read, transact
 from tests.simulation.control import ControlRun
 from tests.simulation.disks import SimDisk
@@ -40,6 +40,7 @@ from tests.simulation.groups import ConsumerMember, commit_in_epochs, copy_toget
 from tests.simulation.ledger import Broken, Ledger
 from tests.simulation.loop import SimClock, SimLoop
 from tests.simulation.offsets import Member, OffsetsLedger, mark
+from tests.simulation.reach import Stage
 from tests.simulation.watch import Watch, truncate_and_check
 from tests.simulation.watermarks import Watermarks, watching
 from tests.simulation.wire import Facts, Wire
@@ -141,6 +142,7 @@ class Simulation:
         loop: SimLoop,
         disk: SimDisk,
         watermarks: Watermarks,
+        reach: list[str] | None = None,
     ) -> None:
         self.seed = seed
         self._watermarks = watermarks
@@ -154,6 +156,7 @@ class Simulation:
         self._sung = OffsetsLedger()
         self._disk = disk
         self._stop = Stop()
+        self._reaches = reaches.drawn(seed, nodes, reach)
         self._transaction_version = Random(f"{seed}/version").choice((0, 1, 2, 2, 2, 2))
         self._level = 2 if self._transaction_version == 2 else 1
         """What clients speak that know KIP-890."""
@@ -166,11 +169,12 @@ class Simulation:
             self._cluster,
             self._loop.network,
             Random(f"{self.seed}/faults"),
-            CLIENTS,
+            [*CLIENTS, *(name for reach in self._reaches for name in reach.clients)],
             self._trace.say,
             self._disk,
         )
         looking = Watch(self._cluster, self._watermarks)
+        looking.more += [reach.look for reach in self._reaches]
         self._trace.heard = lambda event: looking.soon() if event == "log truncated" else None
         watch = asyncio.ensure_future(looking.run())
         tasks = [asyncio.ensure_future(each) for each in self._clients()]
@@ -209,17 +213,21 @@ class Simulation:
             copied=[(GROUP, TARGETS), (CREW, CREW_TARGETS)],
             members=[(TEAM, self._offsets), (CHOIR, self._sung)],
         )
+        for reach in self._reaches:
+            reach.check()
 
     async def _start(self) -> None:
         arguments = ["--port", "9092", "--nodes", str(self._nodes), "--data-dir", str(self._directory)]
         for name, value in (SETTINGS | self._drawn_settings()).items():
             arguments += ["--set", f"{name}={str(value).lower()}"]
         arguments += ["--feature", f"transaction.version={self._transaction_version}"]
+        settings = f"internal.segment.bytes={self._segment_bytes},compression.type={self._compression}"
         for topic in (SOURCE, TARGET, CREW_TARGET):
-            settings = f"internal.segment.bytes={self._segment_bytes},compression.type={self._compression}"
             arguments += ["--topic", f"{topic}:{PARTITIONS}:{settings}"]
         if self._nodes > 1:
             arguments += ["--topic", f"{DRAFTS}:{PARTITIONS}:{DRAFTS_SETTINGS}"]
+        for reach in self._reaches:
+            arguments += reach.arguments(settings)
         self._cluster = Cluster(
             parse(arguments, {}),
             clock=VirtualClock(SimClock(self._loop)),
@@ -227,6 +235,18 @@ class Simulation:
             bind=self._loop.network.bind,
         )
         await self._cluster.start()
+        now_ms = SimClock(self._loop).now_ms
+        for reach in self._reaches:
+            reach.begin(
+                Stage(
+                    self._cluster,
+                    self._stop,
+                    self._wire,
+                    self._trace.say,
+                    now_ms,
+                    self._trace.reached.client,
+                )
+            )
 
     def _drawn_settings(self) -> dict[str, Any]:
         """Of this seed: which of the broker's ways to do things."""
@@ -280,6 +300,8 @@ class Simulation:
                 yield read(self._wire(name), spot, isolation, view, stop)
         if self._nodes > 1:
             yield from self._at_followers()
+        for reach in self._reaches:
+            yield from reach.tasks()
 
     def _at_followers(self) -> Iterable[Any]:
         """Consumers that read from any replica; one topic whose records may be lost."""
@@ -328,7 +350,9 @@ def epochs_up_to(epoch_max: int) -> Iterator[None]:
         yield
 
 
-def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> tuple[str, set[str]]:
+def simulate(
+    seed: int, seconds: float, nodes: int, trace_path: Path | None, reach: list[str] | None = None
+) -> tuple[str, set[str]]:
     """The digest of the trace, and the rare paths that were passed; ``Broken`` (or what else failed) names the reason."""
     loop = SimLoop(seed)
     trace = Trace(loop, trace_path)
@@ -346,7 +370,8 @@ def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> 
     ):
         trace.directory = directory
         disk = SimDisk()
-        simulation = Simulation(seed, seconds, nodes, Path(directory) / "data", trace, loop, disk, watermarks)
+        data_dir = Path(directory) / "data"
+        simulation = Simulation(seed, seconds, nodes, data_dir, trace, loop, disk, watermarks, reach)
         before = use_system(disk)
         try:
             if seconds:
@@ -384,11 +409,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--nodes", type=int, help="3; of several seeds each fourth has 1")
     parser.add_argument("--trace", type=Path, help="where the trace goes")
     parser.add_argument("--reached", type=Path, help="gets a line for each seed: its rare paths")
+    parser.add_argument(
+        "--reach", action="append", choices=reaches.REACHES, help="with these reaches, not with the seed's"
+    )
     options = parser.parse_args(arguments)
     for seed in range(options.seed, options.seed + options.seeds):
         nodes = options.nodes or (3 if options.seeds == 1 else nodes_of(seed))
         try:
-            digest, reached = simulate(seed, options.seconds, nodes, options.trace)
+            digest, reached = simulate(seed, options.seconds, nodes, options.trace, options.reach)
             print(digest, flush=True)
             if options.reached is not None:
                 with options.reached.open("a") as file:

@@ -7,7 +7,7 @@ into all nodes once in a virtual second, and whenever leaders or in-sync replica
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -48,6 +48,8 @@ class Watch(MetadataListener):
         self._seen: dict[Partition, Seen] = {}
         self._stable: dict[Partition, StableOffset] = {}
         self._is_due = False
+        self.more: list[Callable[[], None]] = []
+        """Checks that are made at each look, beside those of this class."""
         self._committed: dict[Spot, tuple[int, int]] = {}
         """The highest high watermark that a leader ever had since the last unclean election, and in which epoch the record
         before it was written."""
@@ -65,6 +67,10 @@ class Watch(MetadataListener):
         if self._watermarks.elected(topic, partition):
             self._committed.pop((topic.name, partition.index), None)
         self.soon()
+
+    def on_topic_deleted(self, topic: Topic) -> None:
+        for spot in [spot for spot in self._committed if spot[0] == topic.name]:
+            del self._committed[spot]
 
     def soon(self) -> None:
         """Look in the next turn of the loop, when what has changed is done."""
@@ -103,6 +109,8 @@ class Watch(MetadataListener):
         self._seen = seen
         for node in self._cluster.running_nodes():
             check_owners(node)
+        for check in self.more:
+            check()
 
     def _check_progress(self, spot: Spot, leader: Partition) -> Seen:
         """On one leader, in one epoch, neither high watermark nor LSO goes back; with too few in sync both stand still."""
@@ -118,7 +126,7 @@ class Watch(MetadataListener):
                 raise Broken(f"{spot}: the leader was {before}, is {now}")
             if before.is_short and is_short and now.high_watermark > before.high_watermark:
                 raise Broken(f"{spot}: too few are in sync; the leader was {before}, is {now}")
-        if now.high_watermark > self._committed.get(spot, (0, -1))[0]:
+        if now.high_watermark > max(self._committed.get(spot, (0, -1))[0], leader.log_start_offset):
             epoch = leader.log.epochs.epoch_for_offset(now.high_watermark - 1)
             self._committed[spot] = now.high_watermark, epoch
         return now
@@ -129,7 +137,9 @@ class Watch(MetadataListener):
         if stable is None or stable.epoch != leader.leader_epoch:
             stable = self._stable[leader] = StableOffset(leader.leader_epoch, leader.log_start_offset)
         expected, found = stable.read_on(leader), leader.last_stable_offset
-        if found == expected or expected < leader.log_start_offset or found in stable.after_a_restart(leader):
+        # DeleteRecords may have moved the log start into a transaction, or past its first batches.
+        is_deleted = min(found, expected) <= leader.log_start_offset
+        if found == expected or is_deleted or found in stable.after_a_restart(leader):
             return
         raise Broken(f"{spot}: the LSO is {found}, and what is committed says {expected}")
 
@@ -278,9 +288,15 @@ def _producers(log: Log) -> tuple[Any, Any]:
     for batch in log.batches():
         rebuilt.replay(batch)
     known = rebuilt.entries.keys() & log.producers.entries.keys()
+    # Of a producer whose records are deleted, the markers that are left tell no sequence.
+    unknown = {each for each in known if log.log_start_offset and rebuilt.entries[each].last_sequence < 0}
     remembered, read = (
         {
-            producer_id: (entry.epoch, entry.last_sequence, entry.current_txn_first_offset != NO_OFFSET)
+            producer_id: (
+                entry.epoch,
+                None if producer_id in unknown else entry.last_sequence,
+                entry.current_txn_first_offset != NO_OFFSET,
+            )
             for producer_id, entry in sorted(producers.entries.items())
             if producer_id in known
         }

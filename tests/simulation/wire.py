@@ -125,10 +125,19 @@ class Facts:
 
     def leader_epoch(self, topic: str, index: int) -> int:
         """As the controller has it."""
-        return self._cluster.metadata.topics[topic].partitions[index].leader_epoch
+        known = self._cluster.metadata.topics.get(topic)
+        return known.partitions[index].leader_epoch if known is not None else -1
 
-    def topic_id(self, name: str) -> UUID:
-        return self._cluster.metadata.topics[name].topic_id
+    def log_start(self, topic: str, index: int) -> int:
+        """As the leader has it, 0 without one."""
+        known = self._cluster.metadata.topics.get(topic)
+        node = self._cluster.running(known.partitions[index].leader) if known is not None else None
+        partition = node.replicas.get(topic, index) if node is not None else None
+        return partition.log_start_offset if partition is not None else 0
+
+    def topic_id(self, name: str) -> UUID | None:
+        topic = self._cluster.metadata.topics.get(name)
+        return topic.topic_id if topic is not None else None
 
     def topic_name(self, topic_id: UUID) -> str:
         topic = self._cluster.metadata.topic_by_id(topic_id)
@@ -164,6 +173,8 @@ class Wire:
         self._ports: dict[int, int] = {}
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self.topic_ids: dict[str, UUID] = {}
+        """As of the last response that named a topic's leaders."""
         self._correlation_id = 0
         self._late: set[asyncio.Task[None]] = set()
         self.latest_frame_ms = 0
@@ -266,9 +277,10 @@ class Wire:
         if known is not None:
             return known
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        answer = await self.ask_any(METADATA, 9, request)
+        answer = await self.ask_any(METADATA, 12, request)
         self._ports = {broker.node_id: broker.port for broker in answer.brokers}
         for found in answer.topics:
+            self.topic_ids[found.name] = found.topic_id
             for partition in found.partitions:
                 if partition.leader_id >= 0:
                     key = (found.name, partition.partition_index)

@@ -1,0 +1,27 @@
+"""Which reaches a seed has."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from tests.simulation.deletions import Deletions
+from tests.simulation.reach import Reach
+from tests.simulation.recreated import Recreated
+from tests.simulation.settings import DynamicSettings
+
+REACHES: Final[dict[str, type[Reach]]] = {
+    "deletions": Deletions,
+    "recreated": Recreated,
+    "settings": DynamicSettings,
+}
+SHARE: Final = 0.25
+"""Each reach is in so many of the seeds."""
+
+
+def drawn(seed: int, nodes: int, names: list[str] | None = None) -> list[Reach]:
+    """The reaches of a seed; ``names`` replaces what the seed would draw."""
+    random = Random(f"{seed}/reaches")
+    shares = {name: random.random() for name in REACHES}
+    chosen = [name for name, share in shares.items() if share < SHARE] if names is None else names
+    return [REACHES[name](Random(f"{seed}/reach/{name}"), nodes) for name in chosen]
