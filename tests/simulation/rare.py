@@ -326,7 +326,15 @@ FLUSHED_BY_SETTING: Final = "a record is flushed because flush.messages was chan
 DELETED_IN_TRANSACTION: Final = "a topic is deleted while a transaction writes to it"
 SENT_TO_DELETED: Final = "a batch is sent to a topic id that is no more"
 READS_NEXT_TOPIC: Final = "a consumer begins again with the next topic of a name"
+NOT_LOGGED_IN: Final = "a request without a login has no response"
+LOGIN_REFUSED: Final = "a login with a wrong password is refused"
+LOGS_IN_AGAIN: Final = "a client logs in again on its connection"
+SESSION_ENDED: Final = "a session ends without another login"
 BY_CLIENT: Final = (
+    NOT_LOGGED_IN,
+    LOGIN_REFUSED,
+    LOGS_IN_AGAIN,
+    SESSION_ENDED,
     DELETED_IN_TRANSACTION,
     SENT_TO_DELETED,
     READS_NEXT_TOPIC,

@@ -34,6 +34,9 @@ class Reach:
     clients: Sequence[str] = ()
     """Names of its clients, whose connections the faults cut."""
 
+    listeners: Sequence[str] = ()
+    """Of each node, beside the first one."""
+
     def __init__(self, random: Random, nodes: int) -> None:
         self.random = random
         self.nodes = nodes

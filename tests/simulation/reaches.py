@@ -6,6 +6,7 @@ from random import Random
 from typing import Final
 
 from tests.simulation.deletions import Deletions
+from tests.simulation.logins import Logins
 from tests.simulation.reach import Reach
 from tests.simulation.recreated import Recreated
 from tests.simulation.settings import DynamicSettings
@@ -14,6 +15,7 @@ REACHES: Final[dict[str, type[Reach]]] = {
     "deletions": Deletions,
     "recreated": Recreated,
     "settings": DynamicSettings,
+    "logins": Logins,
 }
 SHARE: Final = 0.25
 """Each reach is in so many of the seeds."""
@@ -21,7 +23,7 @@ SHARE: Final = 0.25
 
 def drawn(seed: int, nodes: int, names: list[str] | None = None) -> list[Reach]:
     """The reaches of a seed; ``names`` replaces what the seed would draw."""
-    random = Random(f"{seed}/reaches")
+    random = Random(f"{seed}/drawn")
     shares = {name: random.random() for name in REACHES}
     chosen = [name for name, share in shares.items() if share < SHARE] if names is None else names
     return [REACHES[name](Random(f"{seed}/reach/{name}"), nodes) for name in chosen]

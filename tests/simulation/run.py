@@ -38,6 +38,7 @@ from tests.simulation.followers import DRAFTS, DRAFTS_SETTINGS, draft, read_from
 from tests.simulation.groups import SETTINGS as GROUP_SETTINGS
 from tests.simulation.groups import ConsumerMember, commit_in_epochs, copy_together
 from tests.simulation.ledger import Broken, Ledger
+from tests.simulation.logins import known_nonces
 from tests.simulation.loop import SimClock, SimLoop
 from tests.simulation.offsets import Member, OffsetsLedger, mark
 from tests.simulation.reach import Stage
@@ -217,17 +218,22 @@ class Simulation:
             reach.check()
 
     async def _start(self) -> None:
-        arguments = ["--port", "9092", "--nodes", str(self._nodes), "--data-dir", str(self._directory)]
-        for name, value in (SETTINGS | self._drawn_settings()).items():
-            arguments += ["--set", f"{name}={str(value).lower()}"]
+        arguments = ["--nodes", str(self._nodes), "--data-dir", str(self._directory)]
+        listeners = [
+            "PLAINTEXT://127.0.0.1:9092",
+            *(each for reach in self._reaches for each in reach.listeners),
+        ]
+        settings = SETTINGS | self._drawn_settings() | {"listeners": ",".join(listeners)}
+        for name, value in settings.items():
+            arguments += ["--set", f"{name}={value if isinstance(value, str) else str(value).lower()}"]
         arguments += ["--feature", f"transaction.version={self._transaction_version}"]
-        settings = f"internal.segment.bytes={self._segment_bytes},compression.type={self._compression}"
+        of_topics = f"internal.segment.bytes={self._segment_bytes},compression.type={self._compression}"
         for topic in (SOURCE, TARGET, CREW_TARGET):
-            arguments += ["--topic", f"{topic}:{PARTITIONS}:{settings}"]
+            arguments += ["--topic", f"{topic}:{PARTITIONS}:{of_topics}"]
         if self._nodes > 1:
             arguments += ["--topic", f"{DRAFTS}:{PARTITIONS}:{DRAFTS_SETTINGS}"]
         for reach in self._reaches:
-            arguments += reach.arguments(settings)
+            arguments += reach.arguments(of_topics)
         self._cluster = Cluster(
             parse(arguments, {}),
             clock=VirtualClock(SimClock(self._loop)),
@@ -365,6 +371,7 @@ def simulate(
         tempfile.TemporaryDirectory(prefix="sim-", dir=memory if memory.is_dir() else None) as directory,
         contextlib.closing(trace),
         patch.object(log_manager, "truncate", truncate_and_check),
+        known_nonces(seed),
         epochs_up_to(Random(f"{seed}/epochs").choice(EPOCHS_MAX)),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):

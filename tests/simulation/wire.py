@@ -66,7 +66,7 @@ class Gone(Exception):
     """No answer: the connection could not be made, ended, or was silent for too long."""
 
 
-class _Link(asyncio.Protocol):
+class Link(asyncio.Protocol):
     """One connection. Answers come in the order of the requests."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class Wire:
         self._network = network
         self._bootstrap = ports
         self._say = say
-        self._links: dict[int, _Link] = {}
+        self._links: dict[int, Link] = {}
         self._ports: dict[int, int] = {}
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -188,11 +188,11 @@ class Wire:
 
     # ---- one exchange
 
-    async def _link(self, port: int) -> _Link:
+    async def _link(self, port: int) -> Link:
         link = self._links.get(port)
         if link is None or not link.is_open:
             try:
-                _, link = await self._network.connect(self.name, port, _Link)
+                _, link = await self._network.connect(self.name, port, Link)
             except OSError as error:
                 raise Gone(str(error)) from error
             self._links[port] = link
@@ -225,7 +225,26 @@ class Wire:
             answers.append(client_codec(key, version).decode(frame, offset))
         return answers
 
-    def _ask(self, link: _Link, key: int, version: int, request: Any) -> tuple[int, asyncio.Future[bytes]]:
+    async def connect(self, port: int) -> Link:
+        """A connection of its own, which the caller ends."""
+        try:
+            _, link = await self._network.connect(self.name, port, Link)
+        except OSError as error:
+            raise Gone(str(error)) from error
+        return link
+
+    async def exchange(self, link: Link, key: int, version: int, request: Any) -> Any:
+        """A request and its response over this connection."""
+        _, answer = self._ask(link, key, version, request)
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                frame = await answer
+        except TimeoutError as error:
+            link.transport.abort()
+            raise Gone("no response") from error
+        return client_codec(key, version).decode(frame, response_body_offset(key, version, frame))
+
+    def _ask(self, link: Link, key: int, version: int, request: Any) -> tuple[int, asyncio.Future[bytes]]:
         self._correlation_id += 1
         header = request_header(key, version, self._correlation_id, self.name)
         return self._correlation_id, link.ask(header + b"".join(client_codec(key, version).encode(request)))
@@ -242,12 +261,12 @@ class Wire:
         await asyncio.sleep(delay_s)
         self.say(f"api {key} v{version} on {port} comes once more")
         with suppress(OSError, Gone, TimeoutError):
-            _, link = await self._network.connect(self.name, port, _Link)
+            _, link = await self._network.connect(self.name, port, Link)
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 await self._ask(link, key, version, request)[1]
             link.transport.abort()
 
-    def _drop(self, port: int, link: _Link) -> None:
+    def _drop(self, port: int, link: Link) -> None:
         if self._links.get(port) is link:
             del self._links[port]
         if link.is_open:
