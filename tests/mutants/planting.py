@@ -31,8 +31,8 @@ def patched(mutant: Mutant) -> dict[str, str]:
     return texts
 
 
-# Without the compiled core: a defect is planted in Python.
-IGNORED = shutil.ignore_patterns("__pycache__", "build", "compiled.*.so")
+# Without the compiled core and modules: a defect is planted in Python.
+IGNORED = shutil.ignore_patterns("__pycache__", "build", "compiled.*.so", "compiled")
 
 
 @contextmanager
