@@ -1,6 +1,6 @@
 """A pytest plugin for CI: each failure goes into a file, as JSON lines, for the last lines that ``.ci/run`` prints.
 
-python -m pytest -p tests.support.failures_file      # with ODRADEK_FAILURES_FILE=FILE; further runs append
+python -m pytest -p tests.support.failures_file      # with PYTEST_FAILURES_FILE=FILE; further runs append
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-VARIABLE: Final = "ODRADEK_FAILURES_FILE"
+VARIABLE: Final = "PYTEST_FAILURES_FILE"
 SECTIONS: Final = ("stacks of", "written by process", "std", "Captured")
 """Parts of a report that are kept, in this order: what hung comes first."""
 KEPT_LINES: Final = 60
