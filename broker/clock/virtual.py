@@ -24,7 +24,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from math import ceil
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import (
     NOTHING_DONE,
@@ -36,10 +36,12 @@ from broker.clock import (
     is_dead,
     periodic_of,
 )
-from broker.clock.course import Course
 from broker.clock.durations import checked_duration_ms, duration_text
 from broker.logging import get_logger
 from protocol.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from broker.clock.course import Course
 
 ALL: Final = "all"
 ALL_DOMAINS: Final = frozenset(Domain)
@@ -319,6 +321,8 @@ class VirtualClock:
         Returns when all that was due on the way has happened and the loop has drained. A second call waits for the first.
         A call that is cancelled leaves the clock where it got to: by its caller, or by `cancel` (``AdvanceCancelled``).
         """
+        from broker.clock.course import Course  # most brokers never advance their clock
+
         checked_duration_ms(by_ms)
         caller = asyncio.current_task()
         assert caller is not None
