@@ -35,9 +35,9 @@ def prepare() -> None:
 
 def _write_stacks(number: int, frame: FrameType | None) -> None:
     """As a JVM does on SIGQUIT; what that needs is imported when it is asked for."""
-    from broker.stacks import stacks_writer
+    from broker.stacks import write_stacks
 
-    stacks_writer()(number, frame)
+    write_stacks(number, frame)
 
 
 def _end_before_the_start(number: int, _: FrameType | None) -> None:

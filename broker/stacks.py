@@ -1,45 +1,59 @@
 """The stacks of this process: a line for each thread and each asyncio task, the innermost call first.
 
 The server writes them to standard error on SIGQUIT (``kill -QUIT PID``), as the JVM writes a thread dump of Apache Kafka.
-They show what a broker waits for that does not respond. The handler runs between two bytecodes: a process that is held by a
-call into C writes them when the call returns.
+They show what a broker waits for that does not respond. A thread writes them: a pipe that nothing is read from holds up
+nothing else, and a signal that comes meanwhile is passed over. The handler runs between two bytecodes: a process that is
+held by a call into C writes the stacks when the call returns.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import sys
 import threading
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Task
 
 DEPTH: Final = 12
 """Calls that a line shows."""
 
 
 def stacks_writer(descriptor: int = 2) -> Callable[[int, FrameType | None], None]:
-    """A handler of SIGQUIT that writes the stacks, to standard error by default."""
+    """A handler of SIGQUIT that has the stacks written, to standard error by default."""
+    writing = allocate_lock()
 
-    def write(_: int, frame: FrameType | None) -> None:
-        text = "".join(f"{line}\n" for line in stack_lines(frame))
-        # Not through `sys.stderr`: the signal may have come in the middle of a write there, which may not be entered twice.
+    def write(loop: AbstractEventLoop | None) -> None:
         with suppress(OSError):
-            os.write(descriptor, text.encode(errors="replace"))
+            os.write(descriptor, "".join(f"{line}\n" for line in stack_lines(loop)).encode(errors="replace"))
+        writing.release()
 
-    return write
+    def handle(_: int, __: FrameType | None) -> None:
+        if writing.acquire(blocking=False):
+            start_new_thread(write, (_running_loop(),))
+
+    return handle
 
 
-def stack_lines(here: FrameType | None = None) -> Iterator[str]:
-    """All threads, then all tasks. ``here`` is the frame of this thread that is of interest; its own by default."""
+def _running_loop() -> AbstractEventLoop | None:
+    """That of this thread; asyncio may not be imported yet."""
+    events = sys.modules.get("asyncio.events")
+    find: Callable[[], AbstractEventLoop | None] = getattr(events, "_get_running_loop", lambda: None)
+    return find()
+
+
+def stack_lines(loop: AbstractEventLoop | None = None) -> Iterator[str]:
+    """All threads, then all tasks. ``loop`` is one whose tasks are wanted although ``gc.freeze`` hides it."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for ident, top in sys._current_frames().items():
-        frame = here or top if ident == threading.get_ident() else top
+    for ident, frame in sys._current_frames().items():
         yield f"thread {names.get(ident, ident)}: {_calls(_of_thread(frame))}"
-    for task in _tasks():
+    for task in _tasks(loop):
         yield f"task {task.get_name()}: {_calls(_of_task(task))}"
 
 
@@ -49,16 +63,16 @@ def _of_thread(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
         frame = frame.f_back
 
 
-def _tasks() -> list[asyncio.Task[Any]]:
+def _tasks(loop: AbstractEventLoop | None) -> list[Task[Any]]:
     """Those of all loops that have not ended, in the order of their names."""
-    # The collector does not name what `gc.freeze` has kept from it, as the loop of a broker that has started.
-    candidates = [asyncio._get_running_loop(), *gc.get_objects()]
-    loops = [each for each in candidates if isinstance(each, asyncio.AbstractEventLoop)]
-    tasks = {task for loop in loops if not loop.is_closed() for task in asyncio.all_tasks(loop)}
+    import asyncio  # late: a signal may come in the middle of its import
+
+    loops = [each for each in (loop, *gc.get_objects()) if isinstance(each, asyncio.AbstractEventLoop)]
+    tasks = {task for each in loops if not each.is_closed() for task in asyncio.all_tasks(each)}
     return sorted(tasks, key=lambda task: (len(task.get_name()), task.get_name()))
 
 
-def _of_task(task: asyncio.Task[Any]) -> Iterator[tuple[CodeType, int]]:
+def _of_task(task: Task[Any]) -> Iterator[tuple[CodeType, int]]:
     """The coroutines that wait for each other. Compiled ones (Cython's) have the code and no frame."""
     chain: list[tuple[CodeType, int]] = []
     coroutine: Any = task.get_coro()
@@ -79,3 +93,7 @@ def _calls(calls: Iterable[tuple[CodeType, int]]) -> str:
 def _short(path: str) -> str:
     """The last three parts: which file it is, in a line that can be read."""
     return "/".join(path.split("/")[-3:])
+
+
+write_stacks: Final = stacks_writer()
+"""The handler of the server's processes."""
