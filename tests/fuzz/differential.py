@@ -256,7 +256,7 @@ class Player:
 
     def _log(self, topic: str, key: str) -> Iterator[tuple[Any, bytes | None, bytes | None]]:
         """(batch, record key, record value) of all records in the partition that keeps a key."""
-        index, offset = runner._java_hash(key) % INTERNAL_PARTITIONS, 0
+        index, offset = runner.java_hash(key) % INTERNAL_PARTITIONS, 0
         while True:
             partition = {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
             answer = self._story.quiet(
