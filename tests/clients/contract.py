@@ -515,6 +515,13 @@ class Crew:
         for member in self._members.values():
             member.wake()
 
+        def are_members_again() -> bool:
+            """One that finds itself fenced may give up, also when the other has done all."""
+            self.mend()
+            return len(described(admin, "workers").members) == len(self._members)
+
+        self._eventually(are_members_again, "both are members again")
+
     def outlive(self, deaths: Sequence[str]) -> None:
         """The broker dies at each of these crash points, and comes back."""
         self.start_first("a")
