@@ -11,7 +11,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from odradek.spark.audit.findings import finding
+from odradek.spark.audit.findings import VIOLATION, WARNING, finding
 
 _KEY = ("replica", "producer_id", "producer_epoch", "bumped")
 
@@ -272,6 +272,114 @@ def contradicting_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame
                     "abort",
                 ),
                 offset="place",
+                producer_id="producer_id",
+                producer_epoch="producer_epoch",
+            )
+        )
+    )
+
+
+def neighbours(spoken: DataFrame) -> DataFrame:
+    """Markers of different outcomes with one producer epoch, where the second directly follows the first.
+
+    Nothing of the producer lies between them in the partition. ``before_*`` is the first one; ``before_epoch`` is the epoch
+    of the data that it ended, null if it ended none.
+    """
+    key = ["replica", "producer_id"]
+    ended = spoken.where("marker_offset is not null")
+    # Sums before sorting: hardly any epoch has markers of both outcomes in one partition.
+    both = (
+        ended.groupBy(*key, "marker_epoch")
+        .agg(_count("commit").alias("commits"), _count("abort").alias("aborts"))
+        .where("commits > 0 and aborts > 0")
+        .select(*key)
+        .distinct()
+    )
+    order = Window.partitionBy(*key).orderBy("ended")
+    follows = F.col("first_offset").isNull() & F.col("plain_offset").isNull()
+    return (
+        ended.join(F.broadcast(both), key, "left_semi")
+        .withColumn("before_outcome", F.lag("outcome").over(order))
+        .withColumn("before_offset", F.lag("marker_offset").over(order))
+        .withColumn("before_epoch", F.lag("last_epoch").over(order))
+        .withColumn("same_epoch", F.lag("marker_epoch").over(order) == F.col("marker_epoch"))
+        .where(follows & F.col("same_epoch") & (F.col("outcome") != F.col("before_outcome")))
+        .select(
+            *key,
+            "topic",
+            "partition",
+            F.col("marker_epoch").alias("producer_epoch"),
+            "outcome",
+            "marker_offset",
+            "before_outcome",
+            "before_offset",
+            "before_epoch",
+        )
+    )
+
+
+def neighbour_findings(pairs: DataFrame, decisions: DataFrame, ids: DataFrame) -> DataFrame:
+    """Of ``neighbours`` those that no coordinator decided: an abort right behind a commit, or a commit beside an abort.
+
+    Asked only where all decisions are known. What Kafka 4.3 writes there legally:
+
+    - Below transaction version 2 all transactions of a producer have one epoch. A partition that was added and not written
+      (the client drops its batches at abortTransaction) gets a marker right behind the one before: decided, and listed.
+    - A coordinator that comes back sends the markers of its decision again, with the same outcome; a request that the leader
+      answers late may leave such a marker even behind the next transaction's: decided as well.
+    - InitProducerId and the transaction timeout abort with a higher epoch (TransactionMetadata.prepareFenceProducerEpoch),
+      and transaction version 2 raises it with each decision (prepareAbortOrCommit): not the same epoch.
+    - An operator (kafka-transactions abort) writes an abort that no coordinator decided, with the epoch of an open
+      transaction's data. A commit of the coordinator may follow it. It may also come behind a commit of that epoch, if the
+      transaction was open when the tool looked and had ended when it wrote: a warning. Where the commit ended no data of its
+      epoch there was nothing that the tool could have seen. Only a coordinator writes a commit.
+    """
+    key = ["producer_id", "producer_epoch", "topic", "partition"]
+    listed = (
+        decisions.withColumn("listed", F.explode("partitions"))
+        .select("producer_id", "producer_epoch", "listed.topic", "listed.partition", "decision")
+        .groupBy(*key)
+        .agg(F.collect_set("decision").alias("decided"))
+    )
+    committed, aborted = (
+        F.coalesce(F.array_contains("decided", kind), F.lit(False)) for kind in ("commit", "abort")
+    )
+    last_is_abort = F.col("outcome") == "abort"
+    commit = F.when(last_is_abort, F.col("before_offset")).otherwise(F.col("marker_offset"))
+    wrong = F.when(~committed, F.struct(commit.alias("offset"), F.lit("commit").alias("outcome"))).when(
+        last_is_abort & ~aborted,
+        F.struct(F.col("marker_offset").alias("offset"), F.lit("abort").alias("outcome")),
+    )
+    by_operator = committed & (F.col("before_epoch") == F.col("producer_epoch"))
+    return (
+        pairs.join(ids.select("producer_id"), "producer_id", "left_semi")
+        .join(listed, key, "left")
+        .withColumn("by_operator", F.coalesce(by_operator, F.lit(False)))
+        .withColumn("wrong", wrong)
+        .where("wrong is not null")
+        .groupBy("replica", "producer_id", "producer_epoch", "wrong")
+        .agg(
+            F.min("by_operator").alias("by_operator"),
+            F.min(F.least("before_offset", "marker_offset")).alias("first"),
+            F.max(F.greatest("before_offset", "marker_offset")).alias("last"),
+        )
+        .select(
+            finding(
+                "mixed_outcome",
+                F.concat(
+                    F.format_string(
+                        "the coordinator never decided %s here in this epoch; at offset %d is a marker that contradicts it",
+                        "wrong.outcome",
+                        F.when(F.col("first") == F.col("wrong.offset"), F.col("last")).otherwise(
+                            F.col("first")
+                        ),
+                    ),
+                    F.when(
+                        F.col("by_operator"), F.lit("; an operator's, if one aborted just then")
+                    ).otherwise(F.lit("")),
+                ),
+                F.when(F.col("by_operator"), WARNING).otherwise(VIOLATION),
+                offset="wrong.offset",
                 producer_id="producer_id",
                 producer_epoch="producer_epoch",
             )

@@ -26,6 +26,32 @@ VALID_PREDECESSORS: Final = {
 }
 
 
+def history(transaction_state: DataFrame) -> DataFrame:
+    """The records of all copies, as far as they tell which producer ids were given, and whether records are missing."""
+    return transaction_state.where(F.col("error").isNull() & F.col("offset").isNotNull()).select(
+        replica_of(F.col("log_dir"), F.lit(TRANSACTION_STATE), F.col("partition")).alias("replica"),
+        "offset",
+        F.array("producer_id", "previous_producer_id", "next_producer_id").alias("producer_ids"),
+    )
+
+
+def incomplete(history_read: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Partitions of ``__transaction_state`` that lack records, whatever removed them: compaction, damage, an admin.
+
+    ``replicas`` must have been read before the history: the broker may have cleaned and appended since.
+    """
+    speaking = replicas.where((F.col("topic") == TRANSACTION_STATE) & F.col("speaks")).select(
+        "replica", "end_offset"
+    )
+    there = (
+        history_read.join(F.broadcast(speaking), "replica")
+        .where("offset < end_offset")
+        .groupBy("replica")
+        .agg(F.count_distinct("offset").alias("there"))
+    )
+    return speaking.join(there, "replica", "left").where(F.coalesce("there", F.lit(0)) < F.col("end_offset"))
+
+
 def steps(transaction_state: DataFrame, replicas: DataFrame) -> DataFrame:
     """The records of the copies that speak, times in milliseconds, each with what was and what comes next of its id."""
     speaking = replicas.where((F.col("topic") == TRANSACTION_STATE) & F.col("speaks")).select(

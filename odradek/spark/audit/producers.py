@@ -10,7 +10,6 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from odradek.spark.audit.batch_headers import TRANSACTION_STATE
 from odradek.spark.audit.findings import finding
 
 
@@ -68,9 +67,3 @@ def unknown_findings(spoken: DataFrame, steps: DataFrame) -> DataFrame:
             )
         )
     )
-
-
-def incomplete_coordinators(replicas: DataFrame) -> DataFrame:
-    """Partitions of ``__transaction_state`` that have lost records, to compaction or otherwise; none if all is there."""
-    lost = (F.col("first_offset") > 0) | ~F.col("contiguous") | F.col("thinned") | (F.col("damaged") > 0)
-    return replicas.where((F.col("topic") == TRANSACTION_STATE) & F.col("speaks") & lost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -43,6 +43,7 @@ FINDINGS_MAX: Final = 200
 """Findings of one kind that are shown; all are written."""
 ROWS_MAX: Final = 5_000
 """Rows of one result that the page is made from."""
+_EPOCH: Final = ("replica", "producer_id", "producer_epoch")
 _AT_A_TIME: Final = 3
 """Results that are written at a time: each is small, and most of it is waiting for the others to be planned."""
 _DOUBTFUL_WHILE_LIVE: Final = (
@@ -213,21 +214,42 @@ class Audit:
         yield contradicting.join(
             F.broadcast(undecided.select("replica", "offset")), ["replica", "offset"], "left_anti"
         )
+        said = [found.select(*_EPOCH) for found in (undecided, contradicting)]
         yield from self._of_absent()
         overtaken = unfinished.overtaken_findings(self.spoken, self.replicas, self.fallen)
         blamed = self._lacking()
         if blamed is not None:
             yield atomicity.atomicity_findings(blamed)
+            said.append(blamed.select(*_EPOCH))
             blamed = blamed.select("replica", "producer_id").distinct()
             overtaken = overtaken.join(F.broadcast(blamed), ["replica", "producer_id"], "left_anti")
         yield overtaken
+        yield from self._of_neighbours(reduce(DataFrame.unionByName, said))
         yield from self._of_open(blamed)
         yield from self._of_offsets([undecided] if blamed is None else [undecided, blamed])
+
+    def _of_neighbours(self, said: DataFrame) -> Iterator[DataFrame]:
+        """Markers side by side that contradict each other; not those of epochs that other findings are about (``said``)."""
+        pairs = self.scratch.keep("neighbours", atomicity.neighbours(self.spoken))
+        if self.scratch.count("neighbours") and self.all_is_decided:
+            found = atomicity.neighbour_findings(pairs, self.decisions, self.ids)
+            yield found.join(said.distinct(), list(_EPOCH), "left_anti")
+
+    @cached_property
+    def history(self) -> DataFrame:
+        """What the coordinators have written, read after everything else: whatever that names was written before."""
+        state = tables.load(self.spark, self.source, "transaction_state")
+        return self.scratch.keep("history", coordinator.history(state))
+
+    @cached_property
+    def all_is_decided(self) -> bool:
+        """Whether the coordinators' logs are all here and complete: what they do not have never was."""
+        return self.source.all_coordinators and coordinator.incomplete(self.history, self.replicas).isEmpty()
 
     def _of_producers(self, known: Mapping[str, Any]) -> Iterator[DataFrame]:
         if known["plain_producers"]:
             yield producers.plain_findings(self.transactions, self.ids)
-        if self.source.all_coordinators and producers.incomplete_coordinators(self.replicas).isEmpty():
+        if self.all_is_decided:
             yield producers.unknown_findings(self.spoken, self.steps)
 
     def _of_absent(self) -> Iterator[DataFrame]:

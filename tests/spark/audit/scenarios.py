@@ -380,6 +380,47 @@ def abort_before_the_commit_of_one_epoch(world: World) -> Expected:
 
 
 @broken
+def abort_behind_a_commit_of_its_epoch(world: World) -> Expected:
+    """Transaction version 1, and no decision to abort. A warning: an operator's abort may have crossed the commit."""
+    log, producer = world.log("abort_behind_a_commit_of_its_epoch"), world.begin("abort-behind", 1)
+    world.transaction("abort-behind", producer, 0, [log], version=1)
+    wrong = log.marker(producer, 0, "abort")
+    world.transaction("abort-behind", producer, 0, [log], version=1, sequence=2)
+    return {("mixed_outcome", log.topic, 0, wrong)}
+
+
+@broken
+def commit_behind_an_abort_of_its_epoch(world: World) -> Expected:
+    """No operator writes a commit."""
+    log, producer = world.log("commit_behind_an_abort_of_its_epoch"), world.begin("commit-behind", 1)
+    world.transaction("commit-behind", producer, 0, [log], "abort", version=1)
+    return {("mixed_outcome", log.topic, 0, log.marker(producer, 0))}
+
+
+@broken
+def commit_before_the_abort_that_was_decided(world: World) -> Expected:
+    log, producer = world.log("commit_before_the_abort_that_was_decided"), world.begin("commit-before", 1)
+    world.state("commit-before", producer, 0, "Ongoing", [(log.topic, 0)], 1)
+    log.data(producer)
+    world.state("commit-before", producer, 0, "PrepareAbort", [(log.topic, 0)], 1)
+    wrong = log.marker(producer, 0)
+    log.marker(producer, 0, "abort")
+    world.state("commit-before", producer, 0, "CompleteAbort", [], 1)
+    return {("mixed_outcome", log.topic, 0, wrong)}
+
+
+@broken
+def two_markers_without_data(world: World) -> Expected:
+    """What the first one ended is deleted: there was nothing that an operator could have aborted."""
+    log, producer = world.log("two_markers_without_data", start=7), world.begin("two-markers")
+    world.state("two-markers", producer, 0, "Ongoing", [(log.topic, 0)])
+    world.state("two-markers", producer, 1, "PrepareCommit", [(log.topic, 0)])
+    log.marker(producer, 1)
+    world.state("two-markers", producer, 1, "CompleteCommit", [])
+    return {("mixed_outcome", log.topic, 0, log.marker(producer, 1, "abort"))}
+
+
+@broken
 def records_taken_out(world: World) -> Expected:
     log = world.log("records_taken_out")
     log.plain(3)
@@ -570,6 +611,33 @@ def ended_by_an_operator(world: World) -> None:
     world.state("operator", producer, 2, "PrepareCommit", [(log.topic, 0)])
     log.marker(producer, 2)
     world.state("operator", producer, 2, "CompleteCommit", [])
+
+
+@legal
+def ended_by_an_operator_without_new_epochs(world: World) -> None:
+    """Transaction version 1: the coordinator's commit stands right behind the operator's abort, in its epoch."""
+    log, producer = world.log("ended_by_an_operator_without_new_epochs"), world.begin("operator-v1", 1)
+    world.transaction("operator-v1", producer, 0, [log], version=1)
+    world.state("operator-v1", producer, 0, "Ongoing", [(log.topic, 0)], 1)
+    log.data(producer, 0, 2)
+    for _ in range(2):
+        log.marker(producer, 0, "abort")
+    world.state("operator-v1", producer, 0, "PrepareCommit", [(log.topic, 0)], 1)
+    log.marker(producer, 0)
+    world.state("operator-v1", producer, 0, "CompleteCommit", [], 1)
+
+
+@legal
+def markers_right_behind_each_other(world: World) -> None:
+    """Transaction version 1, partitions added and not written: an abort, sent again, a commit, and a timeout's abort."""
+    log, producer = world.log("markers_right_behind_each_other"), world.begin("behind-each-other", 1)
+    world.transaction("behind-each-other", producer, 0, [log], version=1)
+    for epoch, kind, times in ((0, "Abort", 2), (0, "Commit", 1), (1, "Abort", 1)):
+        world.state("behind-each-other", producer, 0, "Ongoing", [(log.topic, 0)], 1)
+        world.state("behind-each-other", producer, epoch, f"Prepare{kind}", [(log.topic, 0)], 1)
+        for _ in range(times):
+            log.marker(producer, epoch, kind.lower())
+        world.state("behind-each-other", producer, epoch, f"Complete{kind}", [], 1)
 
 
 @legal

@@ -21,7 +21,13 @@ from tests.spark.audit.scenarios import BROKEN, LEGAL, Expected
 
 pytestmark = pytest.mark.spark
 
-WARNINGS = {"torn", "unacknowledged_copies", "hole_in_a_copied_partition", "__consumer_offsets"}
+WARNINGS = {
+    "torn",
+    "unacknowledged_copies",
+    "hole_in_a_copied_partition",
+    "abort_behind_a_commit_of_its_epoch",
+    "__consumer_offsets",
+}
 """Topics of what a crash, a cleaner or a forgotten decision may leave behind: nothing that is surely wrong."""
 STORIES = BROKEN | LEGAL
 
