@@ -35,6 +35,15 @@ def history(transaction_state: DataFrame) -> DataFrame:
     )
 
 
+def given(history_read: DataFrame) -> DataFrame:
+    """All producer ids that the coordinators gave to transactional ids, as ``producer_id``."""
+    return (
+        history_read.select(F.explode("producer_ids").alias("producer_id"))
+        .where("producer_id >= 0")
+        .distinct()
+    )
+
+
 def incomplete(history_read: DataFrame, replicas: DataFrame) -> DataFrame:
     """Partitions of ``__transaction_state`` that lack records, whatever removed them: compaction, damage, an admin.
 

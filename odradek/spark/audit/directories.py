@@ -76,12 +76,6 @@ def look_at(path: str) -> LogDirectory:
     )
 
 
-def has_all_coordinators(directories: list[LogDirectory]) -> bool:
-    """Whether every partition of ``__transaction_state`` lies in one of them, as far as their numbers tell."""
-    found = set().union(*(directory.coordinator_partitions for directory in directories))
-    return bool(found) and found == set(range(len(found)))
-
-
 def _offsets(path: Path) -> dict[Key, int]:
     """A version, a count, then a line ``topic partition offset`` each (CheckpointFile)."""
     try:

@@ -40,8 +40,8 @@ def plain_findings(transactions: DataFrame, ids: DataFrame) -> DataFrame:
     )
 
 
-def unknown_findings(spoken: DataFrame, steps: DataFrame) -> DataFrame:
-    """Markers whose producer id no transactional id has had. Only while the coordinators' logs are complete."""
+def strangers(spoken: DataFrame, steps: DataFrame) -> DataFrame:
+    """Markers whose producer id is in no record that was read of the coordinators: one row per replica and producer."""
     known = steps.select(
         F.explode(F.array("producer_id", "previous_producer_id", "next_producer_id")).alias("producer_id")
     )
@@ -51,8 +51,22 @@ def unknown_findings(spoken: DataFrame, steps: DataFrame) -> DataFrame:
         .groupBy("replica", "producer_id")
         .agg(
             F.min_by(F.struct("marker_offset", "marker_epoch", "outcome"), "marker_offset").alias("first"),
+            F.max("marker_ms").alias("marker_ms"),
             F.count("*").alias("markers"),
         )
+    )
+
+
+def unknown_findings(strangers_found: DataFrame, given: DataFrame, since_ms: int) -> DataFrame:
+    """Of ``strangers`` those that no transactional id has had. Only while the coordinators' logs are complete.
+
+    The coordinator writes a producer id down before its client has it, so ``given``, which was read after the markers, has
+    the ids of all of them, also of coordinators that came to work between the two. ``since_ms`` is when
+    ``__transaction_state`` was created: a topic that was deleted and created again does not know the producers of before.
+    """
+    return (
+        strangers_found.where(F.col("marker_ms") >= since_ms)
+        .join(F.broadcast(given), "producer_id", "left_anti")
         .select(
             finding(
                 "unknown_producer",

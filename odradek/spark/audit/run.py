@@ -249,8 +249,10 @@ class Audit:
     def _of_producers(self, known: Mapping[str, Any]) -> Iterator[DataFrame]:
         if known["plain_producers"]:
             yield producers.plain_findings(self.transactions, self.ids)
-        if self.all_is_decided:
-            yield producers.unknown_findings(self.spoken, self.steps)
+        strangers = self.scratch.keep("strangers", producers.strangers(self.spoken, self.steps))
+        if self.scratch.count("strangers") and self.all_is_decided:
+            since_ms = self.source.coordinators_since_ms
+            yield producers.unknown_findings(strangers, coordinator.given(self.history), since_ms)
 
     def _of_absent(self) -> Iterator[DataFrame]:
         places = [(topic, partition) for _, topic, partition in self.source.partitions]
@@ -282,6 +284,7 @@ class Audit:
             self.decisions,
             reduce(DataFrame.unionByName, explained) if explained else None,
             self.source.all_coordinators,
+            coordinator.given(self.history) if self.source.live and self.scratch.count("open") else None,
         )
         yield unfinished.hanging_findings(self.out.keep("open_transactions", classified))
 

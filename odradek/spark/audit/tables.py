@@ -8,10 +8,10 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from odradek.spark.audit import cluster_metadata, replicas
-from odradek.spark.audit.batch_headers import batch_headers
+from odradek.spark.audit import cluster_metadata, presence, replicas
+from odradek.spark.audit.batch_headers import TRANSACTION_STATE, batch_headers
 from odradek.spark.audit.cluster_metadata import ClusterMetadata
-from odradek.spark.audit.directories import LogDirectory, has_all_coordinators, look_at
+from odradek.spark.audit.directories import LogDirectory, look_at
 from odradek.spark.audit.store import Store
 from odradek.spark.segments.finding import NoSuchDirectory, partitions, roots
 
@@ -48,7 +48,14 @@ class Source:
 
     @property
     def all_coordinators(self) -> bool:
-        return has_all_coordinators(self.directories)
+        """Whether all that the transaction coordinators ever wrote is here, unless it was removed."""
+        return presence.has_all_coordinators(self.metadata, self.directories)
+
+    @property
+    def coordinators_since_ms(self) -> int:
+        """When ``__transaction_state`` was created, 0 if that is not known."""
+        created = self.metadata.created_ms.items()
+        return min((ms for (topic, _), ms in created if topic == TRANSACTION_STATE), default=0)
 
 
 def find(paths: str) -> Source:

@@ -54,12 +54,13 @@ def classified(
     decisions: DataFrame,
     blamed: DataFrame | None,
     all_coordinators: bool,
+    given: DataFrame | None = None,
 ) -> DataFrame:
     """``unfinished`` with ``status``, ``transactional_id``, ``state``, ``start_ms`` and ``timeout_ms``.
 
     open: its coordinator knows it. ending: decided, the marker on its way. hanging: no coordinator will end it. blamed:
     another finding explains it (``blamed`` has replica and producer_id). unknown: the coordinator's log is not here, or
-    damaged.
+    damaged; or it came to be while the audit was reading (``given`` has the producer ids that are known since).
     """
     state = current.select(
         "transactional_id",
@@ -87,13 +88,19 @@ def classified(
         & (F.col("current_epoch") == F.col("producer_epoch"))
         & here
     )
-    unknown = (F.col("damage") > 0) | (F.col("transactional_id").isNull() & F.lit(not all_coordinators))
+    not_asked = F.lit(not all_coordinators) | F.coalesce("given", F.lit(False))
+    unknown = (F.col("damage") > 0) | (F.col("transactional_id").isNull() & not_asked)
     marked = unfinished.withColumn("explained", F.lit(None).cast("boolean"))
     if blamed is not None:
         explained = F.broadcast(
             blamed.select("replica", "producer_id").distinct().withColumn("explained", F.lit(True))
         )
         marked = unfinished.join(explained, ["replica", "producer_id"], "left")
+    if given is None:
+        marked = marked.withColumn("given", F.lit(False))
+    else:
+        since = given.select("producer_id").distinct().withColumn("given", F.lit(True))
+        marked = marked.join(F.broadcast(since), "producer_id", "left")
     return (
         marked.join(F.broadcast(ids), "producer_id", "left")
         .join(F.broadcast(state), "transactional_id", "left")
@@ -107,7 +114,15 @@ def classified(
             .otherwise("hanging"),
         )
         .orderBy((F.col("status") == "open").cast("int"), F.desc("held_offsets"), "topic", "partition")
-        .drop("outstanding", "explained", "in_transaction", "current_producer", "current_epoch", "damage")
+        .drop(
+            "outstanding",
+            "explained",
+            "given",
+            "in_transaction",
+            "current_producer",
+            "current_epoch",
+            "damage",
+        )
     )
 
 

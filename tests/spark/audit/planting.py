@@ -226,7 +226,7 @@ def second_marker(segment: Segment) -> list[Place]:
 
 
 def unknown_producer(segment: Segment) -> list[Place]:
-    segment.batches.append(_marker(MARKED_STRANGER, 0, NOW_MS))
+    segment.batches.append(_marker(MARKED_STRANGER, 0, segment.batches[-1].max_timestamp))
     return [segment.write("unknown_producer", len(segment.batches) - 1)]
 
 

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from odradek import Broker
-from odradek.spark.audit import audit
+from odradek.spark.audit import audit, tables
+from tests.spark.audit.planting import Segment, unknown_producer
 from tests.spark.audit.test_audit_planted import write
 from tests.support.clients import FINDS_COORDINATORS, PATIENCE
 from tests.support.deadlines import HANG_S
@@ -31,7 +32,8 @@ SETTINGS = {
 class Worker:
     """A loop of transactions on all partitions of ``output``, every third aborted, with offsets of ``input``."""
 
-    def __init__(self, bootstrap: str, name: str) -> None:
+    def __init__(self, bootstrap: str, name: str, topic: str = "output", partitions: int = 4) -> None:
+        self.topic, self.partitions = topic, partitions
         self.producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -47,9 +49,9 @@ class Worker:
     def once(self, number: int) -> None:
         self.producer.begin_transaction()
         try:
-            for partition in range(4):
+            for partition in range(self.partitions):
                 for part in range(3):
-                    self.producer.produce("output", f"{number}/{part}".encode(), partition=partition)
+                    self.producer.produce(self.topic, f"{number}/{part}".encode(), partition=partition)
             offsets = [TopicPartition("input", 0, number)]
             self.producer.send_offsets_to_transaction(
                 offsets, self.consumer.consumer_group_metadata(), HANG_S
@@ -104,3 +106,47 @@ def test_a_broker_at_work_is_seen_at_one_moment(spark: Any, tmp_path: Path) -> N
     assert report.live
     assert report.counts == {("missing_partition", "warning"): 1}
     assert report.figures["committed_transactions"] == 3
+
+
+def test_a_marker_of_an_unknown_producer_is_found_while_the_broker_is_at_work(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Of the 50 partitions of __transaction_state those have a folder that have records; the ids in them are known."""
+    data = tmp_path / "data"
+    with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
+        write(broker.bootstrap_servers, "orders")
+        (place,) = unknown_producer(Segment(data / "orders-0"))
+        assert 0 < len(list(data.glob("__transaction_state-*"))) < 50
+        report = audit(spark, data, tmp_path / "report")
+    assert report.live
+    assert [(each.kind, each.topic, each.offset) for each in report.findings] == [
+        (place.kind, place.topic, place.offset)
+    ]
+    assert report.counts == {("unknown_producer", "violation"): 1}
+
+
+def test_a_coordinator_that_came_to_work_during_the_audit_is_heard(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder was made after the look at the directories, before the batches were read."""
+    data = tmp_path / "data"
+    with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
+        write(broker.bootstrap_servers, "orders")
+        read_batches = tables.read_batches
+
+        def later(*arguments: Any) -> Any:
+            before = set(data.glob("__transaction_state-*"))
+            for number in range(4):
+                worker = Worker(broker.bootstrap_servers, f"late-{number}", "orders", 3)
+                worker.once(1)
+                worker.producer.begin_transaction()
+                worker.producer.produce("orders", b"open", partition=0)
+                worker.producer.flush(HANG_S)
+            assert set(data.glob("__transaction_state-*")) > before
+            return read_batches(*arguments)
+
+        monkeypatch.setattr(tables, "read_batches", later)
+        report = audit(spark, data, tmp_path / "report")
+    assert report.live
+    assert report.counts == {}, report.findings
+    assert {row["status"] for row in report.tables["open_transactions"]} == {"unknown"}

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from odradek.cli import main
 from odradek.spark import environment
-from odradek.spark.audit.directories import LogDirectory, has_all_coordinators, is_locked, look_at
+from odradek.spark.audit.directories import LogDirectory, is_locked, look_at
 from odradek.spark.audit.progress import LINE_EVERY_S, shown, tasks
 from odradek.spark.audit.report import VIOLATION, Finding, Report
 from odradek.spark.audit.run import BadKey, audit
@@ -126,16 +126,6 @@ def test_checkpoint_files_are_read_and_bad_ones_say_nothing(tmp_path: Path) -> N
         log_starts={("a-b", 0): 17, ("a-b", 11): 3},
         coordinator_partitions=frozenset({0, 1, 2}),
     )
-    assert has_all_coordinators([found])
-
-
-def test_coordinators_that_lie_elsewhere_are_missed() -> None:
-    def having(*numbers: int) -> LogDirectory:
-        return LogDirectory("", coordinator_partitions=frozenset(numbers))
-
-    assert not has_all_coordinators([having()])
-    assert not has_all_coordinators([having(0, 2)])
-    assert has_all_coordinators([having(0, 2), having(1, 2)])
 
 
 class Tracker:

@@ -114,3 +114,38 @@ def test_partitions_are_missed_only_where_all_brokers_are_seen() -> None:
     assert presence.absent(metadata, [("orders", 0)], [one, two]) == missing
     assert presence.absent(metadata, [("orders", 0)], [one]) == []
     assert presence.absent(ClusterMetadata(), [], [one, two]) == []
+
+
+def having(*numbers: int, node_id: int | None = None, id: uuid.UUID | None = None) -> LogDirectory:
+    return LogDirectory(f"/{node_id}", node_id=node_id, id=id, coordinator_partitions=frozenset(numbers))
+
+
+def test_coordinators_that_lie_elsewhere_are_missed() -> None:
+    def all_coordinators(*directories: LogDirectory) -> bool:
+        return presence.has_all_coordinators(ClusterMetadata(), directories)
+
+    assert not all_coordinators(having())
+    assert not all_coordinators(having(0, 2))
+    assert all_coordinators(having(0, 2), having(1, 2))
+
+
+def test_coordinators_without_a_folder_have_written_nothing_if_they_can_be_nowhere_else() -> None:
+    """A broker makes the folder of a partition at its first append."""
+    one, two = uuid.UUID(int=1), uuid.UUID(int=2)
+    created = {("__transaction_state", number): 5 for number in range(3)}
+    metadata = ClusterMetadata(True, 9, {1, 2}, {1: {one}, 2: {two}}, created)
+    here = having(1, node_id=1, id=one)
+    assert presence.has_all_coordinators(metadata, [here, having(node_id=2, id=two)])
+    assert presence.has_all_coordinators(metadata, [having(node_id=1, id=one), having(node_id=2, id=two)])
+    assert not presence.has_all_coordinators(metadata, [here])
+    # All folders are here, though not all brokers; and without a hole in their numbers, but not all.
+    assert presence.has_all_coordinators(metadata, [having(0, 1, 2, node_id=1, id=one)])
+    assert not presence.has_all_coordinators(metadata, [having(0, 1, node_id=1, id=one)])
+    # Brokers before Kafka 3.7 do not say which disks they have: the folder may be on another.
+    silent = replace(metadata, log_dir_ids={})
+    assert not presence.has_all_coordinators(silent, [here, having(node_id=2, id=two)])
+    # Without the topic there is nothing that a coordinator could have written.
+    unwritten = replace(metadata, created_ms={("orders", 0): 5})
+    assert not presence.has_all_coordinators(
+        unwritten, [having(node_id=1, id=one), having(node_id=2, id=two)]
+    )
