@@ -47,6 +47,15 @@ def held_bytes(rows: DataFrame, unfinished: DataFrame) -> DataFrame:
     return unfinished.drop("held_bytes").join(F.broadcast(behind), ["replica", "producer_id"], "left")
 
 
+def _flagged(rows: DataFrame, flag: str, found: DataFrame | None, *keys: str) -> DataFrame:
+    """``rows`` with ``flag``, which is true where ``found`` has the keys, else null."""
+    if found is None:
+        return rows.withColumn(flag, F.lit(None).cast("boolean"))
+    return rows.join(
+        F.broadcast(found.select(*keys).distinct().withColumn(flag, F.lit(True))), list(keys), "left"
+    )
+
+
 def classified(
     unfinished: DataFrame,
     current: DataFrame,
@@ -90,17 +99,8 @@ def classified(
     )
     not_asked = F.lit(not all_coordinators) | F.coalesce("given", F.lit(False))
     unknown = (F.col("damage") > 0) | (F.col("transactional_id").isNull() & not_asked)
-    marked = unfinished.withColumn("explained", F.lit(None).cast("boolean"))
-    if blamed is not None:
-        explained = F.broadcast(
-            blamed.select("replica", "producer_id").distinct().withColumn("explained", F.lit(True))
-        )
-        marked = unfinished.join(explained, ["replica", "producer_id"], "left")
-    if given is None:
-        marked = marked.withColumn("given", F.lit(False))
-    else:
-        since = given.select("producer_id").distinct().withColumn("given", F.lit(True))
-        marked = marked.join(F.broadcast(since), "producer_id", "left")
+    marked = _flagged(unfinished, "explained", blamed, "replica", "producer_id")
+    marked = _flagged(marked, "given", given, "producer_id")
     return (
         marked.join(F.broadcast(ids), "producer_id", "left")
         .join(F.broadcast(state), "transactional_id", "left")
