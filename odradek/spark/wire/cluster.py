@@ -74,16 +74,17 @@ class Cluster:
         }
         return self._outcomes(exchanges)
 
-    def ongoing_transactions(self, prefix: str) -> list[str]:
-        """The transactional ids that begin so and have open transactions, as far as this client may describe them.
+    def list_transactions(self, prefix: str, states: Sequence[str] = ()) -> dict[str, str]:
+        """The transactional ids that begin so and are in one of ``states`` (none: in any), as far as this client may
+        describe them: state by id.
 
         Each broker is asked once; one that cannot be reached is passed over, since others have its work by now or will soon.
         ``Retriable`` while one of them still loads its part, ``UnsupportedVersion`` with brokers before Kafka 3.0."""
-        found = []
+        found: dict[str, str] = {}
         for node_id in self.metadata.nodes():
             with contextlib.suppress(ConnectionLost, TimedOut):
-                found += transactions.list_ongoing(self._exchanges, node_id)
-        return sorted(each for each in found if each.startswith(prefix))
+                found |= transactions.list_transactions(self._exchanges, node_id, states)
+        return {each: state for each, state in sorted(found.items()) if each.startswith(prefix)}
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionState | None]:
         """What their coordinators know of these ids, None where that is nothing. The first error is raised."""
@@ -108,9 +109,11 @@ class Cluster:
         self._exchanges.run(list(exchanges.values()))
         return {transactional_id: exchange.error for transactional_id, exchange in exchanges.items()}
 
-    def fetch_offsets(self, group: str, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, str]]:
-        """Committed offset and metadata of each partition, (-1, "") when there is none; offsets in open transactions are
-        waited for (``require_stable``, KIP-447)."""
+    def fetch_offsets(
+        self, group: str, partitions: Iterable[Partition] | None
+    ) -> dict[Partition, tuple[int, str]]:
+        """Committed offset and metadata of each partition, (-1, "") when there is none; ``partitions`` None: of all that
+        the group has offsets of. Offsets in open transactions are waited for (``require_stable``, KIP-447)."""
         exchange = transactions.fetch_offsets(group, partitions)
         self._exchanges.run([exchange])
         committed: dict[Partition, tuple[int, str]] = exchange.value()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -89,23 +89,17 @@ def end_transaction(transactional_id: str, producer: ProducerId, commit: bool) -
     return Exchange(END_TXN, subject, (TRANSACTION, transactional_id), body, _accepted)
 
 
-def fetch_offsets(group: str, partitions: Iterable[Partition]) -> Exchange:
-    """Its result has (offset, metadata) by partition."""
-    topics = by_topic(partitions)
+def fetch_offsets(group: str, partitions: Iterable[Partition] | None) -> Exchange:
+    """Its result has (offset, metadata) by partition. ``partitions`` None: of all that the group has offsets of."""
+    topics = None if partitions is None else by_topic(partitions)
 
     def body(version: int) -> Any:
         schema = messages.schema(OFFSET_FETCH, version)
         if version < 8:
-            asked = [
-                schema.OffsetFetchRequestTopic(name=topic, partition_indexes=tuple(each))
-                for topic, each in topics.items()
-            ]
-            return schema.OffsetFetchRequest(group_id=group, topics=tuple(asked), require_stable=True)
-        asked = [
-            schema.OffsetFetchRequestTopics(name=topic, partition_indexes=tuple(each))
-            for topic, each in topics.items()
-        ]
-        asked_group = schema.OffsetFetchRequestGroup(group_id=group, topics=tuple(asked))
+            asked = _each(schema.OffsetFetchRequestTopic, topics)
+            return schema.OffsetFetchRequest(group_id=group, topics=asked, require_stable=True)
+        asked = _each(schema.OffsetFetchRequestTopics, topics)
+        asked_group = schema.OffsetFetchRequestGroup(group_id=group, topics=asked)
         return schema.OffsetFetchRequest(groups=(asked_group,), require_stable=True)
 
     def read(answer: Any, version: int) -> dict[Partition, tuple[int, str]]:
@@ -119,10 +113,16 @@ def fetch_offsets(group: str, partitions: Iterable[Partition]) -> Exchange:
             for topic in of_group.topics
             for each in topic.partitions
         }
-        _complete(topics, found)
+        _complete(topics or {}, found)
         return found
 
     return Exchange(OFFSET_FETCH, f"the offsets of group {group!r}", (GROUP, group), body, read)
+
+
+def _each(schema: Any, topics: Mapping[str, list[int]] | None) -> tuple[Any, ...] | None:
+    if topics is None:
+        return None
+    return tuple(schema(name=topic, partition_indexes=tuple(each)) for topic, each in topics.items())
 
 
 def add_offsets(transactional_id: str, producer: ProducerId, group: str) -> Exchange:
@@ -180,20 +180,23 @@ def commit_offsets(
     return Exchange(TXN_OFFSET_COMMIT, subject, (GROUP, group), body, read)
 
 
-def list_ongoing(exchanges: Exchanges, node_id: int) -> list[str]:
-    """The transactional ids with open transactions that a broker coordinates, as far as this client may describe them.
-    One attempt; ``WireError`` if it fails, ``Retriable`` itself while the broker loads its part of the transactions."""
+def list_transactions(exchanges: Exchanges, node_id: int, states: Sequence[str]) -> dict[str, str]:
+    """The transactional ids in one of ``states`` (none: in any) that a broker coordinates, as far as this client may
+    describe them: state by id. One attempt; ``WireError`` if it fails, ``Retriable`` itself while the broker loads its part
+    of the transactions."""
 
     def body(version: int) -> Any:
-        return messages.schema(LIST_TRANSACTIONS, version).ListTransactionsRequest(state_filters=("Ongoing",))
+        return messages.schema(LIST_TRANSACTIONS, version).ListTransactionsRequest(
+            state_filters=tuple(states)
+        )
 
     answer, _ = exchanges.ask_once(node_id, LIST_TRANSACTIONS, body)
     code = int(answer.error_code)
     if code in RETRIABLE:
-        raise Retriable(name_of(code), f"broker {node_id} cannot say yet which transactions are open")
+        raise Retriable(name_of(code), f"broker {node_id} cannot say yet which transactions it has")
     if code:
-        raise refused(code, "the list of open transactions")
-    return [each.transactional_id for each in answer.transaction_states]
+        raise refused(code, "the list of transactions")
+    return {each.transactional_id: each.transaction_state for each in answer.transaction_states}
 
 
 def describe(transactional_id: str) -> Exchange:

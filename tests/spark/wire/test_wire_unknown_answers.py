@@ -50,7 +50,7 @@ def transaction(cluster: Cluster, name: str) -> None:
     writer.write(pa.array(["a", "b"]), topic=name)
     writer.flush()
     cluster.commit_offsets(name, producers[name], name, {(name, 0): (4, "four")})
-    assert cluster.ongoing_transactions(name) == [name]
+    assert cluster.list_transactions(name) == {name: "Ongoing"}
     end(cluster, name, producers[name])
     assert cluster.fetch_offsets(name, [(name, 0)]) == {(name, 0): (4, "four")}
 
@@ -95,7 +95,7 @@ def test_an_unknown_error_code_is_a_refusal_with_its_number(relay, api):
 def test_a_coordinator_that_does_not_know_yet_what_is_open_is_not_passed_over(relay):
     replaced(relay, "list_transactions", lambda frame: with_code(frame, 14))
     with connect(relay) as cluster, pytest.raises(Retriable, match="COORDINATOR_LOAD_IN_PROGRESS"):
-        cluster.ongoing_transactions("any")
+        cluster.list_transactions("any")
 
 
 def test_an_unknown_error_code_of_a_batch_is_a_refusal_with_its_number(relay):
