@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from odradek.spark.sink.decision import DIGEST_MODULUS
 from odradek.spark.sink.errors import SinkError
 
 if TYPE_CHECKING:
@@ -38,6 +39,41 @@ def check_schema(schema: StructType, topic: str | None) -> None:
             raise SinkError(f"{name} attribute type must be {' or '.join(types)}, not {given[name]}.")
 
 
+def _column(rows: pa.RecordBatch, name: str) -> Any:
+    names = rows.schema.names
+    return rows.column(names.index(name)) if name in names else None
+
+
+class RecordBatchSum:
+    """The sum of RecordBatches: a `task.RowSum`. ``hashed``: whether there is a ``digest``."""
+
+    def __init__(self, topic: str | None, hashed: bool) -> None:
+        self.rows = 0
+        self.digest: int | None = 0 if hashed else None
+        self.topics: frozenset[str] = frozenset()
+        self._topic = topic
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self.rows += len(rows)
+        named = None if self._topic is not None else _column(rows, "topic")
+        names = [self._topic] if named is None else named.unique().to_pylist()
+        self.topics |= {each for each in names if each is not None}
+        if self.digest is None:
+            return
+        # Only tasks sum: planning does without the compiler that this brings.
+        from odradek.spark.records.digest import digest_columns
+
+        added = digest_columns(
+            _column(rows, "value"),
+            topic=self._topic,
+            keys=_column(rows, "key"),
+            headers=_column(rows, "headers"),
+            topics=named,
+            partitions=_column(rows, "partition"),
+        )
+        self.digest = (self.digest + added) % DIGEST_MODULUS
+
+
 class RecordBatches:
     """RecordBatches into an open transaction."""
 
@@ -51,10 +87,6 @@ class RecordBatches:
         self._topic = topic
 
     @property
-    def records(self) -> int:
-        return self._writer.records
-
-    @property
     def partitions(self) -> frozenset[tuple[str, int]]:
         return self._writer.partitions
 
@@ -63,21 +95,16 @@ class RecordBatches:
         return self._writer.topics
 
     def write(self, rows: pa.RecordBatch) -> None:
-        names = rows.schema.names
-
-        def column(name: str) -> Any:
-            return rows.column(names.index(name)) if name in names else None
-
-        topics = None if self._topic is not None else column("topic")
+        topics = None if self._topic is not None else _column(rows, "topic")
         if topics is not None and topics.null_count:
             raise SinkError("null topic present in the data. Use the topic option for setting a topic.")
         self._writer.write(
-            column("value"),
+            _column(rows, "value"),
             topic=self._topic,
-            keys=column("key"),
-            headers=column("headers"),
+            keys=_column(rows, "key"),
+            headers=_column(rows, "headers"),
             topics=topics,
-            partitions=column("partition"),
+            partitions=_column(rows, "partition"),
         )
 
     def flush(self) -> None:

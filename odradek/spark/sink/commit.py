@@ -6,8 +6,18 @@ import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from odradek.spark.sink.decision import Decided, Entry, Phase, SinkState, aged
-from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown, SinkError
+from odradek.spark.sink.checkpoint import Checkpoint
+from odradek.spark.sink.decision import (
+    DIGEST_MODULUS,
+    Answer,
+    Content,
+    Decided,
+    Entry,
+    Phase,
+    SinkState,
+    aged,
+)
+from odradek.spark.sink.errors import DecisionMismatch, MayBeLost, NotDecided, OutcomeUnknown, SinkError
 from odradek.spark.sink.names import pool_id, read_task_id
 from odradek.spark.sink.plan import Plan, ongoing, sweep
 from odradek.spark.sink.points import armed, reached
@@ -31,6 +41,8 @@ def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) 
     plan, batch = _common(reports)
     reached("commit.started", batch)
     if all(report.skipped for report in reports):
+        if not plan.answered:
+            _check_content(plan, reports, batch)
         return None
     store = Store(cluster, plan.settings.name, plan.settings.topic)
     written = [report for report in reports if report.producer is not None]
@@ -40,7 +52,7 @@ def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) 
     _check(cluster, written, batch)
     topics = _check_topics(cluster, written, batch)
     reached("commit.checked", batch)
-    _decide(store, plan, chunks, batch)
+    _decide(store, plan, chunks, batch, reports[0].query_id)
     _read_back(store, record)
     reached("decision.made", batch)
     assert record.decided is not None
@@ -61,6 +73,57 @@ def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
     return report.plan, report.batch
 
 
+def _content(plan: Plan, reports: Iterable[Report], batch: int) -> Content:
+    """What the tasks have read, and the file of the batch in the checkpoint, if it is still the one that was planned:
+    another driver may have written its own in its place."""
+    digests = [report.digest for report in reports]
+    whole = None if None in digests else sum(each for each in digests if each is not None) % DIGEST_MODULUS
+    now = Checkpoint(plan.settings.checkpoint).offsets(batch)
+    offsets = now.digest if now is not None and now == plan.offsets else None
+    return Content(sum(report.rows for report in reports), whole, offsets)
+
+
+def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
+    """A decided batch is passed over: what Spark has planned under its number must be what was decided.
+
+    Rows in other order or of other tasks have the same sum. Other rows from the same offsets, as many, are those of a query
+    that is not deterministic."""
+    name, decided, now = plan.settings.name, plan.content, _content(plan, reports, batch)
+    other = (
+        sorted({topic for report in reports for topic in report.aimed_at} - set(plan.topics))
+        if plan.topics
+        else []
+    )
+    again, without = Answer(batch, plan.decision), Answer(batch + 1, plan.decision)
+    answers = f"firstBatch={again} writes all of this one as well, firstBatch={without} goes on without it."
+    if other:
+        raise DecisionMismatch(
+            f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and this one is for "
+            f"{', '.join(other)}: nothing of it is written. Two writes of one batch need two names (option name). If the "
+            f"query has got another topic: {answers}"
+        )
+    if decided.rows == now.rows and (None in (decided.digest, now.digest) or decided.digest == now.digest):
+        return
+    if decided.rows == now.rows and decided.offsets is not None and decided.offsets == now.offsets:
+        log.warning(
+            "batch %d of the sink %s was decided with other rows than its replay has, as many and from the same offsets: "
+            "the query is not deterministic. The decided rows stay, and none is written again",
+            batch,
+            name,
+        )
+        return
+    if decided.rows == now.rows:
+        how = f"its {now.rows} rows are others"
+        cause = " If the query is not deterministic, set the option contentHash=false: only rows are counted then."
+    else:
+        how, cause = f"it had {decided.rows} rows and has {now.rows} now", ""
+    raise DecisionMismatch(
+        f"Batch {batch} of the sink {name} was decided, and Spark has planned another one in its place: {how}. A file of "
+        f"the checkpoint is lost or an old one (offsets/{batch}), or this is another write under the same name and batch. "
+        f"Restore offsets/{batch} as it was.{cause} Else: {answers}"
+    )
+
+
 def _record(
     plan: Plan, batch: int, reports: Sequence[Report], written: Iterable[Report], now_ms: int
 ) -> SinkState:
@@ -79,7 +142,7 @@ def _record(
         pool=aged(plan.ages, (entry.label.task for entry in entries)),
         decided=Decided(plan.run, plan.number, tuple(entries)),
         swept_at_ms=plan.swept_at_ms,
-        rows=sum(report.rows for report in reports),
+        content=_content(plan, reports, batch),
         decided_at_ms=now_ms,
         topics={topic: each for report in written for topic, each in report.topics.items()},
     )
@@ -133,9 +196,14 @@ def _check_topics(cluster: Coordination, written: Iterable[Report], batch: int) 
     return known
 
 
-def _decide(store: Store, plan: Plan, chunks: dict[tuple[str, int], tuple[int, str]], batch: int) -> None:
+def _decide(
+    store: Store, plan: Plan, chunks: dict[tuple[str, int], tuple[int, str]], batch: int, query_id: str
+) -> None:
     try:
         store.write(plan.driver, chunks)
+        # Later the number of the batch says that there was one before.
+        if batch == 0 and plan.settings.streaming:
+            store.bind(plan.driver, query_id)
         reached("decision.written", batch)
         store.end(plan.driver, commit=True)
     except (Fenced, InvalidTransaction) as error:
@@ -207,18 +275,16 @@ def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
 
 
 def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
-    """Abort what attempts that lost have left open. Best effort: a later plan looks again.
+    """Abort what attempts that lost have left open. Best effort: a later plan looks again, if there is one.
 
-    The pool is ended by epoch: a newer driver may have given the same ids out again. An attempt's own id is never given out
-    again, and its late owner is fenced."""
-    again = [report for report in written if report.again]
-    if not again:
-        return
+    Copies of an attempt that won have ids of their own, and no report tells of them: so they are looked for after each
+    batch. The pool is ended by epoch: a newer driver may have given the same ids out again. An attempt's own id is never
+    given out again, and its late owner is fenced."""
     name = plan.settings.name
     won = {report.transactional_id for report in written}
     lost = [
         (pool_id(name, plan.run, report.label.task), plan.pool[report.label.task].producer)
-        for report in again
+        for report in written
         if report.label.task in plan.pool and not report.pooled
     ]
     try:

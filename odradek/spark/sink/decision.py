@@ -10,13 +10,14 @@ import base64
 import contextlib
 import dataclasses
 import enum
+import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.errors import OdradekError
-from odradek.spark.sink.names import Label, own_id, pool_id
+from odradek.spark.sink.names import Label, SinkPlace, own_id, pool_id
 from odradek.spark.wire.producer import Partition, ProducerId
 
 # Kafka's default of offset.metadata.max.bytes.
@@ -27,10 +28,14 @@ CHUNKS_MAX = 49
 POOL_MAX = 1000
 # A task keeps its place in the pool for so many batches in which it has no rows.
 POOL_AGE_MAX = 8
-FORMAT = 2
+FORMAT = 3
 # It had an option's value in the place of ``decision``, and neither topics nor partitions.
 _FORMAT_1 = 1
+# It had of a batch's content only the number of its rows, and no doubt.
+_FORMAT_2 = 2
 TOPIC_ID_BYTES = 16
+_DIGEST_BYTES = 8
+DIGEST_MODULUS = 1 << 8 * _DIGEST_BYTES
 
 
 class UnreadableRecord(OdradekError):
@@ -57,6 +62,19 @@ class Entry(NamedTuple):
     pooled: bool
     producer: ProducerId
     partitions: tuple[Partition, ...] = ()
+
+
+class Content(NamedTuple):
+    """By what two batches of the same number can be told apart. ``rows``: how many it has. ``digest``: the sum of its rows
+    (`records.digest`); None if it was not taken. ``offsets``: a hash of the batch's file in the checkpoint's ``offsets``;
+    None where it could not be read."""
+
+    rows: int = 0
+    digest: int | None = None
+    offsets: int | None = None
+
+
+NO_CONTENT = Content()
 
 
 class Answer(NamedTuple):
@@ -101,8 +119,9 @@ class SinkState:
     a plan that finds another one unfinished takes new names, since the other's processes may still be alive.
     ``query_id``: Spark's, of the query that decided last ("" before the first decision). ``decision``: the number of the
     plan that led to the last decision, 0 if none did. ``pool``: age by task, see ``aged``. ``swept_at_ms``: when strays were
-    last looked for. ``topics``: what the last decided batch was written to, id by name, as far as there is room. ``rows``
-    and ``decided_at_ms`` are of that batch too, for people.
+    last looked for. ``topics``: what the last decided batch was written to, id by name, as far as there is room. ``content``
+    and ``decided_at_ms`` (for people) are of that batch too. ``doubt``: why the sink may have had another record before this
+    one, which is lost; "" if nothing says so, and after the first decision.
     """
 
     run: int
@@ -114,9 +133,10 @@ class SinkState:
     pool: Mapping[int, int] | None = None
     decided: Decided | None = None
     swept_at_ms: int = 0
-    rows: int = 0
+    content: Content = NO_CONTENT
     decided_at_ms: int = 0
     topics: Mapping[str, bytes] = field(default_factory=dict)
+    doubt: str = ""
 
     def without_partitions(self) -> SinkState:
         """With less to say to people."""
@@ -181,6 +201,10 @@ class _Reader:
         length = self.varint()
         return self.raw(length).decode()
 
+    def digest(self) -> int | None:
+        raw = self.raw(self.varint())
+        return int.from_bytes(raw, "big") if raw else None
+
     def raw(self, length: int) -> bytes:
         raw = self.data[self.at : self.at + length]
         self.at += length
@@ -197,8 +221,11 @@ def pack(record: SinkState) -> bytes:
     """One string of bytes; ``unpack`` reads it. A transaction takes about 8 bytes."""
     out = bytearray((FORMAT, record.phase))
     numbers = (record.run, record.plan, record.next_batch, record.decision)
-    for number in (*numbers, record.swept_at_ms, record.rows, record.decided_at_ms):
+    for number in (*numbers, record.swept_at_ms, record.content.rows, record.decided_at_ms):
         _varint(number, out)
+    _pack_digest(record.content.digest, out)
+    _pack_digest(record.content.offsets, out)
+    _text(record.doubt, out)
     _text(record.query_id, out)
     topics = sorted(record.topics)
     _varint(len(topics), out)
@@ -213,6 +240,13 @@ def pack(record: SinkState) -> bytes:
         before = task
     _pack_decided(record.decided, {topic: index for index, topic in enumerate(topics)}, out)
     return bytes(out)
+
+
+def _pack_digest(digest: int | None, out: bytearray) -> None:
+    """How many bytes it takes, none where there is none, and the bytes."""
+    raw = b"" if digest is None else digest.to_bytes(_DIGEST_BYTES, "big")
+    _varint(len(raw), out)
+    out += raw
 
 
 def _pack_decided(decided: Decided | None, topics: Mapping[str, int], out: bytearray) -> None:
@@ -260,11 +294,15 @@ def _unpack_partitions(reader: _Reader, topics: Sequence[str]) -> tuple[Partitio
 
 def unpack(data: bytes) -> SinkState:
     """What ``pack`` packed. ``UnreadableRecord`` for anything else."""
-    if len(data) < 2 or data[0] not in (_FORMAT_1, FORMAT):
+    if len(data) < 2 or data[0] not in (_FORMAT_1, _FORMAT_2, FORMAT):
         raise UnreadableRecord("the decision record was written by another version of this sink")
     reader = _Reader(data)
     reader.at = 2
     run, plan, next_batch, decision, swept_at_ms, rows, decided_at_ms = (reader.varint() for _ in range(7))
+    digest = offsets = None
+    doubt = ""
+    if data[0] == FORMAT:
+        digest, offsets, doubt = reader.digest(), reader.digest(), reader.text()
     query_id = reader.text()
     topics = {}
     if data[0] != _FORMAT_1:
@@ -284,9 +322,10 @@ def unpack(data: bytes) -> SinkState:
         pool=pool,
         decided=_unpack_decided(reader, None if data[0] == _FORMAT_1 else list(topics)),
         swept_at_ms=swept_at_ms,
-        rows=rows,
+        content=Content(rows, digest, offsets),
         decided_at_ms=decided_at_ms,
         topics=topics,
+        doubt=doubt,
     )
 
 
@@ -342,6 +381,11 @@ def to_chunks(record: SinkState, chunks_max: int = CHUNKS_MAX) -> list[str]:
     return [f"odradek/{index}/{len(parts)}/{part}" for index, part in enumerate(parts)]
 
 
+def is_chunk(metadata: str) -> bool:
+    """Whether an offset's metadata is a part of a decision record."""
+    return metadata.startswith("odradek/")
+
+
 def from_chunks(offsets: Sequence[tuple[int, str]]) -> SinkState | None:
     """The record from (offset, metadata) in the order of ``to_chunks``; None if the first has none.
 
@@ -350,7 +394,7 @@ def from_chunks(offsets: Sequence[tuple[int, str]]) -> SinkState | None:
         return None
     first = offsets[0][1]
     head = first.split("/", 3)
-    if len(head) != 4 or head[0] != "odradek" or not head[2].isdecimal():
+    if not is_chunk(first) or len(head) != 4 or not head[2].isdecimal():
         raise UnreadableRecord(
             "the consumer group's offset is no decision record: a consumer uses that group, so give the sink another name"
         )
@@ -373,3 +417,21 @@ def from_chunks(offsets: Sequence[tuple[int, str]]) -> SinkState | None:
     if record.next_batch != offsets[0][0]:
         raise UnreadableRecord("the decision record and its offset differ")
     return record
+
+
+_BINDING = "odradek-sink"
+
+
+def to_binding(sink: SinkPlace) -> str:
+    """The metadata of the offset that says which sink has decided the first batch of a query."""
+    return json.dumps([_BINDING, *sink])
+
+
+def from_bindings(offsets: Iterable[tuple[int, str]]) -> SinkPlace | None:
+    """The sink, from the (offset, metadata) of the query's group; None if none of them names one."""
+    for _, metadata in offsets:
+        with contextlib.suppress(ValueError):
+            binding, name, topic = json.loads(metadata)
+            if binding == _BINDING:
+                return SinkPlace(name, topic)
+    return None

@@ -62,7 +62,7 @@ def _decision(name: str, record: SinkState) -> Decision:
         run=record.run,
         plan=record.plan,
         decision=record.decision,
-        rows=record.rows,
+        rows=record.content.rows,
         decided_at=at,
         transactions=tuple(decided.transactions(name)) if decided else (),
     )

@@ -18,6 +18,16 @@ class Label(NamedTuple):
     renewals: int = 0
 
 
+class SinkPlace(NamedTuple):
+    """Where a cluster has a sink's decision record: the sink's name, and the topic of the option decisionTopic."""
+
+    name: str
+    topic: str
+
+    def __str__(self) -> str:
+        return f"{self.name} (decisionTopic {self.topic})"
+
+
 def driver_id(name: str) -> str:
     """The driver that owns it may decide."""
     return f"{name}-driver"
@@ -38,6 +48,12 @@ def own_id(name: str, run: int, plan: int, label: Label) -> str:
     driver. So no late attempt can fence it by mistake."""
     more = f".{label.renewals}" if label.renewals else ""
     return f"{name}-{run}-{label.task}-{plan}.{label.attempt_id}{more}"
+
+
+def query_group(query_id: str) -> str:
+    """The consumer group whose offset says which sink has decided the first batch of a streaming query. Spark's query id
+    lives in the checkpoint: it stays when the query gets another name or its checkpoint another place."""
+    return f"odradek-query-{query_id}"
 
 
 class TaskId(NamedTuple):

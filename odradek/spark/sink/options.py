@@ -48,6 +48,7 @@ class SinkOptions:
         timeout_ms = _number(given, _TIMEOUT, TRANSACTION_TIMEOUT_MS)
         given.pop(_TIMEOUT, None)
         name = _name(given, batch_write)
+        batch = _number(given, "batchId", None) if batch_write else None
         return cls(
             client=ClientSettings.from_options(given),
             protocol=Settings(
@@ -55,9 +56,13 @@ class SinkOptions:
                 given.get("decisiontopic", DECISION_TOPIC),
                 timeout_ms or TRANSACTION_TIMEOUT_MS,
                 _answer(given),
+                hashed=_flag(given, "contentHash", True),
+                checkpoint=given.get("checkpointlocation"),
+                streaming=not batch_write,
+                numbered=not batch_write or batch is not None,
             ),
             topic=given.get("topic"),
-            batch=_number(given, "batchId", None) if batch_write else None,
+            batch=batch,
         )
 
 
@@ -101,3 +106,10 @@ def _number(given: Mapping[str, str], name: str, default: int | None) -> int | N
     if not text.strip().isdecimal():
         raise SinkError(f"The option {name} must be a whole number, not {text!r}.")
     return int(text)
+
+
+def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
+    text = given.get(name.lower(), str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise SinkError(f"The option {name} must be true or false, not {text!r}.")
+    return text == "true"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from odradek.spark.sink.decision import Answer, Decided, Phase, SinkState
+from odradek.spark.sink.checkpoint import BatchOffsets, Checkpoint
+from odradek.spark.sink.decision import NO_CONTENT, Answer, Content, Decided, Phase, SinkState
 from odradek.spark.sink.errors import OutcomeUnknown
+from odradek.spark.sink.evidence import OPEN, doubt
 from odradek.spark.sink.names import driver_id, is_of_sink, pool_id, read_task_id, ticket_id
 from odradek.spark.sink.points import reached
 from odradek.spark.sink.store import Coordination, Store
@@ -25,12 +27,19 @@ SWEEP_INTERVAL_MS = 10_000
 
 @dataclass(frozen=True)
 class Settings:
-    """What the protocol itself is told. ``answer``: the option ``firstBatch``, None if it was not given."""
+    """What the protocol itself is told. ``answer``: the option ``firstBatch``, None if it was not given. ``hashed``: whether
+    a batch's rows are summed (the option ``contentHash``). ``checkpoint``: the query's, None if it is not known.
+    ``streaming``: whether it is the one sink of a streaming query, and no batch write. ``numbered``: whether its batches
+    have numbers of their own; a batch write without one is always a new one."""
 
     name: str
     topic: str
     transaction_timeout_ms: int
     answer: Answer | None = None
+    hashed: bool = True
+    checkpoint: str | None = None
+    streaming: bool = True
+    numbered: bool = True
 
 
 class Place(NamedTuple):
@@ -45,8 +54,9 @@ class Plan:
     """What the driver tells the tasks of a batch, and what they tell it back.
 
     ``number``: of this plan; ``run``: of the plan that named the pool. ``driver``: under whose epoch it was made.
-    ``next_batch``, ``query_id``, ``decision``, ``topics``: as the record has them. ``unended``: how many transactions of the
-    last decided batch could not be committed. ``pool``: the ids that are ready, by task; ``ages`` as in the record.
+    ``next_batch``, ``query_id``, ``decision``, ``topics``, ``content``, ``doubt``: as the record has them. ``unended``: how
+    many transactions of the last decided batch could not be committed. ``pool``: the ids that are ready, by task; ``ages``
+    as in the record. ``offsets``: the file of the batch in the checkpoint, as it was when the batch was planned.
     """
 
     settings: Settings
@@ -60,8 +70,16 @@ class Plan:
     swept_at_ms: int = 0
     unended: int = 0
     topics: Mapping[str, bytes] = field(default_factory=dict)
+    content: Content = NO_CONTENT
+    doubt: str = ""
+    offsets: BatchOffsets | None = None
     pool: Mapping[int, Place] = field(default_factory=dict)
     ages: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the option ``firstBatch`` answers the question of the last decision."""
+        return self.settings.answer is not None and self.settings.answer.plan == self.decision
 
     def head(self) -> Plan:
         """It without the pool: small enough to travel with each task's report."""
@@ -117,14 +135,20 @@ def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, anew: 
     decided = _reend(cluster, name, found)
     reached("plan.reended")
     due = anew or found is None or found.phase is Phase.PLANNING or _is_due(found, now_ms)
-    left = _listed(cluster, name) if due else None
-    record = _planning(found, decided, settings, anew, [] if left is None else left)
-    record = store.fitting(record if left is None else dataclasses.replace(record, swept_at_ms=now_ms))
+    # Where the record is lost, its names are not.
+    known = _listed(cluster, name, () if found is None else (OPEN,)) if due else None
+    checkpoint = Checkpoint(settings.checkpoint)
+    record = dataclasses.replace(
+        _planning(found, decided, settings, anew, known or {}),
+        doubt=doubt(store, driver, found, checkpoint.mark(), known or {}),
+    )
+    record = store.fitting(record if known is None else dataclasses.replace(record, swept_at_ms=now_ms))
     store.write(driver, store.chunks(record))
     store.end(driver, commit=True)
+    checkpoint.leave_mark(store.place)
     reached("plan.recorded")
     if due:
-        _sweep(cluster, settings, record, found, left or [])
+        _sweep(cluster, settings, record, found, _open(known or {}))
     reached("plan.swept")
     return _Taken(driver, record)
 
@@ -148,6 +172,9 @@ def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[
         swept_at_ms=record.swept_at_ms,
         unended=len(record.decided.entries) if record.decided else 0,
         topics=record.topics,
+        content=record.content,
+        doubt=record.doubt,
+        offsets=Checkpoint(settings.checkpoint).last_offsets(),
         pool=pool,
         ages=record.ages,
     )
@@ -190,21 +217,24 @@ def _reend(cluster: Coordination, name: str, found: SinkState | None) -> Decided
 
 
 def _planning(
-    found: SinkState | None, decided: Decided | None, settings: Settings, anew: bool, left: Iterable[str]
+    found: SinkState | None,
+    decided: Decided | None,
+    settings: Settings,
+    anew: bool,
+    known: Mapping[str, str],
 ) -> SinkState:
-    """The record that says: a batch is planned. A run goes on as long as every plan of it led to a decision. ``left``: the
-    sink's open transactions, as far as they were looked for."""
-    open_ids = [each for each in (read_task_id(settings.name, one) for one in left) if each is not None]
+    """The record that says: a batch is planned. A run goes on as long as every plan of it led to a decision. ``known``: the
+    sink's transactional ids, state by id, as far as they were looked for: all of them where there is no record, else those
+    with open transactions."""
+    ids = [each for each in (read_task_id(settings.name, one) for one in known) if each is not None]
     if found is None:
-        # Where the record is lost, its names are not: none of them is used again.
-        number = max((max(each.run, each.plan or 0) for each in open_ids), default=0) + 1
+        # None of the names is used again: also what they have committed stays to be seen.
+        number = max((max(each.run, each.plan or 0) for each in ids), default=0) + 1
         return SinkState(run=number, plan=number, next_batch=0, phase=Phase.PLANNING)
     number = found.plan + 1
     answered = settings.answer is not None and settings.answer.plan == found.decision
     # A transaction under a name of the pool whose task is not in it any more: only new names make it safe to abort.
-    outside = any(
-        each.plan is None and each.run == found.run and each.task not in found.ages for each in open_ids
-    )
+    outside = any(each.plan is None and each.run == found.run and each.task not in found.ages for each in ids)
     return dataclasses.replace(
         found,
         run=number if found.phase is Phase.PLANNING or answered or anew or outside else found.run,
@@ -239,20 +269,29 @@ def _dead(name: str, record: SinkState, left: Iterable[str]) -> list[str]:
 
 def ongoing(cluster: Coordination, name: str) -> list[str]:
     """The sink's open transactions; none when the cluster does not tell (before Kafka 3.0, or for lack of rights)."""
-    return _listed(cluster, name) or []
+    return _open(_listed(cluster, name, (OPEN,)) or {})
 
 
 def list_ongoing(cluster: Coordination, name: str) -> list[str]:
     """The sink's open transactions; ``WireError`` when the cluster does not tell."""
+    return _open(_list(cluster, name, (OPEN,)))
+
+
+def _open(known: Mapping[str, str]) -> list[str]:
+    return [each for each, state in known.items() if state == OPEN]
+
+
+def _list(cluster: Coordination, name: str, states: Sequence[str]) -> dict[str, str]:
+    known = cluster.list_transactions(f"{name}-", states)
     # Another sink's name may begin with this one.
-    return [each for each in cluster.ongoing_transactions(f"{name}-") if is_of_sink(name, each)]
+    return {each: state for each, state in known.items() if is_of_sink(name, each)}
 
 
-def _listed(cluster: Coordination, name: str) -> list[str] | None:
+def _listed(cluster: Coordination, name: str, states: Sequence[str]) -> dict[str, str] | None:
     try:
-        return list_ongoing(cluster, name)
+        return _list(cluster, name, states)
     except WireError as error:
-        log.warning("open transactions of %s cannot be listed: %s", name, error)
+        log.warning("transactions of %s cannot be listed: %s", name, error)
         return None
 
 

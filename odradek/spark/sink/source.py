@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.taskcontext import TaskContext
 
-from odradek.spark.sink.columns import RecordBatches, check_schema
+from odradek.spark.sink.columns import RecordBatches, RecordBatchSum, check_schema
 from odradek.spark.sink.commit import abort_batch, commit_batch
 from odradek.spark.sink.errors import SinkError
 from odradek.spark.sink.names import Label
@@ -112,10 +112,10 @@ class _Planned:
                 cluster,
                 plan,
                 Label(context.partitionId(), context.taskAttemptId()),
-                context.attemptNumber() > 0,
                 self._batch(context, plan),
                 context.getLocalProperty("sql.streaming.queryId") or BATCH_WRITES,
                 iterator,
+                RecordBatchSum(options.topic, options.protocol.hashed),
                 lambda each, producer: RecordBatches(cluster, each, producer, options.topic),
             )
         return Message(report)

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from odradek.spark.sink.decision import CHUNKS_MAX, SinkState, fitting, from_chunks, to_chunks
-from odradek.spark.sink.names import driver_id
+from odradek.spark.sink.decision import (
+    CHUNKS_MAX,
+    SinkState,
+    fitting,
+    from_bindings,
+    from_chunks,
+    is_chunk,
+    to_binding,
+    to_chunks,
+)
+from odradek.spark.sink.names import SinkPlace, driver_id, query_group
 from odradek.spark.wire import ProducerId, WireError
 
 Partition = tuple[str, int]
@@ -43,7 +52,7 @@ class Coordination(Protocol):
     ) -> Mapping[str, WireError | None]: ...
 
     def fetch_offsets(
-        self, group: str, partitions: Iterable[Partition]
+        self, group: str, partitions: Iterable[Partition] | None
     ) -> Mapping[Partition, tuple[int, str]]: ...
 
     def commit_offsets(
@@ -54,7 +63,7 @@ class Coordination(Protocol):
         offsets: Mapping[Partition, tuple[int, str]],
     ) -> None: ...
 
-    def ongoing_transactions(self, prefix: str) -> list[str]: ...
+    def list_transactions(self, prefix: str, states: Sequence[str] = ()) -> Mapping[str, str]: ...
 
 
 def changed_topics(cluster: Coordination, known: Mapping[str, bytes]) -> list[str]:
@@ -71,6 +80,10 @@ class Store:
         self.name = name
         self.topic = topic
         self._partitions = 0
+
+    @property
+    def place(self) -> SinkPlace:
+        return SinkPlace(self.name, self.topic)
 
     @property
     def _count(self) -> int:
@@ -94,12 +107,32 @@ class Store:
         driver.
 
         A broker that has lost its partitions and does not know it yet answers OffsetFetch from its memory. Such a broker can
-        acknowledge no commit: so a commit comes first, to a partition that is never read."""
-        if self._count > BARRIER:
-            self.cluster.commit_offsets(
-                driver_id(self.name), driver, self.name, {(self.topic, BARRIER): (0, "")}
-            )
+        acknowledge no commit: so a commit comes first, to a partition that is never read. Where there is one partition only,
+        the commit is to the record's own, and is aborted before the record is read."""
+        apart = self._count > BARRIER
+        place = BARRIER if apart else 0
+        self.cluster.commit_offsets(driver_id(self.name), driver, self.name, {(self.topic, place): (0, "")})
+        if not apart:
+            self.end(driver, commit=False)
         return self.read()
+
+    def anywhere(self, driver: ProducerId) -> list[Partition]:
+        """The partitions that have chunks of a record of this sink, of whichever topic. It ends the driver's transaction:
+        its offsets would be waited for."""
+        self.end(driver, commit=False)
+        offsets = self.cluster.fetch_offsets(self.name, None)
+        return sorted(
+            place for place, (offset, metadata) in offsets.items() if offset >= 0 and is_chunk(metadata)
+        )
+
+    def bound(self, query_id: str) -> SinkPlace | None:
+        """The sink that has decided the first batch of this query, None if none has (or more than seven days ago)."""
+        return from_bindings(self.cluster.fetch_offsets(query_group(query_id), None).values())
+
+    def bind(self, driver: ProducerId, query_id: str) -> None:
+        """Into the driver's transaction: that this sink has decided the first batch of this query."""
+        offsets = {(self.topic, 0): (0, to_binding(self.place))}
+        self.cluster.commit_offsets(driver_id(self.name), driver, query_group(query_id), offsets)
 
     def fitting(self, record: SinkState) -> SinkState:
         """What of it has room. ``TooManyTasks`` if it does not fit."""

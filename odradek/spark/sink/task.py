@@ -14,10 +14,11 @@ from odradek.spark.sink.errors import DecisionMismatch, MayBeLost, OutcomeUnknow
 from odradek.spark.sink.names import Label, own_id, pool_id, ticket_id
 from odradek.spark.sink.plan import Place, Plan
 from odradek.spark.sink.points import reached
-from odradek.spark.sink.store import Coordination, Partition, changed_topics
+from odradek.spark.sink.store import Coordination, Partition, Store, changed_topics
 from odradek.spark.wire import ProducerId, WireError
 
 RENEWALS_MAX = 5
+
 
 Rows = TypeVar("Rows", bound=Sized)
 RowsOf = TypeVar("RowsOf", bound=Sized, contravariant=True)
@@ -25,9 +26,6 @@ RowsOf = TypeVar("RowsOf", bound=Sized, contravariant=True)
 
 class Writer(Protocol[RowsOf]):
     """An open transaction that takes rows."""
-
-    @property
-    def records(self) -> int: ...
 
     @property
     def partitions(self) -> frozenset[Partition]: ...
@@ -40,21 +38,38 @@ class Writer(Protocol[RowsOf]):
     def flush(self) -> None: ...
 
 
+class RowSum(Protocol[RowsOf]):
+    """What can be said of all rows of a task without keeping them. ``digest``: their sum (`records.digest`), None if it is
+    not taken; ``topics``: the names of the topics that they are for."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def digest(self) -> int | None: ...
+
+    @property
+    def topics(self) -> frozenset[str]: ...
+
+    def add(self, rows: RowsOf) -> None: ...
+
+
 @dataclass(frozen=True)
 class Report:
     """What a task tells the driver. ``producer`` is None if it had no rows, or had nothing to do (``skipped``: the batch is
-    decided). ``again``: there may have been other attempts. ``plan``: whole from task 0, from others its head. ``topics``:
-    the ids of the topics it wrote to."""
+    decided). ``plan``: whole from task 0, from others its head. ``rows``,
+    ``digest``, ``aimed_at``: of what it has read, as `RowSum` says. ``topics``: the ids of the topics it wrote to."""
 
     plan: Plan
     label: Label
     batch: int
     query_id: str
-    again: bool = False
     skipped: bool = False
     pooled: bool = False
     producer: ProducerId | None = None
     rows: int = 0
+    digest: int | None = None
+    aimed_at: frozenset[str] = frozenset()
     partitions: frozenset[Partition] = frozenset()
     topics: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -71,9 +86,9 @@ def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bo
 
     Raises ``DecisionMismatch`` if record and query do not fit together, ``MayBeLost`` if rows of a decided batch are.
     """
-    answer = plan.settings.answer
-    if answer is not None and answer.plan == plan.decision:
-        return _answered(plan, answer, batch, query_id)
+    if plan.answered:
+        assert plan.settings.answer is not None
+        return _answered(cluster, plan, plan.settings.answer, batch, query_id)
     name = plan.settings.name
     if plan.query_id not in ("", query_id):
         raise DecisionMismatch(
@@ -82,6 +97,8 @@ def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bo
             f"firstBatch={_answer(plan, batch)} to let this query take it over."
         )
     if batch == plan.next_batch:
+        if plan.query_id == "" and plan.settings.numbered:
+            _check_new(cluster, plan, batch, query_id)
         return True
     if batch == plan.next_batch - 1:
         _check_decided(cluster, plan, batch)
@@ -93,6 +110,8 @@ def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bo
             "again from there."
         )
     known = f"only knows batches before {plan.next_batch}" if plan.query_id else "has not decided any batch"
+    if plan.doubt:
+        known += f" (but {plan.doubt})"
     raise DecisionMismatch(
         f"The query is at batch {batch}, but the sink {name} {known}: its name has changed, or its decision record has "
         f"expired (offsets.retention.minutes) or was deleted. If batch {batch} has not been written yet, set the option "
@@ -103,6 +122,26 @@ def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bo
 def _answer(plan: Plan, batch: int) -> Answer:
     """What the option ``firstBatch`` must be to begin with this batch."""
     return Answer(batch, plan.decision)
+
+
+def _check_new(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> None:
+    """The sink has no decision, and the query is at its first batch: new, unless something says that there was one."""
+    if reason := _doubt(cluster, plan, query_id):
+        raise DecisionMismatch(
+            f"The query is at batch {batch}, and the sink {plan.settings.name} has not decided any batch, but {reason}. Its "
+            "decision record was deleted or has expired (offsets.retention.minutes), or the sink had another name or "
+            "decisionTopic: if so, set them back. Else: if "
+            f"batch {batch} has not been written yet, set the option firstBatch={_answer(plan, batch)}; if it has, "
+            f"firstBatch={_answer(plan, batch + 1)}."
+        )
+
+
+def _doubt(cluster: Coordination, plan: Plan, query_id: str) -> str:
+    """Why a sink without a decision may have had one, as the end of a sentence; "" if nothing says so."""
+    if plan.doubt or plan.query_id or not plan.settings.streaming:
+        return plan.doubt
+    other = Store(cluster, plan.settings.name, plan.settings.topic).bound(query_id)
+    return f"the first batch of this query was decided by the sink {other}" if other else ""
 
 
 def _check_decided(cluster: Coordination, plan: Plan, batch: int) -> None:
@@ -127,7 +166,7 @@ def _check_decided(cluster: Coordination, plan: Plan, batch: int) -> None:
     )
 
 
-def _answered(plan: Plan, answer: Answer, batch: int, query_id: str) -> bool:
+def _answered(cluster: Coordination, plan: Plan, answer: Answer, batch: int, query_id: str) -> bool:
     if batch not in (answer.batch, answer.batch - 1):
         raise DecisionMismatch(
             f"The option firstBatch={answer} does not fit: the query is at batch {batch}. Set it to {_answer(plan, batch)}, "
@@ -135,7 +174,8 @@ def _answered(plan: Plan, answer: Answer, batch: int, query_id: str) -> bool:
         )
     if batch == answer.batch:
         return True
-    if batch == plan.next_batch and plan.query_id in ("", query_id):
+    known = plan.query_id in ("", query_id) and not _doubt(cluster, plan, query_id)
+    if batch == plan.next_batch and known:
         raise DecisionMismatch(
             f"The option firstBatch={answer} would lose batch {batch}: the decision record of the sink {plan.settings.name} "
             "says that it was never decided, so none of its rows was ever read. Leave the option out."
@@ -190,30 +230,37 @@ def run_task(
     cluster: Coordination,
     plan: Plan,
     label: Label,
-    again: bool,
     batch: int,
     query_id: str,
     rows: Iterable[Rows],
+    row_sum: RowSum[Rows],
     writer: Callable[[str, ProducerId], Writer[Rows]],
 ) -> Report:
     """Write all rows into one transaction and leave it open; what the driver needs to know to end it.
 
-    ``again``: it is not Spark's first attempt. A batch that is decided is read to its end all the same: operators before
-    the sink keep state by it."""
+    A batch that is decided is read to its end all the same: the driver compares
+    it with what was decided, and operators before the sink keep state by it."""
     write = to_write(cluster, plan, batch, query_id)
     carried = plan if label.task == 0 else plan.head()
-    report = Report(carried, label, batch, query_id, again=again, skipped=not write)
-    some = (each for each in rows if len(each))
-    if not write:
+    report = Report(carried, label, batch, query_id, skipped=not write)
+    some = _summed(rows, row_sum)
+    if write:
+        reached("task.started", batch)
+        first = next(some, None)
+        if first is not None:
+            report = _written(cluster, plan, report, itertools.chain([first], some), writer)
+        reached("task.reported", batch)
+    else:
         for _ in some:
             pass
-        return report
-    reached("task.started", batch)
-    first = next(some, None)
-    if first is not None:
-        report = _written(cluster, plan, report, itertools.chain([first], some), writer)
-    reached("task.reported", batch)
-    return report
+    return dataclasses.replace(report, rows=row_sum.rows, digest=row_sum.digest, aimed_at=row_sum.topics)
+
+
+def _summed(rows: Iterable[Rows], row_sum: RowSum[Rows]) -> Iterator[Rows]:
+    for each in rows:
+        if len(each):
+            row_sum.add(each)
+            yield each
 
 
 def _written(
@@ -237,9 +284,7 @@ def _written(
         report,
         label=label,
         pooled=pooled,
-        again=report.again or (not pooled and label.task in plan.pool),
         producer=producer,
-        rows=to.records,
         partitions=to.partitions,
         topics=to.topics,
     )

@@ -11,12 +11,14 @@ import dataclasses
 import itertools
 import pickle
 import threading
+import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from odradek.spark.sink.commit import abort_batch, commit_batch
-from odradek.spark.sink.decision import Answer, SinkState
+from odradek.spark.sink.decision import DIGEST_MODULUS, Answer, SinkState
 from odradek.spark.sink.names import Label
 from odradek.spark.sink.plan import Plan, Settings, plan_batch
 from odradek.spark.sink.store import Store
@@ -33,6 +35,10 @@ from odradek.spark.wire import (
 OUT = "out"
 PLACE = "place"
 SETTINGS = Settings("q", PLACE, 900_000)
+
+
+# A group and a partition.
+Place = tuple[str, tuple[str, int]]
 
 
 class Dead(BaseException):
@@ -57,14 +63,16 @@ class Kafka:
     def __init__(self) -> None:
         self.ids: dict[str, Transaction] = {}
         self.logs: dict[tuple[str, int], list[tuple[int, int, object]]] = defaultdict(list)
-        self.offsets: dict[tuple[str, int], tuple[int, str]] = {}
-        self.pending: dict[ProducerId, dict[tuple[str, int], tuple[int, str]]] = defaultdict(dict)
+        # By group and partition.
+        self.offsets: dict[Place, tuple[int, str]] = {}
+        self.pending: dict[ProducerId, dict[Place, tuple[int, str]]] = defaultdict(dict)
         self.late: list[str] = []
         self.next_producer_id = 1000
         # One topic takes all rows; None while it is deleted.
         self.topic_id: bytes | None = _topic_id(1)
         self.topics_made = 1
-        self.memory: dict[tuple[str, int], tuple[int, str]] | None = None
+        self.memory: dict[Place, tuple[int, str]] | None = None
+        self.decision_partitions = 4
         self.verified = True
         self.ended_by_driver: tuple[str, ProducerId] | None = None
         self.deaf_to_driver = False
@@ -265,7 +273,7 @@ class Cluster:
             raise Retriable("REQUEST_TIMED_OUT", f"step {self.world.steps}")
 
     def partitions_of(self, topic: str) -> int:
-        return 4
+        return self.kafka.decision_partitions
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, bytes]:
         with self.request():
@@ -316,17 +324,21 @@ class Cluster:
         return outcomes
 
     def fetch_offsets(self, group, partitions):
-        asked = list(partitions)
-        if self.kafka.memory is not None and not self.knows_the_coordinator:
+        kafka = self.kafka
+        if kafka.memory is not None and not self.knows_the_coordinator:
             with self.request():
-                return {partition: self.kafka.memory.get(partition, (-1, "")) for partition in asked}
+                return _of_group(kafka.memory, group, partitions)
         with self.request():
             Process.wait_for(
                 lambda: (
-                    not any(partition in some for some in self.kafka.pending.values() for partition in asked)
+                    not any(
+                        each == group and (partitions is None or partition in partitions)
+                        for some in kafka.pending.values()
+                        for each, partition in some
+                    )
                 )
             )
-        return {partition: self.kafka.offsets.get(partition, (-1, "")) for partition in asked}
+        return _of_group(kafka.offsets, group, partitions)
 
     def commit_offsets(self, transactional_id, producer, group, offsets) -> None:
         with self.request():
@@ -336,12 +348,39 @@ class Cluster:
             if self.kafka.verified and (known.producer != producer or known.state != "Ongoing"):
                 self.kafka._mine(transactional_id, producer)
                 raise InvalidTransaction("INVALID_TXN_STATE", transactional_id)
-            self.kafka.pending[producer].update(offsets)
+            self.kafka.pending[producer].update({(group, each): one for each, one in offsets.items()})
             self.knows_the_coordinator = True
 
-    def ongoing_transactions(self, prefix: str) -> list[str]:
+    def list_transactions(self, prefix: str, states: Sequence[str] = ()) -> dict[str, str]:
         with self.request():
-            return [each for each in self.kafka.ongoing() if each.startswith(prefix)]
+            return {
+                name: known.state
+                for name, known in self.kafka.ids.items()
+                if name.startswith(prefix) and (not states or known.state in states)
+            }
+
+
+def _of_group(
+    offsets: Mapping[Place, tuple[int, str]], group: str, partitions: Sequence[tuple[str, int]] | None
+) -> dict[tuple[str, int], tuple[int, str]]:
+    if partitions is None:
+        return {partition: one for (each, partition), one in offsets.items() if each == group}
+    return {partition: offsets.get((group, partition), (-1, "")) for partition in partitions}
+
+
+class RowSum:
+    """The sum of rows that are strings."""
+
+    def __init__(self, hashed: bool = True) -> None:
+        self.rows = 0
+        self.digest: int | None = 0 if hashed else None
+        self.topics: frozenset[str] = frozenset()
+
+    def add(self, rows: Sequence[str]) -> None:
+        self.rows += len(rows)
+        self.topics |= {OUT}
+        if self.digest is not None:
+            self.digest = (self.digest + sum(zlib.crc32(row.encode()) << 24 for row in rows)) % DIGEST_MODULUS
 
 
 class Writer:
@@ -350,7 +389,6 @@ class Writer:
     def __init__(self, cluster: Cluster, transactional_id: str, producer: ProducerId) -> None:
         self.cluster, self.kafka = cluster, cluster.kafka
         self.transactional_id, self.producer = transactional_id, producer
-        self.records = 0
         self.partitions: frozenset[tuple[str, int]] = frozenset()
         self.topics: dict[str, bytes] = {}
 
@@ -368,7 +406,6 @@ class Writer:
                 self.partitions |= {partition}
             with self.cluster.request():
                 self.kafka.produce(self.transactional_id, self.producer, partition, [row])
-            self.records += 1
 
     def flush(self) -> None:
         Process.gate()
@@ -401,6 +438,9 @@ class World:
         self.heard = False
         self.now_ms = 1_000_000
         self.steps = 0
+        # Else each run of a batch makes its rows anew.
+        self.deterministic = True
+        self.replays = 0
 
     def cluster(self) -> Cluster:
         return Cluster(self)
@@ -423,7 +463,7 @@ class World:
             batch = done + 1
             if batch == len(self.batches):
                 return
-            rows = self.checkpoint.offsets.setdefault(batch, self.batches[batch])
+            rows = self._rows_of(batch)
             plan = plan_batch(self.cluster(), self.settings, self.now_ms)
             # As pickled twice, for the function and for the writer.
             plan = pickle.loads(pickle.dumps(plan))
@@ -440,6 +480,18 @@ class World:
                 raise RuntimeError(f"{name}: another driver has committed batch {batch} to the checkpoint")
             self.checkpoint.commits.add(batch)
 
+    def _rows_of(self, batch: int) -> tuple[str, ...]:
+        """What Spark's offsets say of a batch: planned once. Its file is in the checkpoint's directory, if there is one."""
+        rows = self.checkpoint.offsets.setdefault(batch, self.batches[batch])
+        if self.settings.checkpoint is not None:
+            file = Path(self.settings.checkpoint) / "offsets" / str(batch)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(repr(rows), "utf-8")
+        if self.deterministic:
+            return rows
+        self.replays += 1
+        return tuple(f"{row}.{self.replays}" for row in rows)
+
     def _tasks(
         self, name: str, plan: Plan, batch: int, rows: Sequence[str], tasks: int
     ) -> list[Report | None]:
@@ -447,13 +499,13 @@ class World:
         done: dict[int, Report | None] = {}
         attempts: dict[int, list[Process]] = {}
 
-        def begin(task: int, attempt: int) -> None:
+        def begin(task: int) -> None:
             label = Label(task, next(self.attempt_ids))
-            process = self._attempt(name, plan, batch, rows[task::tasks], label, attempt)
+            process = self._attempt(name, plan, batch, rows[task::tasks], label)
             attempts.setdefault(task, []).append(process)
 
         for task in range(tasks):
-            begin(task, 0)
+            begin(task)
 
         def look() -> bool:
             for task, some in attempts.items():
@@ -462,8 +514,7 @@ class World:
                         done[task] = pickle.loads(pickle.dumps(process.result))
                 hopeless = all(process.frozen or process.ended for process in some)
                 if task not in done and hopeless and len(some) < 4:
-                    # The second attempt is one of a second attempt at the stage, which counts from 0 again.
-                    begin(task, len(some) - 1)
+                    begin(task)
                 elif task not in done and hopeless and all(process.ended for process in some):
                     done[task] = None
             return len(done) == tasks
@@ -471,9 +522,7 @@ class World:
         Process.wait_for(look)
         return [done[task] for task in range(tasks)]
 
-    def _attempt(
-        self, name: str, plan: Plan, batch: int, rows: Sequence[str], label: Label, attempt: int
-    ) -> Process:
+    def _attempt(self, name: str, plan: Plan, batch: int, rows: Sequence[str], label: Label) -> Process:
         def body() -> Report:
             Process.gate()
             cluster = self.cluster()
@@ -481,10 +530,10 @@ class World:
                 cluster,
                 pickle.loads(pickle.dumps(plan)),
                 label,
-                attempt > 0,
                 batch,
                 self.checkpoint.query_id,
                 [rows[:1], rows[1:]],
+                RowSum(plan.settings.hashed),
                 lambda each, producer: Writer(cluster, each, producer),
             )
 
@@ -532,9 +581,9 @@ class World:
         """The decision record as it is committed."""
         offsets = self.kafka.offsets
         cluster = Cluster(self)
-        cluster.fetch_offsets = lambda group, partitions: {  # type: ignore[method-assign]
-            partition: offsets.get(partition, (-1, "")) for partition in partitions
-        }
+        cluster.fetch_offsets = lambda group, partitions: _of_group(  # type: ignore[method-assign]
+            offsets, group, partitions
+        )
         return Store(cluster, self.settings.name, self.settings.topic).read()
 
     def check_committed_at_most_once(self) -> None:

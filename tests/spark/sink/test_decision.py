@@ -11,6 +11,7 @@ from odradek.spark.sink.decision import (
     CHUNK_LENGTH_MAX,
     POOL_AGE_MAX,
     POOL_MAX,
+    Content,
     Decided,
     Entry,
     Phase,
@@ -25,6 +26,7 @@ from odradek.spark.sink.names import Label, driver_id, is_of_sink, own_id, pool_
 from odradek.spark.wire import ProducerId
 
 number = st.integers(0, 2**40)
+digests = st.none() | st.integers(0, 2**64 - 1)
 producers = st.builds(ProducerId, st.integers(0, 2**62), st.integers(0, 32767))
 
 
@@ -51,8 +53,9 @@ records = st.builds(
     pool=st.dictionaries(st.integers(0, 5000), st.integers(0, 8), max_size=60),
     decided=st.none() | st.builds(Decided, run=number, plan=number, entries=entries()),
     swept_at_ms=number,
-    rows=number,
+    content=st.builds(Content, rows=number, digest=digests, offsets=digests),
     decided_at_ms=number,
+    doubt=st.text(max_size=60),
 )
 
 
@@ -65,6 +68,39 @@ def test_what_is_committed_is_what_is_read(record):
     offsets = as_offsets(record)
     assert from_chunks(offsets) == record
     assert all(len(chunk) <= CHUNK_LENGTH_MAX for _, chunk in offsets)
+
+
+TRANSACTIONS = Decided(2, 7, (Entry(Label(0, 0), True, ProducerId(4000, 3), (("out", 0), ("out", 2))),))
+OLDER = SinkState(
+    run=2,
+    plan=7,
+    next_batch=5,
+    phase=Phase.DECIDED,
+    query_id="6f1f9a0e",
+    decision=7,
+    pool={0: 0, 3: 2},
+    decided=TRANSACTIONS,
+    swept_at_ms=10,
+    content=Content(42),
+    decided_at_ms=11,
+    topics={"out": bytes(range(16))},
+)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "record"),
+    [
+        (
+            "AQICBwUACioLCDZmMWY5YTBlAgAAAwICAgcAAMA+A/EmHYE=",
+            dataclasses.replace(OLDER.without_partitions(), decision=0, topics={}),
+        ),
+        ("AgICBwUHCioLCDZmMWY5YTBlAQNvdXQAAQIDBAUGBwgJCgsMDQ4PAgAAAwICAgcAAMA+AwEAAQU8cJ8S", OLDER),
+    ],
+    ids=["1", "2"],
+)
+def test_records_of_older_formats_are_read(chunk, record):
+    """A query goes on with a newer version of the sink. Of its last batch only the number of rows is known."""
+    assert from_chunks([(5, f"odradek/0/1/{chunk}")]) == record
 
 
 def wide(tasks: int) -> SinkState:

@@ -3,19 +3,22 @@
 import dataclasses
 import itertools
 import random
+import shutil
+from pathlib import Path
 
 import pytest
 
 from odradek.spark.sink import store
 from odradek.spark.sink.decision import Phase
-from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown
+from odradek.spark.sink.errors import DecisionMismatch, MayBeLost, NotDecided, OutcomeUnknown
 from odradek.spark.sink.names import driver_id, pool_id
-from odradek.spark.sink.plan import SWEEP_INTERVAL_MS, resolve
+from odradek.spark.sink.plan import SWEEP_INTERVAL_MS, Settings, resolve
 from odradek.spark.wire import Retriable
-from tests.spark.sink.model import OUT, Process, World, with_answer
+from tests.spark.sink.model import OUT, SETTINGS, Process, World, with_answer
 from tests.support.deadlines import LONG_TEST_S
 
 BATCHES = (("a", "b", "c"), ("d", "e", "f", "g"), ("h", "i"))
+ROWS = sorted(row for some in BATCHES for row in some)
 TASKS = (2, 3, 1)
 
 
@@ -30,6 +33,20 @@ def settle(world: World, tasks=(1, 2), order: int = -1, restarts: int = 6) -> li
             return errors
         errors.append(driver.error)
     raise errors[-1]
+
+
+def asked(world: World, restarts: int = 1) -> str:
+    """Start the query again, so often: the question with which the sink stops it each time; "" if it came to its end."""
+    questions = set()
+    for number in range(restarts):
+        begun = len(world.processes)
+        driver = world.start_driver(f"asked-{number}", (1, 2), order=-1)
+        world.run()
+        errors = [each.error for each in world.processes[begun:] if isinstance(each.error, DecisionMismatch)]
+        assert errors or driver.error is None, driver.error
+        questions.add(str(errors[0]) if errors else "")
+    [question] = questions
+    return question
 
 
 def straight_steps() -> int:
@@ -219,6 +236,10 @@ class TestZombies:
         while ("first", batch, 0) not in world.attempts:
             world.run_once()
         zombie = world.attempts["first", batch, 0][0]
+        if not pooled:
+            # The first batch's tasks look for the query's sink before.
+            for _ in range(3):
+                zombie.step()
         zombie.frozen = True
         while not (
             all_reported(world, batch) if when == "before the decision" else world.record().next_batch > batch
@@ -530,6 +551,8 @@ class TestStrays:
         world.checkpoint.commits.clear()
         world.checkpoint.offsets.clear()
         world.batches = [("x", "y")]
+        assert "has committed transactions" in asked(world)
+        with_answer(world, 0)
         settle(world)
         assert world.kafka.ongoing() == []
         assert world.record().run > 1
@@ -835,6 +858,258 @@ class TestRefusals:
             world.close()
 
 
+class TestLostFiles:
+    """Files of the checkpoint are gone, as people lose them; Spark plans the last batch anew."""
+
+    def one(self, at: int, planned_anew: str, settings: Settings = SETTINGS) -> tuple[World, bool]:
+        """All die at a step, and the last batch that Spark has not committed loses its file: whether it was decided."""
+        world = World(BATCHES, settings)
+        world.start_driver("first", TASKS)
+        all_die(world, at)
+        [lost, *_] = [*(set(world.checkpoint.offsets) - world.checkpoint.commits), None]
+        if lost is None:
+            return world, False
+        del world.checkpoint.offsets[lost]
+        world.batches[lost] = tuple(planned_anew) or (*BATCHES[lost][:-1], "other")
+        record = world.record()
+        return world, record is not None and record.next_batch > lost
+
+    @pytest.mark.parametrize("planned_anew", ["stuvwxyz", "d", ""], ids=["more", "fewer", "as many"])
+    def test_a_decided_batch_that_was_planned_anew_is_not_passed_over(self, planned_anew: str):
+        questions = 0
+        for at in range(STEPS + 1):
+            world, decided = self.one(at, planned_anew)
+            if decided:
+                questions += 1
+                assert "Spark has planned another one in its place" in asked(world, restarts=2)
+                assert set(world.kafka.read_committed()) <= set(ROWS)
+            else:
+                settle(world)
+                world.check()
+            world.close()
+        assert questions > 10
+
+    def test_the_question_has_two_answers(self):
+        decided, at = False, STEPS
+        while not decided:
+            at -= 1
+            world, decided = self.one(at, "hij")
+        question = asked(world)
+        decision = world.record().decision
+        assert "it had 2 rows and has 3 now" in question
+        assert (
+            f"firstBatch=2@{decision} writes all of this one as well, firstBatch=3@{decision} goes on"
+            in question
+        )
+        with_answer(world, 3)
+        settle(world)
+        assert world.kafka.read_committed() == ROWS
+        world.checkpoint.commits.discard(2)
+        with_answer(world, 2)
+        settle(world)
+        assert world.kafka.read_committed() == sorted([*ROWS, *"hij"])
+        world.close()
+
+    def test_without_the_hash_the_rows_are_counted(self):
+        counted = dataclasses.replace(SETTINGS, hashed=False)
+        for at in range(0, STEPS, 3):
+            world, decided = self.one(at, "", counted)
+            settle(world)
+            assert world.kafka.read_committed() == (ROWS if decided else world.expected)
+            world.close()
+            world, decided = self.one(at, "stuvwxyz", counted)
+            if decided:
+                assert "and has 8 now" in asked(world)
+            world.close()
+
+    def test_a_query_that_is_not_deterministic_is_known_by_its_offsets(self, tmp_path: Path, caplog):
+        """Its rows are others in each replay, and as many: they are written once, and a warning tells of it."""
+        warned = 0
+        for at in range(0, STEPS, 2):
+            world = World(BATCHES, dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / str(at))))
+            world.deterministic = False
+            world.start_driver("first", TASKS)
+            all_die(world, at)
+            settle(world)
+            assert [row[0] for row in world.kafka.read_committed()] == world.expected
+            assert caplog.text.count("is not deterministic") <= 1
+            warned += caplog.text.count("is not deterministic")
+            caplog.clear()
+            world.close()
+        assert warned > 3
+
+    def test_its_offsets_must_be_those_that_were_decided(self, tmp_path: Path):
+        """As many other rows of a batch that was planned anew are not excused."""
+        questions = 0
+        for at in range(0, STEPS, 2):
+            world, decided = self.one(
+                at, "", dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / str(at)))
+            )
+            if decided:
+                questions += 1
+                assert "rows are others" in asked(world)
+            world.close()
+        assert questions > 5
+
+
+def lose_group(world: World, where: Path | None) -> None:
+    for group, partition in list(world.kafka.offsets):
+        if group == world.settings.name:
+            del world.kafka.offsets[group, partition]
+
+
+def lose_all_groups(world: World, where: Path | None) -> None:
+    world.kafka.offsets.clear()
+
+
+def time_out(world: World) -> None:
+    """What another name's driver left open is waited for until then."""
+    for each in world.kafka.ongoing():
+        world.kafka.time_out(each)
+
+
+def seven_days(world: World, where: Path | None) -> None:
+    time_out(world)
+    world.kafka.offsets.clear()
+    world.kafka.ids.clear()
+
+
+def move_unnamed(world: World, where: Path | None) -> None:
+    """Its name is made of the checkpoint's place."""
+    time_out(world)
+    if (
+        where is not None
+        and world.settings.checkpoint is not None
+        and Path(world.settings.checkpoint).exists()
+    ):
+        shutil.copytree(world.settings.checkpoint, where)
+    place = None if where is None else str(where)
+    world.settings = dataclasses.replace(world.settings, name="odradek-0123", checkpoint=place)
+
+
+def rename(world: World, where: Path | None) -> None:
+    time_out(world)
+    world.settings = dataclasses.replace(world.settings, name="renamed")
+
+
+def another_decision_topic(world: World, where: Path | None) -> None:
+    world.settings = dataclasses.replace(world.settings, topic="elsewhere")
+
+
+def lose_decision_topic(world: World, where: Path | None) -> None:
+    """Kafka deletes the offsets of a topic with it: those of the query's group, too."""
+    world.kafka.offsets.clear()
+    another_decision_topic(world, where)
+
+
+LOSSES = [
+    lose_group,
+    lose_all_groups,
+    seven_days,
+    move_unnamed,
+    rename,
+    another_decision_topic,
+    lose_decision_topic,
+]
+
+
+class TestLostRecords:
+    """The record of the first batch is gone, or is not found: silence is not taken for a new query."""
+
+    # After seven days nothing in the cluster tells of the sink, and only a checkpoint that can be read does.
+    @pytest.mark.parametrize(
+        ("loss", "local"),
+        [(loss, local) for loss in LOSSES for local in (True, False) if local or loss is not seven_days],
+    )
+    def test_the_first_batch_is_not_written_twice(self, loss, local: bool, tmp_path: Path):
+        questions = 0
+        for at in range(STEPS):
+            world = World(
+                BATCHES[:1],
+                dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / str(at)) if local else None),
+            )
+            world.start_driver("first", (2,))
+            all_die(world, at)
+            if world.checkpoint.commits:
+                break
+            record, written = world.record(), world.kafka.read_committed()
+            loss(world, tmp_path / f"{at}-moved" if local else None)
+            question = asked(world, restarts=2 if record is not None and written else 1)
+            world.check_committed_at_most_once()
+            if written:
+                questions += 1
+                assert (
+                    "has not been written yet, set the option firstBatch=0@0; if it has, firstBatch=1@0"
+                    in question
+                )
+            if question:
+                with_answer(world, 1 if written else 0, 0)
+                settle(world)
+            assert written or world.kafka.read_committed() == world.expected
+            world.close()
+        assert questions >= 4
+
+    def test_a_new_query_is_asked_nothing(self, tmp_path):
+        for at in range(STEPS):
+            world = World(BATCHES[:1], dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / str(at))))
+            world.start_driver("first", (2,))
+            all_die(world, at)
+            settle(world)
+            world.check()
+            world.close()
+
+    def test_a_name_that_is_set_back_goes_on(self, tmp_path):
+        world = World(BATCHES, dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / "checkpoint")))
+        world.start_driver("first", TASKS)
+        while len(world.kafka.read_committed()) < len(BATCHES[0]):
+            world.run_once()
+        for process in world.processes:
+            process.kill()
+        before = world.settings
+        rename(world, None)
+        assert "the sink q (decisionTopic place)" in asked(world)
+        world.settings = before
+        settle(world)
+        world.check()
+        world.close()
+
+
+class TestOneDecisionPartition:
+    """A topic with one partition has no place apart for the write that precedes each read."""
+
+    def world(self) -> World:
+        world = World(BATCHES)
+        world.kafka.decision_partitions = 1
+        return world
+
+    def test_a_quiet_run_and_a_crash_at_any_step(self):
+        for at in range(0, STEPS + 20, 3):
+            world = self.world()
+            world.start_driver("first", TASKS)
+            all_die(world, at)
+            settle(world)
+            world.check()
+            world.close()
+
+    def test_a_coordinator_that_was_deposed_answers_from_its_memory(self):
+        """It would pass an old record for the newest, and the batch would be written twice."""
+        for deposed in range(0, STEPS, 9):
+            world = self.world()
+            world.start_driver("first", TASKS)
+
+            def strike(step: int, deposed=deposed, world=world) -> None:
+                if step == deposed:
+                    world.kafka.memory = dict(world.kafka.offsets)
+                if step == deposed + 20:
+                    for process in world.processes:
+                        process.kill()
+
+            world.run(before_step=strike)
+            settle(world)
+            world.check()
+            world.close()
+
+
 def test_a_batch_that_took_too_long_is_not_decided():
     world = World(BATCHES[:1])
     first = world.start_driver("first", (2,))
@@ -859,6 +1134,29 @@ def test_strays_of_attempts_that_lost_are_aborted():
     while pool_id("q", 1, 1) not in world.kafka.ongoing():
         loser.step()
     loser.frozen = True
+    world.run()
+    world.check()
+    assert world.kafka.ongoing() == []
+    world.close()
+
+
+def test_a_copy_that_lost_against_the_first_attempt_holds_no_reader_back():
+    """Spark's speculation starts it while the first attempt writes with the pool's id; the batch is the last one."""
+    world = World(BATCHES[:2])
+    world.start_driver("first", TASKS)
+    while ("first", 1, 1) not in world.attempts:
+        world.run_once()
+    [winner] = world.attempts["first", 1, 1]
+    while pool_id("q", 1, 1) not in world.kafka.ongoing():
+        winner.step()
+    winner.frozen = True
+    while len(world.attempts["first", 1, 1]) < 2:
+        world.run_once()
+    copy = world.attempts["first", 1, 1][1]
+    before = set(world.kafka.ongoing())
+    while set(world.kafka.ongoing()) == before:
+        copy.step()
+    copy.frozen, winner.frozen = True, False
     world.run()
     world.check()
     assert world.kafka.ongoing() == []

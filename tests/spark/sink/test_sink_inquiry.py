@@ -12,6 +12,7 @@ from odradek.spark.wire import Cluster
 from tests.spark.sink.test_sink_source import (
     Context,
     ongoing,
+    queries,
     run_batch,
     sink,
     stream,
@@ -53,7 +54,7 @@ def test_a_finished_batch_has_nothing_open(kafka, sink, task):
     said = command("status", sink)
     assert said.exit_code == 0
     assert f"{sink['name']}: batch 0 was decided at 20" in said.output
-    assert said.output.endswith(" by plan 1 of query 0b0e7a3c-6a4c-4ae0-8f8e-2f9a4b1c7d11, 2 rows\n")
+    assert said.output.endswith(f" by plan 1 of query {queries[-1]}, 2 rows\n")
     assert command("resolve", sink).output.endswith("Nothing is left open.\n")
 
 

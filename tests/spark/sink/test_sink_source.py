@@ -1,10 +1,12 @@
 """The data source as Spark calls it, without a JVM: planned by pickling, written in tasks, decided by another object."""
 
+import contextlib
 import itertools
 import pickle
 import time
 from dataclasses import dataclass
 from typing import ClassVar
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -34,7 +36,8 @@ def columns(**types) -> StructType:
 
 SCHEMA = columns(key="string", value="string")
 HEADERS = ArrayType(columns(key="string", value="binary"))
-QUERY = "0b0e7a3c-6a4c-4ae0-8f8e-2f9a4b1c7d11"
+# A test's query is the one whose sink was made last: Spark gives each query an id of its own.
+queries = [str(uuid4())]
 attempt_ids = itertools.count()
 
 
@@ -44,11 +47,12 @@ class Context:
 
     task: int
     batch: int | None
-    query_id: str | None = QUERY
+    query_id: str | None = ""
     attempt: int = 0
 
     def __post_init__(self):
         self.attempt_id = next(attempt_ids)
+        self.query_id = queries[-1] if self.query_id == "" else self.query_id
 
     def partitionId(self):
         return self.task
@@ -86,6 +90,7 @@ def task(monkeypatch):
 @pytest.fixture
 def sink(kafka):
     """Options of a sink of this test's own, and its topic."""
+    queries.append(str(uuid4()))
     topic = kafka.topic(partitions=3)
     return {**kafka.options, "topic": topic, "name": kafka.name()}
 
@@ -94,7 +99,7 @@ def stream(options) -> source.StreamWriter:
     return ExactlyOnce(options).streamWriter(SCHEMA, False)
 
 
-def run_batch(options, task, batch: int, rows: list[list[str]], query_id: str = QUERY):
+def run_batch(options, task, batch: int, rows: list[list[str]], query_id: str = ""):
     """A micro-batch from plan to commit."""
     planned = pickle.dumps(stream(options))
     messages = [task(planned, some, Context(index, batch, query_id)) for index, some in enumerate(rows)]
@@ -108,13 +113,18 @@ def values(kafka, options, isolation="read_committed"):
 
 def test_batches_are_written_once_however_often_they_are_replayed(kafka, sink, task):
     run_batch(sink, task, 0, [["a", "b"], ["c"]])
-    run_batch(sink, task, 0, [["c"], ["b", "a"], ["x"]])
+    run_batch(sink, task, 0, [["c"], ["b", "a"], []])
     assert values(kafka, sink) == ["a", "b", "c"]
     run_batch(sink, task, 1, [["d"], [], ["e", "f"]])
     run_batch(sink, task, 2, [[], []])
     assert values(kafka, sink, "read_uncommitted") == ["a", "b", "c", "d", "e", "f"]
     decision = progress(sink)
-    assert (decision.batch, decision.phase, decision.rows, decision.query_id) == (2, "decided", 0, QUERY)
+    assert (decision.batch, decision.phase, decision.rows, decision.query_id) == (
+        2,
+        "decided",
+        0,
+        queries[-1],
+    )
     # The replay of a decided batch ends without a decision: the next plan takes new names.
     assert (decision.plan, decision.run) == (4, 3)
 
@@ -148,7 +158,7 @@ def test_a_batch_that_is_given_up_holds_no_reader_back(kafka, sink, task):
 
 def ongoing(options) -> list[str]:
     with Cluster(ClientSettings.from_options(options)) as cluster:
-        return cluster.ongoing_transactions(options["name"] + "-")
+        return list(cluster.list_transactions(options["name"] + "-", ["Ongoing"]))
 
 
 def test_a_task_that_fails_while_it_writes_aborts_its_own_transaction(kafka, sink, task, monkeypatch):
@@ -188,7 +198,9 @@ class TestZombies:
             stream(sink).commit(messages, batch)
         else:
             stream(sink).commit(messages, batch)
-            task(planned, ["a", "b"], frozen)
+            # In the first batch it looks for the query's sink before.
+            with contextlib.nullcontext() if pooled else pytest.raises(DecisionMismatch):
+                task(planned, ["a", "b"], frozen)
         assert values(kafka, sink)[: 2 + pooled] == ["a", "b", *expected]
         # What it has opened is aborted by the next plan that looks for strays.
         run_batch(sink, task, batch + 1, [["c"]])
@@ -301,10 +313,36 @@ class TestBatchWrites:
 
     def test_with_a_batch_id_the_same_save_again_does_nothing(self, kafka, sink, task):
         for batch, rows in ((0, ["a"]), (0, ["a"]), (1, ["b"]), (1, ["b"])):
-            self.save({**sink, "batchId": str(batch)}, task, [rows], QUERY)
+            self.save({**sink, "batchId": str(batch)}, task, [rows], queries[-1])
         assert values(kafka, sink) == ["a", "b"]
         with pytest.raises(DecisionMismatch, match="firstBatch=7@3"):
-            self.save({**sink, "batchId": "7"}, task, [["c"]], QUERY)
+            self.save({**sink, "batchId": "7"}, task, [["c"]], queries[-1])
+
+    @pytest.mark.parametrize("hashed", ["true", "false"])
+    def test_two_writes_of_one_name_and_batch_to_two_topics_are_no_repetition(
+        self, kafka, sink, task, hashed
+    ):
+        """As foreachBatch writes one batch to two topics: the second would get nothing."""
+        other, sink["contentHash"] = {**sink, "topic": kafka.topic()}, hashed
+        self.save({**sink, "batchId": "0"}, task, [["a"]], queries[-1])
+        with pytest.raises(
+            DecisionMismatch, match=f"decided for {sink['topic']}, and this one is for {other['topic']}"
+        ):
+            self.save({**other, "contentHash": hashed, "batchId": "0"}, task, [["a"]], queries[-1])
+        assert (values(kafka, sink), values(kafka, other)) == (["a"], [])
+        self.save({**other, "name": kafka.name(), "batchId": "0"}, task, [["a"]], queries[-1])
+        assert values(kafka, other) == ["a"]
+
+    def test_other_rows_of_the_same_batch_are_no_repetition(self, kafka, sink, task):
+        self.save({**sink, "batchId": "0"}, task, [["a", "b"], ["c"]], queries[-1])
+        for rows, sentence in (
+            (["a", "b"], "had 3 rows and has 2 now"),
+            (["a", "b", "d"], "3 rows are others"),
+        ):
+            with pytest.raises(DecisionMismatch, match=sentence):
+                self.save({**sink, "batchId": "0"}, task, [rows], queries[-1])
+        self.save({**sink, "batchId": "0"}, task, [["c"], ["b"], ["a"]], queries[-1])
+        assert values(kafka, sink) == ["a", "b", "c"]
 
     def test_a_query_and_a_save_of_the_same_name_do_not_mix(self, kafka, sink, task):
         run_batch(sink, task, 0, [["a"]])

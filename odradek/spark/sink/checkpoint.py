@@ -1,0 +1,100 @@
+"""What the query's checkpoint tells the driver: which file of ``offsets`` a batch has, and which sink has planned it.
+
+The cluster forgets: a decision record and transactional ids expire after seven days without a batch. The checkpoint does
+not, and it moves with the query. So the driver leaves a file of its own in it, beside Spark's. All of it is for checkpoints
+in a directory that this process can read (``/data/…``, ``file:/data/…``); where it cannot, the cluster alone is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from odradek.spark.sink.names import SinkPlace
+
+log = logging.getLogger(__name__)
+
+MARK = "odradek-sink.json"
+_OFFSETS = "offsets"
+
+
+class BatchOffsets(NamedTuple):
+    """A file of the checkpoint's ``offsets``: its batch, and a hash of all that is in it (the offsets of each source, the
+    watermark, the time of the batch)."""
+
+    batch: int
+    digest: int
+
+
+class Checkpoint:
+    """The checkpoint at a location as Spark's option has it. Where it cannot be read, nothing is known of it."""
+
+    def __init__(self, location: str | None) -> None:
+        self.directory = _local(location) if location else None
+
+    def _readable(self) -> Path | None:
+        """The directory, if it is on this machine. A path without a scheme may be one of HDFS: then Spark's files are not
+        there."""
+        return self.directory if self.directory and (self.directory / _OFFSETS).is_dir() else None
+
+    def offsets(self, batch: int) -> BatchOffsets | None:
+        """The file of a batch."""
+        directory = self._readable()
+        if directory is None:
+            return None
+        try:
+            content = (directory / _OFFSETS / str(batch)).read_bytes()
+        except OSError:
+            return None
+        return BatchOffsets(batch, int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big"))
+
+    def last_offsets(self) -> BatchOffsets | None:
+        """The file of the batch that Spark plans: it writes that file first."""
+        directory = self._readable()
+        if directory is None:
+            return None
+        try:
+            batches = [int(each) for each in os.listdir(directory / _OFFSETS) if each.isdecimal()]
+        except OSError:
+            return None
+        return self.offsets(max(batches)) if batches else None
+
+    def mark(self) -> SinkPlace | None:
+        """Which sink has planned a batch of this checkpoint before; None if none has, or if that cannot be read."""
+        directory = self._readable()
+        if directory is None:
+            return None
+        try:
+            found = json.loads((directory / MARK).read_text("utf-8"))
+            return SinkPlace(found["name"], found["decisionTopic"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            log.warning("%s of the checkpoint cannot be read: %s", MARK, error)
+            return None
+
+    def leave_mark(self, mark: SinkPlace) -> None:
+        """For the next `mark`, if there is none like it. Best effort: a checkpoint that cannot be written to has none."""
+        directory = self._readable()
+        if directory is None or self.mark() == mark:
+            return
+        # Two drivers may write at once.
+        new = directory / f".{MARK}.{os.getpid()}"
+        try:
+            new.write_text(json.dumps({"name": mark.name, "decisionTopic": mark.topic}) + "\n", "utf-8")
+            new.replace(directory / MARK)
+        except OSError as error:
+            log.warning("%s cannot be written to the checkpoint: %s", MARK, error)
+
+
+def _local(location: str) -> Path | None:
+    parts = urlsplit(location)
+    if parts.scheme not in ("", "file"):
+        return None
+    # Hadoop's Path takes a location without a scheme as it is, and percent-decodes no URI's path either.
+    return Path(parts.path if parts.scheme else location)
