@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.spark import SparkRun
@@ -15,9 +15,17 @@ TIMEOUT_S: Final = 600
 
 
 def copy(
-    run: SparkRun, bootstrap: str, sink: str, topic: str, name: str, per_batch: int, columns: Sequence[str]
+    run: SparkRun,
+    bootstrap: str,
+    sink: str,
+    topic: str,
+    name: str,
+    per_batch: int,
+    columns: Sequence[str],
+    options: Mapping[str, str] = {},
 ) -> StreamingQuery:
-    """Columns of everything in ``INPUT``, so many records at a time; the query, which has come to its end."""
+    """Columns of everything in ``INPUT``, so many records at a time; the query, which has come to its end. ``options``: more
+    of the sink's."""
     rows = (
         run.spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -33,6 +41,7 @@ def copy(
         .option("topic", topic)
         .option("queryName", name)
         .option("checkpointLocation", str(run.scratch / "checkpoints" / name))
+        .options(**options)
         .trigger(availableNow=True)
         .start()
     )

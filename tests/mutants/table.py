@@ -1172,6 +1172,101 @@ DELETIONS: Final = (
     ),
 )
 
+_SINK_PROTOCOL: Final = "tests/spark/sink/test_protocol.py"
+_SINK_CALLS: Final = "tests/spark/sink/test_sink_source.py"
+
+SINK: Final = tuple(
+    # The simulation has no Spark; the protocol's model is its likeness.
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "decided-batch-passed-over-by-its-number",
+            "a decided batch is passed over only if Spark has planned the rows that were decided",
+            (f"{_SINK_PROTOCOL}::TestLostFiles",),
+            "odradek/spark/sink/commit.py",
+            "            _check_content(plan, reports, batch)\n",
+            "            pass\n",
+        ),
+        _one(
+            "decided-batch-known-by-its-count",
+            "as many other rows are not the rows that were decided",
+            (f"{_SINK_PROTOCOL}::TestLostFiles",),
+            "odradek/spark/sink/commit.py",
+            "or decided.digest == now.digest)",
+            "or True)",
+        ),
+        _one(
+            "any-other-rows-are-not-deterministic",
+            "other rows are excused only where they come from the offsets that were decided",
+            (f"{_SINK_PROTOCOL}::TestLostFiles",),
+            "odradek/spark/sink/commit.py",
+            "    if decided.rows == now.rows and decided.offsets is not None and decided.offsets == now.offsets:\n",
+            "    if decided.rows == now.rows:\n",
+        ),
+        _one(
+            "topics-of-a-batch-not-compared",
+            "a second write of a batch to another topic is no repetition",
+            (f"{_SINK_CALLS}::TestBatchWrites",),
+            "odradek/spark/sink/commit.py",
+            "    if other:\n        raise DecisionMismatch(\n",
+            "    if False:\n        raise DecisionMismatch(\n",
+        ),
+        _one(
+            "missing-record-is-a-new-query",
+            "a sink without a record is new only if nothing says that it had one",
+            (f"{_SINK_PROTOCOL}::TestLostRecords",),
+            "odradek/spark/sink/task.py",
+            "            _check_new(cluster, plan, batch, query_id)\n",
+            "            pass\n",
+        ),
+        _one(
+            "first-decision-binds-no-query",
+            "a query that has another name now is known by its id",
+            (f"{_SINK_PROTOCOL}::TestLostRecords",),
+            "odradek/spark/sink/commit.py",
+            "            store.bind(plan.driver, query_id)\n",
+            "            pass\n",
+        ),
+        _one(
+            "committed-ids-are-no-evidence",
+            "where a record is lost, committed transactions say that there was one",
+            (f"{_SINK_PROTOCOL}::TestLostRecords",),
+            "odradek/spark/sink/evidence.py",
+            "    if committed := committed_tasks(store.name, known):\n",
+            "    if committed := []:\n",
+        ),
+        _one(
+            "checkpoint-mark-not-read",
+            "after seven days only the checkpoint says that there was a record",
+            (f"{_SINK_PROTOCOL}::TestLostRecords",),
+            "odradek/spark/sink/evidence.py",
+            "    if mark is not None:\n        return",
+            "    if False:\n        return",
+        ),
+        _one(
+            "copies-of-attempts-left-open",
+            "what a copy that lost has open is aborted after the batch, also where the first attempt won",
+            (f"{_SINK_PROTOCOL}::test_a_copy_that_lost_against_the_first_attempt_holds_no_reader_back",),
+            "odradek/spark/sink/commit.py",
+            "    sweep(cluster, plan.settings, _own(cluster, name, plan.number) - won)\n",
+            "",
+        ),
+        _one(
+            "one-partition-read-without-a-write",
+            "a write precedes each read, also where the decision topic has one partition",
+            (f"{_SINK_PROTOCOL}::TestOneDecisionPartition",),
+            "odradek/spark/sink/store.py",
+            '        self.cluster.commit_offsets(driver_id(self.name), driver, self.name, {(self.topic, place): (0, "")})\n'
+            "        if not apart:\n"
+            "            self.end(driver, commit=False)\n",
+            "        if apart:\n"
+            "            self.cluster.commit_offsets(\n"
+            '                driver_id(self.name), driver, self.name, {(self.topic, place): (0, "")}\n'
+            "            )\n",
+        ),
+    )
+)
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
@@ -1189,4 +1284,5 @@ MUTANTS: Final = (
     *BOUNDS,
     *PROGRAM,
     *DELETIONS,
+    *SINK,
 )

@@ -3,8 +3,8 @@
 python job.py BOOTSTRAP_SERVERS CA CHECKPOINT     # KAFKA_USER and KAFKA_PASSWORD say who it is
 
 With ACLs it needs READ on the topic `orders`. The sink, whose name is `invoices-job`, needs WRITE on the topic `invoices`
-and on transactional ids with the prefix `invoices-job-`, READ on the group `invoices-job` and on the topic
-`__consumer_offsets`.
+and on transactional ids with the prefix `invoices-job-`, READ on the group `invoices-job`, on groups with the prefix
+`odradek-query-` and on the topic `__consumer_offsets`.
 """
 
 import os
