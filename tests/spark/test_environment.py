@@ -1,13 +1,20 @@
 """What Spark needs before it starts, by stand-ins for Java: none of this starts a JVM but the last."""
 
+import importlib.metadata
+import itertools
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
+import pyspark
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from odradek.spark import environment, jars
 from odradek.spark.testing import fixtures
@@ -52,6 +59,65 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     environment.java.cache_clear()
 
 
+def requirements(package: str, extras: set[str]) -> list[Requirement]:
+    """What a package requires with these extras; of odradek, as pyproject.toml has it now."""
+    if package == "odradek":
+        project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+        texts = [
+            *project["dependencies"],
+            *itertools.chain(*map(project["optional-dependencies"].get, extras)),
+        ]
+    else:
+        texts = importlib.metadata.requires(package) or []
+    found = [Requirement(text) for text in texts]
+    given = [{"extra": extra} for extra in ("", *extras)]
+    return [each for each in found if each.marker is None or any(map(each.marker.evaluate, given))]
+
+
+def closure(package: str, extras: set[str]) -> set[str]:
+    """The names of the packages that an installation of it brings."""
+    names: set[str] = set()
+    wanted = {(package, frozenset(extras))}
+    while wanted:
+        name, some = wanted.pop()
+        names.add(name)
+        found = {
+            (canonicalize_name(each.name), frozenset(each.extras)) for each in requirements(name, set(some))
+        }
+        wanted |= {each for each in found if each[0] not in names}
+    return names
+
+
+# Imports all that Spark's state API imports, also inside functions, with the files of all other packages hidden.
+IMPORT_STATE_API = """
+import ast, importlib, importlib.abc, importlib.machinery, importlib.metadata, json, pathlib, re, sys
+installed = set(json.loads(sys.argv[1]))
+hidden = {
+    str(each.locate_file(file))
+    for each in importlib.metadata.distributions()
+    if re.sub("[-_.]+", "-", each.name).lower() not in installed
+    for file in each.files or ()
+}
+find = importlib.machinery.PathFinder.find_spec
+class Hider(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        spec = find(name, path, target)
+        return None if spec is None or spec.origin in hidden else spec
+sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Hider()
+import pyspark.worker
+for path in (pathlib.Path(pyspark.__file__).parent / "sql/streaming").glob("state*.py"):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            for each in node.names: importlib.import_module(each.name)
+        elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            importlib.import_module(node.module)
+try:
+    import grpc
+except ModuleNotFoundError:
+    print("grpcio is hidden, protobuf is", "not" if "google.protobuf" in sys.modules else "not imported")
+"""
+
+
 def test_all_but_audit_and_pipeline_needs_only_the_extra_spark():
     """What odradek[audit] and odradek[demo] bring besides is not there for who installs odradek[spark]."""
     code = (
@@ -65,6 +131,25 @@ def test_all_but_audit_and_pipeline_needs_only_the_extra_spark():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "True\n", done.stdout + done.stderr
+
+
+def test_the_extra_brings_what_spark_s_state_api_imports():
+    """transformWithState imports protobuf when a batch begins, and pyspark does not require it."""
+    installed = closure("odradek", {"spark"})
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_STATE_API, json.dumps(sorted(installed))],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "grpcio is hidden, protobuf is not\n", done.stdout + done.stderr
+
+
+def test_the_extra_s_protobuf_is_not_older_than_what_spark_s_messages_were_made_with():
+    """protobuf supports messages that an older version of it generated, of its own major version or the one before."""
+    [bounds] = [each.specifier for each in requirements("odradek", {"spark"}) if each.name == "protobuf"]
+    messages = Path(pyspark.__file__).parent / "sql/streaming/proto/StateMessage_pb2.py"
+    [made_with] = re.findall(r"^# Protobuf Python Version: (\S+)$", messages.read_text("utf-8"), re.MULTILINE)
+    assert {str(each) for each in bounds} == {f">={made_with}", f"<{int(made_with.split('.')[0]) + 2}"}
 
 
 def test_importing_it_loads_no_pyspark():

@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from odradek.spark.sink import ExactlyOnceListener, progress
 from odradek.spark.testing.driver import kill_driver_after
@@ -13,6 +15,7 @@ from tests.spark.sink.job import copy
 pytestmark = pytest.mark.spark
 
 ROWS = 500
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 
 
 def values(kafka, topic) -> list[str]:
@@ -107,3 +110,51 @@ def test_columns_that_cannot_be_written_are_refused_in_a_sentence(spark, kafka, 
     rows = spark.createDataFrame([], ddl)
     with pytest.raises(Exception, match=sentence):
         rows.write.format("odradek.exactly_once").mode("append").options(**kafka.options, topic="t").save()
+
+
+def count_with_state(spark, kafka, source, topic, checkpoint, failed: Path):
+    """A query that counts each word by transformWithState; the task of the word c makes the file and fails once."""
+
+    class Count(StatefulProcessor):
+        def init(self, handle):
+            self.count = handle.getValueState("count", "n long")
+
+        def handleInputRows(self, key, rows, timers):
+            before = self.count.get()[0] if self.count.exists() else 0
+            after = before + sum(1 for _ in rows)
+            self.count.update((after,))
+            yield Row(key=key[0], value=f"{key[0]}{after}")
+            if key[0] == "c" and not failed.exists():
+                failed.touch()
+                raise ValueError("fails once")
+
+        def close(self):
+            pass
+
+    return (
+        spark.readStream.format("kafka")
+        .options(**kafka.options, subscribe=source, startingOffsets="earliest")
+        .load()
+        .selectExpr("cast(value as string) word")
+        .groupBy("word")
+        .transformWithState(Count(), "key string, value string", "append", "none")
+        .writeStream.format("odradek.exactly_once")
+        .options(**kafka.options, topic=topic, checkpointLocation=checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def test_rows_of_transform_with_state_are_written_once(spark, kafka, tmp_path):
+    """When a task is repeated, and by a query that goes on with the state of another."""
+    source, topic, checkpoint = kafka.topic(partitions=2), kafka.topic(), str(tmp_path / "checkpoint")
+    failed = tmp_path / "failed"
+    spark.conf.set(STATE_STORE, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    try:
+        for words in ("aabc", "abc"):
+            kafka.produce(source, list(words))
+            count_with_state(spark, kafka, source, topic, checkpoint, failed).awaitTermination()
+    finally:
+        spark.conf.unset(STATE_STORE)
+    assert failed.exists()
+    assert values(kafka, topic) == ["a2", "a3", "b1", "b2", "c1", "c2"]
