@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 MARK = "odradek-sink.json"
 _OFFSETS = "offsets"
+_COMMITS = "commits"
 
 
 class BatchOffsets(NamedTuple):
@@ -59,10 +60,23 @@ class Checkpoint:
         if directory is None:
             return None
         try:
-            batches = [int(each) for each in os.listdir(directory / _OFFSETS) if each.isdecimal()]
+            last = _last(directory / _OFFSETS)
         except OSError:
             return None
-        return self.offsets(max(batches)) if batches else None
+        return self.offsets(last) if last >= 0 else None
+
+    def has_unwritten_batch(self) -> bool | None:
+        """Whether Spark has recorded a batch in ``offsets`` that is not in ``commits`` yet; None if they cannot be read.
+
+        False while a batch is planned is the one sign of a continuous trigger: Spark plans then once, before the first
+        epoch, and tells no Python process which trigger a query has."""
+        directory = self._readable()
+        if directory is None:
+            return None
+        try:
+            return _last(directory / _OFFSETS) > _last(directory / _COMMITS)
+        except OSError:
+            return None
 
     def mark(self) -> SinkPlace | None:
         """Which sink has planned a batch of this checkpoint before; None if none has, or if that cannot be read."""
@@ -90,6 +104,15 @@ class Checkpoint:
             new.replace(directory / MARK)
         except OSError as error:
             log.warning("%s cannot be written to the checkpoint: %s", MARK, error)
+
+
+def _last(directory: Path) -> int:
+    """The highest number that a file in it has for a name, -1 if there is none."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return -1
+    return max((int(each) for each in names if each.isdecimal()), default=-1)
 
 
 def _local(location: str) -> Path | None:

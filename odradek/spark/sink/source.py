@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.taskcontext import TaskContext
 
+from odradek.spark.sink.checkpoint import Checkpoint
 from odradek.spark.sink.columns import RecordBatches, RecordBatchSum, check_schema
 from odradek.spark.sink.commit import abort_batch, commit_batch
 from odradek.spark.sink.errors import SinkError
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 FORMAT = "odradek.exactly_once"
 # The query id of batch writes; a streaming query has a UUID.
 BATCH_WRITES = "batch"
+_USE_MICRO_BATCHES = "Use trigger(processingTime=...) or trigger(availableNow=True)."
 
 
 @dataclass
@@ -140,7 +142,19 @@ def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[Report]:
 
 
 class StreamWriter(_Planned, DataSourceStreamArrowWriter):
-    """A micro-batch is one decision."""
+    """A micro-batch is one decision.
+
+    In continuous processing Spark 4.2 never calls ``write``: its ContinuousWriteRDD hands over single rows, which the writer
+    for Python drops without an error. An error of ``commit`` is only logged. So it is the plan that refuses."""
+
+    def _plan(self) -> Plan:
+        location = self.options.protocol.checkpoint
+        if Checkpoint(location).has_unwritten_batch() is False:
+            raise SinkError(
+                f"The sink writes micro-batches only, and the checkpoint {location} has none that is recorded and not yet "
+                f"written: the query has a continuous trigger (or another driver uses the checkpoint). {_USE_MICRO_BATCHES}"
+            )
+        return super()._plan()
 
     def _batch(self, context: TaskContext, plan: Plan) -> int:
         batch = context.getLocalProperty("streaming.sql.batchId")
@@ -151,6 +165,12 @@ class StreamWriter(_Planned, DataSourceStreamArrowWriter):
         return int(batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        if messages and all(each is None for each in messages):
+            raise SinkError(
+                "The sink writes micro-batches only, and no task has called it: the query has a continuous trigger, and "
+                "none of its rows is written. Stop it, and delete from the folder offsets of its checkpoint all files with "
+                f"a higher number than the last one in commits. {_USE_MICRO_BATCHES}"
+            )
         self._commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -147,6 +147,12 @@ def test_the_writer_is_planned_once_and_only_when_it_is_pickled(kafka, sink, tas
     assert progress(sink).plan == 1
 
 
+def test_a_commit_without_any_report_says_that_the_trigger_is_continuous(sink):
+    """In continuous processing Spark commits epochs whose rows it gave to no task of the sink."""
+    with pytest.raises(SinkError, match=r"continuous trigger.*delete.*trigger\(processingTime="):
+        stream(sink).commit([None, None], 0)
+
+
 def test_a_batch_that_is_given_up_holds_no_reader_back(kafka, sink, task):
     planned = pickle.dumps(stream(sink))
     messages = [task(planned, ["a"], Context(0, 0)), None]

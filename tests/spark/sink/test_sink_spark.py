@@ -1,5 +1,6 @@
 """The sink under Spark: streaming, batch, foreachBatch, and a driver that dies (all its deaths: tests/spark/matrix)."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,11 +12,14 @@ from odradek.spark.sink import ExactlyOnceListener, progress
 from odradek.spark.testing.driver import kill_driver_after
 from odradek.spark.testing.streams import process_all
 from tests.spark.sink.job import copy
+from tests.support.deadlines import HANG_S
 
 pytestmark = pytest.mark.spark
 
 ROWS = 500
+CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+ALLOWLIST_CHECK = "spark.sql.streaming.realTimeMode.allowlistCheck"
 
 
 def values(kafka, topic) -> list[str]:
@@ -158,3 +162,78 @@ def test_rows_of_transform_with_state_are_written_once(spark, kafka, tmp_path):
         spark.conf.unset(STATE_STORE)
     assert failed.exists()
     assert values(kafka, topic) == ["a2", "a3", "b1", "b2", "c1", "c2"]
+
+
+def start_continuous(spark, kafka, source, topic, **options):
+    return (
+        spark.readStream.format("kafka")
+        .options(**kafka.options, subscribe=source, startingOffsets="earliest")
+        .load()
+        .writeStream.format("odradek.exactly_once")
+        .options(**kafka.options, topic=topic, **options)
+        .trigger(continuous="1 second")
+        .start()
+    )
+
+
+def test_continuous_processing_is_refused_before_anything_is_written(spark, kafka, tmp_path):
+    """With a new checkpoint, and with one in which a query has written micro-batches; that query goes on afterwards."""
+    source, topic, name = kafka.topic(), kafka.topic(), kafka.name()
+    used, new = str(tmp_path / "used"), str(tmp_path / "new")
+    kafka.produce(source, ["a"])
+    copy(spark, kafka.bootstrap_servers, source, topic, used, name).awaitTermination()
+    kafka.produce(source, ["b"])
+    for checkpoint in (new, used):
+        query = start_continuous(spark, kafka, source, topic, checkpointLocation=checkpoint)
+        try:
+            with pytest.raises(Exception, match=r"SinkError: .*micro-batches.*trigger\(processingTime="):
+                query.awaitTermination(HANG_S)
+        finally:
+            query.stop()
+    copy(spark, kafka.bootstrap_servers, source, topic, used, name).awaitTermination()
+    assert values(kafka, topic) == ["a", "b"]
+
+
+def test_continuous_processing_with_a_checkpoint_by_configuration_writes_nothing(spark, kafka, tmp_path):
+    """Spark tells the sink nothing of that checkpoint. Without the offsets of this query, another writes all rows."""
+    source, topic, name = kafka.topic(), kafka.topic(), kafka.name()
+    kafka.produce(source, ["a"])
+    spark.conf.set(CHECKPOINTS, str(tmp_path))
+    try:
+        query = start_continuous(spark, kafka, source, topic, queryName=name)
+        offsets = tmp_path / name / "offsets"
+        kafka.eventually((offsets / "0").exists, "Spark has recorded an epoch")
+        kafka.produce(source, ["b"])
+        kafka.eventually((offsets / "2").exists, "Spark has recorded further epochs")
+        query.stop()
+    finally:
+        spark.conf.unset(CHECKPOINTS)
+    assert values(kafka, topic) == []
+    assert list((tmp_path / name / "commits").iterdir()) == []
+    shutil.rmtree(offsets)
+    copy(spark, kafka.bootstrap_servers, source, topic, str(tmp_path / name), name).awaitTermination()
+    assert values(kafka, topic) == ["a", "b"]
+
+
+@pytest.mark.parametrize("output_mode", ["append", "update"])
+def test_real_time_mode_is_refused_by_spark(spark, kafka, tmp_path, output_mode):
+    """Even where its list of allowed sinks is not asked: real-time mode needs mode update, which Python sinks lack."""
+    source = kafka.topic()
+    spark.conf.set(ALLOWLIST_CHECK, "false")
+    try:
+        with pytest.raises(Exception, match=r"OUTPUT_MODE_NOT_SUPPORTED|does not support Update mode"):
+            (
+                spark.readStream.format("kafka")
+                .options(**kafka.options, subscribe=source, startingOffsets="earliest")
+                .load()
+                .writeStream.format("odradek.exactly_once")
+                .options(
+                    **kafka.options, topic=kafka.topic(), checkpointLocation=str(tmp_path / "checkpoint")
+                )
+                .outputMode(output_mode)
+                .trigger(realTime="5 seconds")
+                .start()
+                .awaitTermination(HANG_S)
+            )
+    finally:
+        spark.conf.unset(ALLOWLIST_CHECK)
