@@ -36,11 +36,9 @@ def replica_of(log_dir: Column, topic: Column, partition: Column) -> Column:
 def batch_headers(batches: DataFrame) -> DataFrame:
     """The table ``batches`` of ``odradek.segments`` with ``replica``, ``timestamp_ms`` and ``max_timestamp_ms``.
 
-    Zeros behind the last batch are left out: the broker writes them with ``log.preallocate``, and where they have taken
-    the place of batches the offsets of those are missing.
+    ``zeros``: the row stands for zeros behind the last batch, which are no damage by themselves (``zero_tails``).
     """
-    zero_tail = F.coalesce(F.col("error").contains(ZERO_TAIL), F.lit(False))
-    return batches.where(~zero_tail).select(
+    return batches.select(
         replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")).alias("replica"),
         "log_dir",
         "topic",
@@ -63,6 +61,7 @@ def batch_headers(batches: DataFrame) -> DataFrame:
         "file",
         "position",
         "error",
+        F.coalesce(F.col("error").contains(ZERO_TAIL), F.lit(False)).alias("zeros"),
     )
 
 

@@ -61,10 +61,12 @@ class LogDirectory:
 def look_at(path: str) -> LogDirectory:
     here = Path(path)
     node_id, directory_id = _identity(here / _PROPERTIES)
+    live = is_locked(here / _LOCK)
     return LogDirectory(
         path,
-        live=is_locked(here / _LOCK),
-        stopped_cleanly=(here / _CLEAN_MARK).exists(),
+        live=live,
+        # A broker that is starting has the lock before it removes the mark.
+        stopped_cleanly=not live and (here / _CLEAN_MARK).exists(),
         whole=(here / _PROPERTIES).exists(),
         log_starts=_offsets(here / _LOG_STARTS),
         high_watermarks=_offsets(here / _HIGH_WATERMARKS),

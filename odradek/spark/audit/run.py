@@ -31,6 +31,7 @@ from odradek.spark.audit import (
     sequences,
     tables,
     unfinished,
+    zero_tails,
 )
 from odradek.spark.audit import deep as deep_queries
 from odradek.spark.audit.findings import WARNING, located
@@ -122,7 +123,7 @@ class Audit:
 
     def report(self) -> Report:
         self.say("reading batches")
-        self.rows = tables.read_batches(self.source, self.scratch)
+        self.rows, self.zeros = tables.read_batches(self.source, self.scratch)
         with adapted(self.spark, self.scratch.count("batches")):
             self._read()
             known = self._totals()
@@ -184,6 +185,8 @@ class Audit:
         if known["uneven"]:
             self.holes = self.scratch.keep("holes", self.holes)
             yield contiguity.offset_findings(self.holes)
+        if self.zeros is not None:
+            yield zero_tails.tail_findings(self.zeros, self.holes)
         if known["damaged"]:
             yield contiguity.damage_findings(self.rows)
         if known["miscounted"]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -35,7 +36,7 @@ class Store:
         """Write a table and read it again; as ``files`` files, or as many as there are tasks."""
         path = self._emptied(name)
         (frame if files is None else frame.coalesce(files)).write.parquet(path.as_posix())
-        return self._frame(name, frame.schema)
+        return self.frame(name, frame.schema)
 
     def put(self, name: str, rows: Sequence[Mapping[str, Any]], schema: StructType) -> DataFrame:
         """Write a few rows from the driver, without a job."""
@@ -43,11 +44,16 @@ class Store:
         path.mkdir()
         table = pa.Table.from_pylist([dict(row) for row in rows], to_arrow_schema(schema, timezone="UTC"))
         pq.write_table(table, path / "part-0.parquet")
-        return self._frame(name, schema)
+        return self.frame(name, schema)
 
     def count(self, name: str) -> int:
         """Rows, from the footers."""
         return sum(pq.read_metadata(file).num_rows for file in self.path(name).glob("*.parquet"))
+
+    def holds(self, name: str, column: str) -> bool:
+        """Whether a row has this column true."""
+        files = self.path(name).glob("*.parquet")
+        return any(bool(pc.any(pq.read_table(file, columns=[column])[column]).as_py()) for file in files)
 
     def rows(self, name: str, limit: int) -> Rows:
         found: Rows = []
@@ -63,7 +69,8 @@ class Store:
         shutil.rmtree(path, ignore_errors=True)
         return path
 
-    def _frame(self, name: str, schema: StructType) -> DataFrame:
+    def frame(self, name: str, schema: StructType) -> DataFrame:
+        """A table that is there."""
         # With its schema: else Spark reads the footers in a job of its own.
         return self.spark.read.schema(schema).parquet(self.path(name).as_posix())
 

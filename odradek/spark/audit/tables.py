@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from odradek.spark.audit import cluster_metadata, presence, replicas
+from odradek.spark.audit import cluster_metadata, presence, replicas, zero_tails
 from odradek.spark.audit.batch_headers import TRANSACTION_STATE, batch_headers
 from odradek.spark.audit.cluster_metadata import ClusterMetadata
 from odradek.spark.audit.directories import LogDirectory, look_at
@@ -77,13 +78,20 @@ def load(spark: SparkSession, source: Source, table: str, **options: str) -> Dat
     return reader.load(source.paths)
 
 
-def read_batches(source: Source, scratch: Store) -> DataFrame:
-    return scratch.keep("batches", batch_headers(load(scratch.spark, source, "batches")), files=None)
+def read_batches(source: Source, scratch: Store) -> tuple[DataFrame, DataFrame | None]:
+    """Batches and damage; and zeros behind batches (``zero_tails``), None if there are none."""
+    everything = scratch.keep("batches", batch_headers(load(scratch.spark, source, "batches")), files=None)
+    rows_known = replicas.known(source.partitions, source.directories, source.metadata.compacted)
+    known = scratch.put("known", rows_known, replicas.KNOWN)
+    rows = everything.where(~F.col("zeros")).drop("zeros")
+    if not scratch.holds("batches", "zeros"):
+        return rows, None
+    tails = scratch.keep("zero_tails", zero_tails.zero_tails(everything, known))
+    return rows.unionByName(zero_tails.as_damage(tails)), tails
 
 
 def read_replicas(source: Source, scratch: Store, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Buckets and replicas."""
     parts = scratch.keep("buckets", replicas.buckets(rows, source.has_copies))
-    rows_known = replicas.known(source.partitions, source.directories, source.metadata.compacted)
-    known = scratch.put("known", rows_known, replicas.KNOWN)
+    known = scratch.frame("known", replicas.KNOWN)
     return parts, scratch.keep("replicas", replicas.replicas(parts, known))

@@ -17,11 +17,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from odradek.spark.segments import schemas
+from odradek.spark.segments.reading import ZERO_TAIL
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 DIRECTORY = "/data"
 COPIED = "/copied"
 """A folder with partitions and nothing beside them."""
+STOPPED = "/stopped"
+"""The log directory of a broker that was stopped cleanly; those of the others were killed."""
 SIZE = 100
 SEQUENCES = 1 << 31
 
@@ -131,6 +134,10 @@ class Log:
         self.offset += length
         return position
 
+    def zeros(self, length: int = 0) -> int:
+        """Zero bytes behind the last batch, where so many offsets were."""
+        return self.damage(f"1048576 {ZERO_TAIL}: set aside in advance, or never written", length)
+
     def skip(self, offsets: int) -> None:
         self.offset += offsets
 
@@ -151,6 +158,7 @@ class World:
     created: dict[tuple[str, int], int] = field(default_factory=dict)
     """What the cluster's metadata say: partitions that exist, with their time."""
     high_watermarks: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    recovery_points: dict[tuple[str, int], int] = field(default_factory=dict)
     _ms: itertools.count[int] = field(default_factory=lambda: itertools.count(1000, 1000))
     _producers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     _coordinator: Log | None = None

@@ -257,6 +257,13 @@ def leader_epoch(segment: Segment) -> list[Place]:
     ]
 
 
+def zero_tail(segment: Segment) -> list[Place]:
+    """As if space had been set aside; but the broker was stopped, and cuts that off."""
+    content = segment.path.read_bytes()
+    segment.path.write_bytes(content + bytes(1 << 20))
+    return [Place("damage", segment.topic, segment.partition, None, len(content))]
+
+
 def gone(segment: Segment) -> list[Place]:
     shutil.rmtree(segment.path.parent)
     return [Place("missing_partition", segment.topic, segment.partition, None, None)]
@@ -297,6 +304,7 @@ DEFECTS: dict[str, Callable[[Segment], list[Place]]] = {
         record_count,
         wrong_max_timestamp,
         leader_epoch,
+        zero_tail,
         gone,
         index_entry,
         transaction_index,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.spark.audit.literal import COPIED, SEQUENCES, World
+from tests.spark.audit.literal import COPIED, SEQUENCES, STOPPED, World
 
 Expected = set[tuple[str, str, int, int | None]]
 """(kind, topic, partition, offset)"""
@@ -305,6 +305,72 @@ def torn_before_the_end(world: World) -> Expected:
     log.roll()
     log.plain()
     return {("damage", log.topic, 0, None)}
+
+
+@broken
+def zeros_after_a_clean_stop(world: World) -> Expected:
+    """A broker that is stopped cuts off what it has set aside."""
+    log = world.log("zeros_after_a_clean_stop", log_dir=STOPPED)
+    log.plain()
+    log.zeros()
+    return {("damage", log.topic, 0, None)}
+
+
+@broken
+def zeros_for_a_whole_log(world: World) -> Expected:
+    log = world.log("zeros_for_a_whole_log", log_dir=STOPPED)
+    log.zeros()
+    return {("damage", log.topic, 0, None)}
+
+
+@broken
+def zeros_below_the_recovery_point(world: World) -> Expected:
+    """Batches up to there were on the disk."""
+    log = world.log("zeros_below_the_recovery_point")
+    log.plain()
+    log.zeros()
+    world.recovery_points[log.topic, 0] = 2
+    return {("damage", log.topic, 0, None)}
+
+
+@broken
+def zeros_before_a_flushed_segment(world: World) -> Expected:
+    """A segment is cut to its batches, and then flushed, when the next one begins."""
+    log = world.log("zeros_before_a_flushed_segment")
+    log.plain()
+    log.zeros()
+    log.roll()
+    world.recovery_points[log.topic, 0] = log.plain()
+    return {("damage", log.topic, 0, None)}
+
+
+@broken
+def zeros_before_the_last_segment(world: World) -> Expected:
+    """The same above the recovery point: a warning, as a power failure leaves it and the next start removes it."""
+    log = world.log("zeros_before_the_last_segment")
+    log.plain()
+    log.zeros()
+    log.roll()
+    log.plain()
+    return {("damage", log.topic, 0, None)}
+
+
+@broken
+def zeros_between_batches(world: World) -> Expected:
+    log = world.log("zeros_between_batches")
+    log.plain()
+    log.zeros()
+    log.plain()
+    return {("damage", log.topic, 0, None)}
+
+
+@broken
+def zeros_for_batches(world: World) -> Expected:
+    """The hole says more than the zeros in it."""
+    log = world.log("zeros_for_batches")
+    log.plain()
+    log.zeros(2)
+    return {("missing_offsets", log.topic, 0, log.plain())}
 
 
 @broken
@@ -757,7 +823,15 @@ def leader_epochs_grow(world: World) -> None:
 def preallocated(world: World) -> None:
     log = world.log("preallocated")
     log.plain()
-    log.damage("1048576 zero bytes follow the last batch: set aside in advance, or never written", length=0)
+    log.zeros()
+    rolled = world.log("preallocated", 1)
+    rolled.plain()
+    rolled.roll()
+    rolled.zeros()
+    world.recovery_points |= {(log.topic, 0): 1, (log.topic, 1): 1}
+    copied = world.log("preallocated", 2, log_dir=COPIED)
+    copied.plain()
+    copied.zeros()
 
 
 @legal

@@ -16,7 +16,7 @@ from odradek.spark.audit.cluster_metadata import ClusterMetadata
 from odradek.spark.audit.directories import LogDirectory
 from odradek.spark.audit.report import Report
 from odradek.spark.segments import schemas
-from tests.spark.audit.literal import COPIED, DIRECTORY, EPOCH, SIZE, World
+from tests.spark.audit.literal import COPIED, DIRECTORY, EPOCH, SIZE, STOPPED, World
 from tests.spark.audit.scenarios import BROKEN, LEGAL, Expected
 
 pytestmark = pytest.mark.spark
@@ -26,6 +26,8 @@ WARNINGS = {
     "unacknowledged_copies",
     "hole_in_a_copied_partition",
     "abort_behind_a_commit_of_its_epoch",
+    "zeros_before_the_last_segment",
+    "zeros_between_batches",
     "__consumer_offsets",
 }
 """Topics of what a crash, a cleaner or a forgotten decision may leave behind: nothing that is surely wrong."""
@@ -59,10 +61,12 @@ def told(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Told:
             whole=path != COPIED,
             cleaned_up_to=world.cleaned if path == DIRECTORY else world.cleaned_elsewhere.get(path, {}),
             node_id=number,
+            stopped_cleanly=path == STOPPED,
             high_watermarks=world.high_watermarks.get(path, {}),
+            recovery_points=world.recovery_points if path == DIRECTORY else {},
             coordinator_partitions=frozenset({0}),
         )
-        for number, path in enumerate((DIRECTORY, "/data-2", COPIED), 1)
+        for number, path in enumerate((DIRECTORY, "/data-2", COPIED, STOPPED), 1)
     ]
     epoch_ms = int(EPOCH.timestamp() * 1000)
     metadata = ClusterMetadata(

@@ -1,0 +1,92 @@
+"""Zeros behind the last batch of a segment: space set aside in advance, or batches that are lost.
+
+With ``preallocate`` Kafka makes the file of a segment as long as ``segment.bytes`` when it begins. It cuts the file to its
+batches when the next segment begins (LogSegment.onBecomeInactiveSegment), before that one has a file, and when the broker
+stops cleanly (FileRecords.close). Only the last segment of a broker that runs or was killed may end so, and only behind the
+recovery point: what lies before it is on the disk. Whether a topic had ``preallocate`` is not asked, as the defaults of a
+broker are in no directory.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from odradek.spark.audit.batch_headers import replica_of
+from odradek.spark.audit.findings import WARNING, finding
+
+_BASE_DIGITS = 20
+
+
+def zero_tails(everything: DataFrame, known: DataFrame) -> DataFrame:
+    """The rows of zeros among ``everything``, with ``end_offset``, ``lost`` and ``misplaced``.
+
+    ``end_offset``: behind the last batch in front of the zeros. ``misplaced``: something follows them in the log, so they
+    are not set aside. ``lost``: the broker had flushed what was there, or cut the zeros off, so that no crash leaves them.
+    ``known`` has ``indexed_below`` of each replica (``replicas.KNOWN``), which is its recovery point.
+    """
+    zeros = everything.where("zeros")
+    replica = replica_of(F.col("log_dir"), F.col("topic"), F.col("partition"))
+    tail = zeros.select("replica", F.col("file").alias("in_file"), F.col("position").alias("at"))
+    same_file = F.col("file") == F.col("in_file")
+    before = (F.col("file") < F.col("in_file")) | (same_file & (F.col("position") < F.col("at")))
+    ends = (
+        everything.join(F.broadcast(tail), "replica")
+        .groupBy("replica", F.col("in_file").alias("file"), F.col("at").alias("position"))
+        .agg(
+            (F.max(F.when(before, F.col("last_offset"))) + 1).alias("end_offset"),
+            F.max((F.col("file") > F.col("in_file")) | (same_file & (F.col("position") > F.col("at")))).alias(
+                "misplaced"
+            ),
+        )
+    )
+    recovered = known.select(replica.alias("replica"), "indexed_below")
+    end_offset = F.coalesce("end_offset", F.substring("file", 1, _BASE_DIGITS).cast("long"))
+    # A segment is cut before it is flushed, and the recovery point is then where the next one begins.
+    lost = (F.col("end_offset") < F.col("indexed_below")) | (
+        F.col("misplaced") & (F.col("end_offset") == F.col("indexed_below"))
+    )
+    return (
+        zeros.join(F.broadcast(ends), ["replica", "file", "position"])
+        .join(F.broadcast(recovered), "replica")
+        .withColumn("end_offset", end_offset)
+        .withColumn("lost", lost)
+        .drop("zeros", "indexed_below")
+    )
+
+
+def as_damage(tails: DataFrame) -> DataFrame:
+    """Those that are ``lost``, as rows of damage."""
+    what = F.when(F.col("misplaced"), F.lit("; a segment that is not the last one has none")).otherwise(
+        F.lit(
+            "; a broker cuts them off when it stops cleanly, and up to its recovery point batches are on the disk"
+        )
+    )
+    return (
+        tails.where("lost")
+        .withColumn("error", F.concat("error", what))
+        .drop("end_offset", "misplaced", "lost")
+    )
+
+
+def tail_findings(tails: DataFrame, holes: DataFrame) -> DataFrame:
+    """Zeros within the log above the recovery point: if the power fails, that is left, and the next start removes it.
+
+    Where offsets are missing as well, that is the finding.
+    """
+    hole = holes.where("to_offset > from_offset and not cleaned").select(
+        "replica", F.col("from_offset").alias("end_offset")
+    )
+    return (
+        tails.where("misplaced and not lost")
+        .join(hole, ["replica", "end_offset"], "left_anti")
+        .select(
+            finding(
+                "damage",
+                F.concat("error", F.lit("; batches follow them")),
+                WARNING,
+                file="file",
+                position="position",
+            )
+        )
+    )
