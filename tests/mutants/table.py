@@ -1267,6 +1267,63 @@ SINK: Final = tuple(
     )
 )
 
+_AUDIT: Final = "odradek/spark/audit"
+
+AUDIT: Final = tuple(
+    # What the audit of files says of them; the simulation audits in its own way.
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "audit-takes-an-undecided-abort-for-decided",
+            "an abort marker right behind a commit marker of its epoch has a decision, or an operator wrote it",
+            ("tests/spark/audit/test_audit_queries.py",),
+            f"{_AUDIT}/atomicity.py",
+            "        last_is_abort & ~aborted,\n",
+            "        F.lit(False),\n",
+        ),
+        _one(
+            "audit-takes-all-zeros-for-preallocated",
+            "only the last segment of a broker that was not stopped ends in preallocated space",
+            ("tests/spark/audit/test_audit_queries.py",),
+            f"{_AUDIT}/tables.py",
+            'if not scratch.holds("batches", "zeros"):',
+            "if scratch:",
+        ),
+        _one(
+            "audit-waits-for-folders-of-all-coordinators",
+            "the folder of a partition is made when it is needed first",
+            ("tests/spark/audit/test_cluster_metadata.py",),
+            f"{_AUDIT}/presence.py",
+            "return existing <= found or (names_disks and all_here(metadata, directories))",
+            "return existing <= found",
+        ),
+        _one(
+            "audit-forgets-disks-that-a-broker-does-not-name",
+            "a broker before Kafka 3.7 may have a partition on a disk that the metadata do not name",
+            ("tests/spark/audit/test_cluster_metadata.py",),
+            f"{_AUDIT}/presence.py",
+            "(names_disks and all_here(metadata, directories))",
+            "all_here(metadata, directories)",
+        ),
+        _one(
+            "audit-judges-indexes-of-the-active-segment",
+            "the index of the active segment may end in entries that are half written, or of before a truncation",
+            ("tests/spark/audit/test_audit_deep.py",),
+            f"{_AUDIT}/two_looks.py",
+            ' | ~F.col("last")',
+            " | F.lit(True)",
+        ),
+        _one(
+            "audit-holds-entries-against-a-compacted-segment",
+            "compaction writes a segment and its indexes anew under the same names",
+            ("tests/spark/audit/test_audit_deep.py",),
+            f"{_AUDIT}/two_looks.py",
+            "before.inode = after.inode and ",
+            "",
+        ),
+    )
+)
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,

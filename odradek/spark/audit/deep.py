@@ -14,6 +14,7 @@ from odradek.spark.audit import index_files
 from odradek.spark.audit.batch_headers import milliseconds, replica_of, sound
 from odradek.spark.audit.findings import VIOLATION, WARNING, finding
 from odradek.spark.audit.replicas import Place
+from odradek.spark.audit.two_looks import Looks
 from odradek.spark.segments.finding import Partition
 from odradek.spark.segments.reading import ZERO_TAIL
 
@@ -25,7 +26,7 @@ _PLACES: Final = StructType(
         StructField("partition", IntegerType()),
     ]
 )
-_ENTRIES: Final = StructType(
+ENTRIES: Final = StructType(
     [
         *_PLACES.fields,
         StructField("file", StringType()),
@@ -57,17 +58,23 @@ def decoded(records: DataFrame) -> DataFrame:
     )
 
 
-def payload_findings(decoded_ones: DataFrame, rows: DataFrame) -> DataFrame:
-    """Records that cannot be decoded, in batches whose header and checksum are right."""
+def payload_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | None = None) -> DataFrame:
+    """Records that cannot be decoded, in batches whose header and checksum are right.
+
+    A broker at work (``looks``) may have been writing a batch when the records were read: only those count that were whole
+    when the headers were.
+    """
     known = rows.where("error is not null").select("replica", "file", "position")
-    return (
-        decoded_ones.where(F.col("error").isNotNull() & ~F.col("error").contains(ZERO_TAIL))
-        .join(F.broadcast(known), ["replica", "file", "position"], "left_anti")
-        .select(finding("damage", F.col("error"), file="file", position="position"))
+    wrong = decoded_ones.where(F.col("error").isNotNull() & ~F.col("error").contains(ZERO_TAIL))
+    if looks is not None:
+        whole = looks.same(sound(rows)).select("replica", "file", "position")
+        wrong = wrong.join(whole, ["replica", "file", "position"], "left_semi")
+    return wrong.join(F.broadcast(known), ["replica", "file", "position"], "left_anti").select(
+        finding("damage", F.col("error"), file="file", position="position")
     )
 
 
-def timestamp_findings(decoded_ones: DataFrame, rows: DataFrame) -> DataFrame:
+def timestamp_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | None = None) -> DataFrame:
     """Batches whose maximum timestamp is not that of their records.
 
     With ``LogAppendTime`` the header's time counts for all records; where compaction has taken records out, the one with
@@ -75,10 +82,11 @@ def timestamp_findings(decoded_ones: DataFrame, rows: DataFrame) -> DataFrame:
     """
     newest = decoded_ones.where("error is null and timestamp_type = 'CreateTime'").drop("error")
     whole = F.col("records") == F.col("last_offset") - F.col("base_offset") + 1
+    batches = sound(rows).where(whole)
+    if looks is not None:
+        batches = looks.same(batches)
     return (
-        sound(rows)
-        .where(whole)
-        .join(newest, ["replica", "file", "position"])
+        batches.join(newest, ["replica", "file", "position"])
         .where(~F.col("max_timestamp_ms").eqNullSafe(F.col("newest_ms")))
         .select(
             finding(
@@ -102,39 +110,45 @@ def timestamp_findings(decoded_ones: DataFrame, rows: DataFrame) -> DataFrame:
 
 
 def index_entries(spark: SparkSession, places: list[Place]) -> DataFrame:
-    """The entries of all index files (``index_files.Entry``), with ``replica``."""
+    """The segments and the entries of all their index files (``index_files.Entry``), with ``replica``."""
     tasks = max(1, len(places) // _DIRECTORIES_PER_TASK)
-    found = spark.createDataFrame(places, _PLACES).repartition(tasks).mapInPandas(_entries_of, _ENTRIES)
+    found = spark.createDataFrame(places, _PLACES).repartition(tasks).mapInPandas(_entries_of, ENTRIES)
     return found.withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
 
 
 def _entries_of(chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    columns = _ENTRIES.fieldNames()
+    columns = ENTRIES.fieldNames()
     numbers = {name: "Int64" for name in ("partition", "position", "first", "second", "producer_id")}
     for chunk in chunks:
         for log_dir, topic, index in chunk.itertuples(index=False):
             partition = Partition(log_dir, topic, int(index), f"{log_dir}/{topic}-{index}")
-            rows = [(log_dir, topic, index, *entry) for entry in index_files.entries(partition)]
+            rows = [(log_dir, topic, index, *entry) for entry in index_files.looked_at(partition)]
             yield pd.DataFrame(rows, columns=columns).astype(numbers)
 
 
 def index_findings(
-    entries: DataFrame, rows: DataFrame, transactions: DataFrame, replicas: DataFrame
+    found: DataFrame,
+    rows: DataFrame,
+    transactions: DataFrame,
+    replicas: DataFrame,
+    looks: Looks | None = None,
 ) -> Iterator[DataFrame]:
     """Entries that lead elsewhere, aborted transactions without one. Damaged segments are not asked.
 
-    What the next start of the broker recovers, and makes its indexes anew, counts as a warning.
+    What the next start of the broker recovers, and makes its indexes anew, counts as a warning. Where a broker is at work,
+    ``looks`` say which of the entries ``found`` can be judged.
     """
     readable = replicas.where("damaged = 0").select("replica", "compacted", "indexed_below")
-    entries = entries.join(F.broadcast(readable), "replica")
+    judged = found if looks is None else looks.entries()
+    entries = judged.join(F.broadcast(readable), "replica")
     yield entries.where("kind = 'flaw'").select(
         finding("wrong_index", F.col("text"), _severity(F.lit(0)), file="file", position="position")
     )
     yield _offset_findings(entries.where("kind = 'offset'"), rows)
-    listed = entries.where("kind = 'transaction'")
+    listed = found.where("kind = 'transaction'") if looks is None else looks.listed()
     aborted = transactions.where("outcome = 'abort'").join(F.broadcast(readable), "replica")
-    yield _unlisted_findings(aborted.where("first_offset is not null"), listed, rows)
-    yield _unknown_findings(listed.where(~F.col("compacted")), aborted)
+    yield _unlisted_findings(aborted.where("first_offset is not null"), listed, rows, looks)
+    yield _unknown_findings(entries.where("kind = 'transaction' and not compacted"), aborted)
 
 
 def _severity(offset: Column) -> Column:
@@ -172,12 +186,17 @@ def _offset_findings(entries: DataFrame, rows: DataFrame) -> DataFrame:
     )
 
 
-def _unlisted_findings(aborted: DataFrame, listed: DataFrame, rows: DataFrame) -> DataFrame:
+def _unlisted_findings(
+    aborted: DataFrame, listed: DataFrame, rows: DataFrame, looks: Looks | None
+) -> DataFrame:
     """Aborted transactions whose records a consumer would take for committed."""
     named = listed.select(
         "replica", "producer_id", F.col("second").alias("marker_offset"), F.col("first").alias("listed_from")
     )
-    markers = sound(rows).select("replica", F.col("base_offset").alias("marker_offset"), "file")
+    markers = sound(rows).where("control")
+    if looks is not None:
+        markers = looks.indexed(markers, rows)
+    markers = markers.select("replica", F.col("base_offset").alias("marker_offset"), "file")
     return (
         aborted.join(named, ["replica", "producer_id", "marker_offset"], "left")
         .where("listed_from is null or listed_from > first_offset")

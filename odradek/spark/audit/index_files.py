@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from odradek.spark.segments.finding import Partition, Segment, segments
 
-OFFSET, TIME, TRANSACTION, FLAW = "offset", "time", "transaction", "flaw"
+OFFSET, TIME, TRANSACTION, FLAW, SEGMENT = "offset", "time", "transaction", "flaw", "segment"
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 _TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
@@ -24,7 +24,8 @@ class Entry(NamedTuple):
     """One entry of ``file``; offsets are absolute, ``position`` counts bytes in the index file.
 
     ``offset``: ``first`` is the offset, ``second`` the position in the segment. ``transaction``: ``producer_id``,
-    ``first`` and ``second`` are its first offset and that of its marker. ``flaw``: ``text`` says what is wrong.
+    ``first`` and ``second`` are its first offset and that of its marker. ``flaw``: ``text`` says what is wrong. ``segment``:
+    ``position`` is the size of the segment, ``first`` its inode, ``second`` is 1 for the last segment, else 0.
     """
 
     file: str
@@ -43,6 +44,14 @@ def entries(partition: Partition) -> Iterator[Entry]:
         yield from _offsets(segment, *_read(segment, "index"))
         yield from _times(segment, *_read(segment, "timeindex"))
         yield from _transactions(segment, *_read(segment, "txnindex"))
+
+
+def looked_at(partition: Partition) -> Iterator[Entry]:
+    """The segments as they are before their index files are read, then ``entries``."""
+    for segment in segments(partition):
+        is_last = int(segment.next_offset is None)
+        yield Entry(segment.file, segment.file, SEGMENT, segment.size, segment.inode, is_last)
+    yield from entries(partition)
 
 
 def _read(segment: Segment, suffix: str) -> tuple[str, bytes]:

@@ -38,6 +38,7 @@ from odradek.spark.audit.findings import WARNING, located
 from odradek.spark.audit.report import Finding, Report
 from odradek.spark.audit.store import Store, adapted
 from odradek.spark.audit.tables import Say, Source
+from odradek.spark.audit.two_looks import Looks
 
 DAY_MS: Final = 86_400_000
 FINDINGS_MAX: Final = 200
@@ -122,6 +123,7 @@ class Audit:
         self.spark = scratch.spark
 
     def report(self) -> Report:
+        self.index_before = self._first_look()
         self.say("reading batches")
         self.rows, self.zeros = tables.read_batches(self.source, self.scratch)
         with adapted(self.spark, self.scratch.count("batches")):
@@ -134,6 +136,14 @@ class Audit:
             self._figures(figures.Span(known["from_ms"], known["to_ms"]))
         shown = {name: self.out.rows(name, ROWS_MAX) for name in page.TABLES}
         return Report(self.source.paths, self.source.live, counts, findings, known, shown)
+
+    def _first_look(self) -> DataFrame | None:
+        """The index files before the batches, which a broker that is at work goes on writing (``two_looks``)."""
+        if not self.deep or not self.source.live:
+            return None
+        self.say("reading indexes")
+        places = [place for place in self.source.partitions if place[0] in self.source.live_dirs]
+        return self.scratch.keep("index_before", deep_queries.index_entries(self.spark, places), files=None)
 
     def _read(self) -> None:
         """The tables that all queries build on."""
@@ -306,11 +316,14 @@ class Audit:
             self.spark, self.source, "records", topics=topics, columns=deep_queries.RECORD_COLUMNS
         )
         decoded = self.scratch.keep("decoded", deep_queries.decoded(records), files=None)
-        yield deep_queries.payload_findings(decoded, self.rows)
-        yield deep_queries.timestamp_findings(decoded, self.rows)
         entries = deep_queries.index_entries(self.spark, list(self.source.partitions))
         entries = self.scratch.keep("index_entries", entries, files=None)
-        yield from deep_queries.index_findings(entries, self.rows, self.transactions, self.replicas)
+        looks = (
+            None if self.index_before is None else Looks(self.index_before, entries, self.source.live_dirs)
+        )
+        yield deep_queries.payload_findings(decoded, self.rows, looks)
+        yield deep_queries.timestamp_findings(decoded, self.rows, looks)
+        yield from deep_queries.index_findings(entries, self.rows, self.transactions, self.replicas, looks)
 
     def _of_keys(self, topic: str, key: str) -> DataFrame:
         records = tables.load(self.spark, self.source, "records", topics=topic)

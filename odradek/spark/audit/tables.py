@@ -44,8 +44,13 @@ class Source:
         return len({place[1:] for place in self.partitions}) < len(self.partitions)
 
     @property
+    def live_dirs(self) -> list[str]:
+        """The log directories where a broker is at work."""
+        return [directory.path for directory in self.directories if directory.live]
+
+    @property
     def live(self) -> bool:
-        return any(directory.live for directory in self.directories)
+        return bool(self.live_dirs)
 
     @property
     def all_coordinators(self) -> bool:

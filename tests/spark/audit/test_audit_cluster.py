@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from odradek import Broker
-from odradek.spark.audit import audit, tables
-from tests.spark.audit.planting import Segment, unknown_producer
+from odradek.spark.audit import audit, deep, tables
+from tests.spark.audit.planting import INDEX_ENTRY, Segment, unknown_producer
 from tests.spark.audit.test_audit_planted import write
 from tests.support.clients import FINDS_COORDINATORS, PATIENCE
 from tests.support.deadlines import HANG_S
@@ -150,3 +150,43 @@ def test_a_coordinator_that_came_to_work_during_the_audit_is_heard(
     assert report.live
     assert report.counts == {}, report.findings
     assert {row["status"] for row in report.tables["open_transactions"]} == {"unknown"}
+
+
+def aborted(producer: Producer) -> None:
+    """A transaction that rolls several segments of a MiB, and is aborted."""
+    producer.begin_transaction()
+    for number in range(24):
+        producer.produce("orders", bytes([number]) * 100_000, partition=0)
+        producer.flush(HANG_S)
+    producer.abort_transaction(HANG_S)
+
+
+def test_indexes_of_a_broker_at_work_are_judged_where_it_has_done_with_them(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It appends, rolls and aborts before each look at the index files: what is right minutes later is no finding."""
+    data = tmp_path / "data"
+    settings = {"log.segment.bytes": 1 << 20, "log.index.interval.bytes": 1}
+    with Broker(topics={"orders": 1}, settings=settings, data_dir=data) as broker:
+        producer = Worker(broker.bootstrap_servers, "busy").producer
+        aborted(producer)
+        index_entries, looks = deep.index_entries, []
+
+        def busily(*arguments: Any) -> Any:
+            looks.append(arguments)
+            aborted(producer)
+            return index_entries(*arguments)
+
+        monkeypatch.setattr(deep, "index_entries", busily)
+        report = audit(spark, data, tmp_path / "report", deep=True)
+        assert report.live
+        assert report.counts == {}, report.findings
+        assert len(looks) == 2
+
+        first, *_ = sorted((data / "orders-0").glob("*.index"))
+        (listed, *_) = sorted((data / "orders-0").glob("*.txnindex"))
+        first.write_bytes(INDEX_ENTRY.pack(1, 7) + first.read_bytes()[INDEX_ENTRY.size :])
+        listed.write_bytes(b"")
+        report = audit(spark, data, tmp_path / "report", deep=True)
+    assert report.counts == {("wrong_index", "warning"): 2}
+    assert {each.file for each in report.findings} == {first.name, listed.name}
