@@ -1342,4 +1342,5 @@ MUTANTS: Final = (
     *PROGRAM,
     *DELETIONS,
     *SINK,
+    *AUDIT,
 )
