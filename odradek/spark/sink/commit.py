@@ -86,8 +86,8 @@ def _content(plan: Plan, reports: Iterable[Report], batch: int) -> Content:
 def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     """A decided batch is passed over: what Spark has planned under its number must be what was decided.
 
-    Rows in other order or of other tasks have the same sum. Other rows from the same offsets, as many, are those of a query
-    that is not deterministic."""
+    Rows in other order or of other tasks have the same sum. Other rows from the same offsets are those of a query that is
+    not deterministic."""
     name, decided, now = plan.settings.name, plan.content, _content(plan, reports, batch)
     other = (
         sorted({topic for report in reports for topic in report.aimed_at} - set(plan.topics))
@@ -102,21 +102,30 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
             f"{', '.join(other)}: nothing of it is written. Two writes of one batch need two names (option name). If the "
             f"query has got another topic: {answers}"
         )
-    if decided.rows == now.rows and (None in (decided.digest, now.digest) or decided.digest == now.digest):
+    summed = None not in (decided.digest, now.digest)
+    same_rows = decided.rows == now.rows and (not summed or decided.digest == now.digest)
+    # If Spark had written the file again, it would at least have another time in it.
+    located = None not in (decided.offsets, now.offsets)
+    if located and decided.offsets == now.offsets:
+        if not same_rows:
+            log.warning(
+                "batch %d of the sink %s was decided with other rows than its replay has, from the same offsets: the query "
+                "is not deterministic. The decided rows stay, and none is written again",
+                batch,
+                name,
+            )
         return
-    if decided.rows == now.rows and decided.offsets is not None and decided.offsets == now.offsets:
-        log.warning(
-            "batch %d of the sink %s was decided with other rows than its replay has, as many and from the same offsets: "
-            "the query is not deterministic. The decided rows stay, and none is written again",
-            batch,
-            name,
-        )
+    if same_rows and (summed or not located):
         return
-    if decided.rows == now.rows:
+    cause = ""
+    if decided.rows != now.rows:
+        how = f"it had {decided.rows} rows and has {now.rows} now"
+    elif summed:
         how = f"its {now.rows} rows are others"
-        cause = " If the query is not deterministic, set the option contentHash=false: only rows are counted then."
+        if not located:
+            cause = " If the query is not deterministic, set the option contentHash=false: only rows are counted then."
     else:
-        how, cause = f"it had {decided.rows} rows and has {now.rows} now", ""
+        how = f"its {now.rows} rows are of other offsets"
     raise DecisionMismatch(
         f"Batch {batch} of the sink {name} was decided, and Spark has planned another one in its place: {how}. A file of "
         f"the checkpoint is lost or an old one (offsets/{batch}), or this is another write under the same name and batch. "

@@ -438,8 +438,9 @@ class World:
         self.heard = False
         self.now_ms = 1_000_000
         self.steps = 0
-        # Else each run of a batch makes its rows anew.
+        # Else each run of a batch makes its rows anew, and, if not steady, every other one a further row.
         self.deterministic = True
+        self.steady = True
         self.replays = 0
 
     def cluster(self) -> Cluster:
@@ -490,7 +491,8 @@ class World:
         if self.deterministic:
             return rows
         self.replays += 1
-        return tuple(f"{row}.{self.replays}" for row in rows)
+        more = () if self.steady or self.replays % 2 else ("more",)
+        return tuple(f"{row}.{self.replays}" for row in (*rows, *more))
 
     def _tasks(
         self, name: str, plan: Plan, batch: int, rows: Sequence[str], tasks: int
