@@ -1,7 +1,6 @@
 """The sink under Spark: streaming, batch, foreachBatch, and a driver that dies (all its deaths: tests/spark/matrix)."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from odradek.spark.sink import ExactlyOnceListener, progress
 from odradek.spark.testing.driver import kill_driver_after
 from odradek.spark.testing.streams import process_all
-from tests.spark.sink.job import copy
+from tests.spark.sink.job import Job
 from tests.support.deadlines import HANG_S
 
 pytestmark = pytest.mark.spark
@@ -36,11 +35,11 @@ def listener(spark):
 
 def test_a_stream_is_copied_once_and_a_restart_goes_on(spark, kafka, tmp_path, listener):
     source, topic, name = kafka.topic(partitions=3), kafka.topic(partitions=2), kafka.name()
-    where = (kafka.bootstrap_servers, source, topic, str(tmp_path / "checkpoint"), name)
+    job = Job(kafka.bootstrap_servers, source, topic, str(tmp_path / "checkpoint"), name)
     kafka.produce(source, [(f"k{number}", f"{number:04}") for number in range(ROWS)])
-    copy(spark, *where).awaitTermination()
+    job.start(spark).awaitTermination()
     kafka.produce(source, ["more"])
-    query = copy(spark, *where)
+    query = job.start(spark)
     query.awaitTermination()
     assert values(kafka, topic) == [*(f"{number:04}" for number in range(ROWS)), "more"]
     decision = progress({**kafka.options, "name": name})
@@ -56,11 +55,10 @@ def test_a_stream_is_copied_once_and_a_restart_goes_on(spark, kafka, tmp_path, l
 @pytest.mark.parametrize(("step", "target"), [("end.first", "driver"), ("task.flushed", "both")])
 def test_a_driver_that_dies_is_continued_by_another(spark, kafka, tmp_path, step, target):
     source, topic, name = kafka.topic(partitions=3), kafka.topic(partitions=2), kafka.name()
-    where = (kafka.bootstrap_servers, source, topic, str(tmp_path / "checkpoint"), name)
+    job = Job(kafka.bootstrap_servers, source, topic, str(tmp_path / "checkpoint"), name)
     kafka.produce(source, [f"{number:04}" for number in range(ROWS)])
-    job = Path(__file__).with_name("job.py")
-    kill_driver_after(step, [sys.executable, job, *where], batch=1, target=target)
-    copy(spark, *where).awaitTermination()
+    kill_driver_after(step, job.command, batch=1, target=target)
+    job.start(spark).awaitTermination()
     assert values(kafka, topic) == [f"{number:04}" for number in range(ROWS)]
 
 
@@ -181,7 +179,7 @@ def test_continuous_processing_is_refused_before_anything_is_written(spark, kafk
     source, topic, name = kafka.topic(), kafka.topic(), kafka.name()
     used, new = str(tmp_path / "used"), str(tmp_path / "new")
     kafka.produce(source, ["a"])
-    copy(spark, kafka.bootstrap_servers, source, topic, used, name).awaitTermination()
+    Job(kafka.bootstrap_servers, source, topic, used, name).start(spark).awaitTermination()
     kafka.produce(source, ["b"])
     for checkpoint in (new, used):
         query = start_continuous(spark, kafka, source, topic, checkpointLocation=checkpoint)
@@ -190,7 +188,7 @@ def test_continuous_processing_is_refused_before_anything_is_written(spark, kafk
                 query.awaitTermination(HANG_S)
         finally:
             query.stop()
-    copy(spark, kafka.bootstrap_servers, source, topic, used, name).awaitTermination()
+    Job(kafka.bootstrap_servers, source, topic, used, name).start(spark).awaitTermination()
     assert values(kafka, topic) == ["a", "b"]
 
 
@@ -211,7 +209,7 @@ def test_continuous_processing_with_a_checkpoint_by_configuration_writes_nothing
     assert values(kafka, topic) == []
     assert list((tmp_path / name / "commits").iterdir()) == []
     shutil.rmtree(offsets)
-    copy(spark, kafka.bootstrap_servers, source, topic, str(tmp_path / name), name).awaitTermination()
+    Job(kafka.bootstrap_servers, source, topic, str(tmp_path / name), name).start(spark).awaitTermination()
     assert values(kafka, topic) == ["a", "b"]
 
 

@@ -1,0 +1,156 @@
+"""A query of Spark whose driver is killed, then loses what it relies on, and is started again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from odradek.spark.sink.names import query_group
+from odradek.spark.testing.driver import kill_driver_after, run_driver
+from odradek.spark.testing.kafka import Kafka, Record
+from odradek.spark.wire import ClientSettings, Cluster
+from tests.spark.archive import java_options
+from tests.spark.sink.job import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def remove(directory: Path, *batches: int) -> None:
+    """Files of ``offsets`` or ``commits``, with their checksums."""
+    for batch in batches:
+        (directory / str(batch)).unlink()
+        (directory / f".{batch}.crc").unlink(missing_ok=True)
+
+
+def batches(directory: Path) -> list[int]:
+    """The batches that have a file in ``offsets`` or ``commits``."""
+    return sorted(int(each.name) for each in directory.iterdir() if each.name.isdecimal())
+
+
+class Losses:
+    """One query with its topics. Each row of the source has a value of its own."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, directory: Path, partitions: int = 1) -> None:
+        self.spark = spark
+        self.kafka = kafka
+        self.rows = 0
+        self.job = Job(
+            kafka.bootstrap_servers,
+            kafka.topic(partitions),
+            kafka.topic(2),
+            str(directory / "checkpoint"),
+            kafka.name(),
+        )
+
+    def produce(self, count: int, partition: int = 0) -> None:
+        """So many more rows."""
+        first, self.rows = self.rows, self.rows + count
+        rows = (Record(b"%06d" % number, partition=partition) for number in range(first, self.rows))
+        self.kafka.produce(self.job.source, rows)
+
+    def dies(self, step: str, batch: int) -> None:
+        """The job in a process of its own, killed at a step of the sink."""
+        kill_driver_after(step, self.job.command, batch=batch, environment=self._java())
+
+    def run_apart(self) -> str:
+        """The job in a process of its own; its output."""
+        return run_driver(self.job.command, self._java())
+
+    def _java(self) -> dict[str, str]:
+        return {"JDK_JAVA_OPTIONS": java_options()}
+
+    def run(self) -> str:
+        """The job in this process to its end: the error of its query, "" if it has none."""
+        try:
+            self.job.start(self.spark).awaitTermination()
+        except Exception as error:
+            return str(error)
+        return ""
+
+    def asked(self, *parts: str) -> str:
+        """It ends with the sink's question, which has these parts, and has written nothing; the question."""
+        before = self.written()
+        text = self.run()
+        missing = [part for part in ("firstBatch=", *parts) if part not in text]
+        assert not missing, (missing, text[-6000:])
+        assert self.written() == before
+        return text
+
+    def answer(self, question: str, batch: int) -> None:
+        """The job with the option that the question offers."""
+        [answer] = set(re.findall(rf"firstBatch=({batch}@\d+)", question))
+        self.job = self.job.but(options={**self.job.options, "firstBatch": answer})
+
+    def goes_on(self) -> None:
+        """It ends without an error, and each row is written once."""
+        text = self.run()
+        assert text == "", text[-6000:]
+        self.check()
+
+    def written(self) -> Counter[str]:
+        """The values of the topic as the source has them, with how often each is there."""
+        return Counter(str(each.text)[:6] for each in self.kafka.read(self.job.topic))
+
+    def check(self) -> None:
+        """Each row is written once."""
+        assert self.written() == Counter(self._values())
+
+    def _values(self) -> list[str]:
+        return [f"{number:06}" for number in range(self.rows)]
+
+    def none_lost(self) -> bool:
+        return set(self.written()) == set(self._values())
+
+    def refused(self, *parts: str) -> None:
+        """It ends with an error of Spark that has these parts, and has written nothing."""
+        before = self.written()
+        text = self.run()
+        assert all(part in text for part in parts), text[-6000:]
+        assert self.written() == before
+
+    # -- what is lost
+
+    @property
+    def offsets(self) -> Path:
+        return self.job.directory / "offsets"
+
+    @property
+    def commits(self) -> Path:
+        return self.job.directory / "commits"
+
+    @property
+    def query_group(self) -> str:
+        """The group that binds the query to its sink."""
+        return query_group(json.loads((self.job.directory / "metadata").read_text())["id"])
+
+    def save(self, name: str) -> Path:
+        """A copy of the checkpoint, beside it."""
+        return Path(shutil.copytree(self.job.directory, self.job.directory.with_name(name)))
+
+    def restore(self, saved: Path) -> None:
+        shutil.rmtree(self.job.directory)
+        shutil.copytree(saved, self.job.directory)
+
+    def delete_groups(self, *groups: str) -> None:
+        for group, deleted in self.kafka.admin.delete_consumer_groups([*groups]).items():
+            deleted.result()
+            assert not self.has_offsets(group)
+
+    def has_offsets(self, group: str) -> bool:
+        """Whether a group has an offset."""
+        with self.cluster() as cluster:
+            found = cluster.fetch_offsets(group, None)
+        return any(offset >= 0 for offset, _ in found.values())
+
+    def transactional_ids(self) -> list[str]:
+        """Those of the sink that the cluster still knows."""
+        with self.cluster() as cluster:
+            return sorted(cluster.list_transactions(f"{self.job.name}-"))
+
+    def cluster(self) -> Cluster:
+        return Cluster(ClientSettings.from_options(self.kafka.options))
