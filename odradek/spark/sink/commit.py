@@ -86,50 +86,49 @@ def _content(plan: Plan, reports: Iterable[Report], batch: int) -> Content:
 def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     """A decided batch is passed over: what Spark has planned under its number must be what was decided.
 
-    Rows in other order or of other tasks have the same sum. Other rows from the same offsets are those of a query that is
-    not deterministic."""
+    The number of rows decides first. As many rows, in other order or of other tasks, have the same sum; as many others, from
+    the file of ``offsets`` that was decided, are those of a query that is not deterministic. Where rows are not summed, that
+    file decides, and where it cannot be read, their number alone."""
     name, decided, now = plan.settings.name, plan.content, _content(plan, reports, batch)
-    other = (
-        sorted({topic for report in reports for topic in report.aimed_at} - set(plan.topics))
-        if plan.topics
-        else []
-    )
     again, without = Answer(batch, plan.decision), Answer(batch + 1, plan.decision)
     answers = f"firstBatch={again} writes all of this one as well, firstBatch={without} goes on without it."
-    if other:
+    aimed_at = {topic for report in reports for topic in report.aimed_at}
+    # A record that has no room for its topics has none.
+    if plan.topics and (other := sorted(aimed_at - set(plan.topics))):
         raise DecisionMismatch(
             f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and this one is for "
             f"{', '.join(other)}: nothing of it is written. Two writes of one batch need two names (option name). If the "
             f"query has got another topic: {answers}"
         )
     summed = None not in (decided.digest, now.digest)
-    same_rows = decided.rows == now.rows and (not summed or decided.digest == now.digest)
     # If Spark had written the file again, it would at least have another time in it.
     located = None not in (decided.offsets, now.offsets)
-    if located and decided.offsets == now.offsets:
-        if not same_rows:
+    same_sum = summed and decided.digest == now.digest
+    same_offsets = located and decided.offsets == now.offsets
+    if decided.rows == now.rows and (same_sum or same_offsets or not (summed or located)):
+        if summed and not same_sum:
             log.warning(
-                "batch %d of the sink %s was decided with other rows than its replay has, from the same offsets: the query "
-                "is not deterministic. The decided rows stay, and none is written again",
+                "batch %d of the sink %s was decided with other rows than its replay has, as many and from the same "
+                "offsets: the query is not deterministic. The decided rows stay, and none is written again",
                 batch,
                 name,
             )
         return
-    if same_rows and (summed or not located):
-        return
-    cause = ""
     if decided.rows != now.rows:
         how = f"it had {decided.rows} rows and has {now.rows} now"
-    elif summed:
-        how = f"its {now.rows} rows are others"
-        if not located:
-            cause = " If the query is not deterministic, set the option contentHash=false: only rows are counted then."
     else:
-        how = f"its {now.rows} rows are of other offsets"
+        how = f"its {now.rows} rows are {'others' if summed else 'of other offsets'}"
+    cure = (
+        f"A file of the checkpoint is lost or an old one (offsets/{batch}), or this is another write under the same name "
+        f"and batch. Restore offsets/{batch} as it was."
+    )
+    if same_offsets:
+        cure = "Its offsets are the same: the query is not deterministic, or its source has changed."
+    elif decided.rows == now.rows and not located:
+        cure += " If the query is not deterministic, set the option contentHash=false: only rows are counted then."
     raise DecisionMismatch(
-        f"Batch {batch} of the sink {name} was decided, and Spark has planned another one in its place: {how}. A file of "
-        f"the checkpoint is lost or an old one (offsets/{batch}), or this is another write under the same name and batch. "
-        f"Restore offsets/{batch} as it was.{cause} Else: {answers}"
+        f"Batch {batch} of the sink {name} was decided, and Spark has planned another one in its place: {how}. {cure} Else: "
+        f"{answers}"
     )
 
 
