@@ -877,7 +877,7 @@ class TestLostFiles:
     @pytest.mark.parametrize("planned_anew", ["stuvwxyz", "d", ""], ids=["more", "fewer", "as many"])
     def test_a_decided_batch_that_was_planned_anew_is_not_passed_over(self, planned_anew: str):
         questions = 0
-        for at in range(STEPS + 1):
+        for at in range(0, STEPS + 1, 3):
             world, decided = self.one(at, planned_anew)
             if decided:
                 questions += 1
@@ -887,7 +887,7 @@ class TestLostFiles:
                 settle(world)
                 world.check()
             world.close()
-        assert questions > 10
+        assert questions > 5
 
     def test_the_question_has_two_answers(self):
         decided, at = False, STEPS
@@ -1069,7 +1069,7 @@ class TestLostRecords:
     )
     def test_the_first_batch_is_not_written_twice(self, loss, local: bool, tmp_path: Path):
         questions = 0
-        for at in range(STEPS):
+        for at in range(0, STEPS, 2):
             world = World(
                 BATCHES[:1],
                 dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / str(at)) if local else None),
@@ -1093,10 +1093,10 @@ class TestLostRecords:
                 settle(world)
             assert written or world.kafka.read_committed() == world.expected
             world.close()
-        assert questions >= 4
+        assert questions >= 2
 
     def test_a_new_query_is_asked_nothing(self, tmp_path):
-        for at in range(STEPS):
+        for at in range(0, STEPS, 3):
             world = World(BATCHES[:1], dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / str(at))))
             world.start_driver("first", (2,))
             all_die(world, at)
