@@ -33,8 +33,10 @@ Settings have Kafka's own names. They come from three sources; each overrides th
 
 If Kafka would refuse a value, the broker does not start: a line names the setting, the value and its source.
 The broker also checks and accepts Kafka's settings that have no effect here, and warns of some on which you might rely, such
-as `create.topic.policy.class.name`. An unknown name gives a warning, or an error if it comes from `--set` or begins with
-`odradek.`. `--set` of something that another option sets too is an error. Variables of the images that are not settings
+as `create.topic.policy.class.name`. An unknown name gives a warning
+with the name that was most likely meant. It is an error if it comes from `--set`, or begins with `odradek.` in a file; other
+programs have variables that begin with `KAFKA_` or `ODRADEK_`, too. `--set` of something that another option sets too is an
+error. Variables of the images that are not settings
 (`KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are ignored; `KAFKA_OPTS` may name the file with the login modules of SASL.
 
 If only `advertised.listeners` is given, the broker listens on the same ports at every address. Listeners named in

@@ -36,7 +36,9 @@ _NOT_SETTINGS = re.compile(
     r"|BOOTSTRAP_SERVERS?|BROKERS?|CLUSTER_ID|PORT|PORT_\d+_\w+|SERVICE_(HOST|PORT)\w*|REST_\w+"
     # What start scripts for older images, and Confluent's, set whatever the broker is.
     r"|ZOOKEEPER_\w+|CONFLUENT_\w+|CREATE_TOPICS\w*"
-    r")",
+    r")"
+    # Kubernetes again, of a service that is called odradek.
+    r"|ODRADEK_(PORT|PORT_\d+_\w+|SERVICE_(HOST|PORT)\w*)",
     re.ASCII,
 )
 
@@ -96,13 +98,13 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
         if environ.get(variable):
             yield _variable(f"{OWN_PREFIX}cluster.id", environ, variable)
     for variable in sorted(environ):
-        if variable in OF_OTHERS or variable in OF_THE_START:
+        if variable in OF_OTHERS or variable in OF_THE_START or _NOT_SETTINGS.fullmatch(variable):
             continue
         if variable.startswith("ODRADEK_"):
             yield _variable(property_name(variable), environ, variable)
         elif variable.startswith("KAFKA_CFG_"):
             yield from _of_bitnami(environ, variable)
-        elif variable.startswith("KAFKA_") and not _NOT_SETTINGS.fullmatch(variable):
+        elif variable.startswith("KAFKA_"):
             yield _variable(property_name(variable.removeprefix("KAFKA_")), environ, variable)
     if "SSL://" in environ.get("KAFKA_ADVERTISED_LISTENERS", ""):
         from broker.config.image_variables import secrets_of
@@ -171,18 +173,25 @@ def check_node_numbers(settings: list[Setting], nodes: int) -> None:
 
 
 def unknown(settings: Mapping[str, Setting]) -> list[str]:
-    """One warning line for each unknown setting of a file or a variable, which may be made for another release of Kafka.
+    """One warning line for each unknown setting of a file or a variable, which may be meant for another program or release.
 
-    Of the command line it is an error, and so is one that begins with ``odradek.``.
+    ConfigError for one of the command line, and for one of a file that begins with ``odradek.``: only we have read it.
     """
     warnings = []
     for name, setting in settings.items():
         if is_known(name):
             continue
         by_variable = setting.rank is Rank.ENVIRONMENT
-        near = nearest(name, (known for known, key in broker_configs().items() if not key.internal))
+        near = nearest(name, _known(by_variable))
         hint = f"; did you mean {variable_name(near) if by_variable else near}?" if near else ""
-        if name.startswith(OWN_PREFIX) or setting.rank is Rank.COMMAND_LINE:
+        is_ours = name.startswith(OWN_PREFIX) and not by_variable
+        if is_ours or setting.rank is Rank.COMMAND_LINE:
             raise ConfigError(f"Unknown property {name} (from {setting.where}){hint}")
         warnings.append(f"unknown property {name} (from {setting.where}) has no effect{hint}")
     return warnings
+
+
+def _known(by_variable: bool) -> Iterator[str]:
+    yield from (known for known, key in broker_configs().items() if not key.internal)
+    if by_variable:
+        yield from map(property_name, OF_THE_START)

@@ -334,11 +334,29 @@ def test_an_unknown_setting_of_a_variable_is_one_warning_with_the_nearest_name()
     ]
 
 
-def test_an_unknown_setting_of_ours_is_an_error():
+def test_an_unknown_setting_of_ours_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match=r"odradek\.comit\.order .*did you mean odradek\.commit\.order"):
         broker_config({"odradek.comit.order": "kafka"})
-    with pytest.raises(ConfigError, match="did you mean ODRADEK_COMMIT_ORDER"):
-        load_config(None, {"ODRADEK_COMIT_ORDER": "kafka"}, {})
+    file = tmp_path / "server.properties"
+    file.write_text("odradek.comit.order=kafka\n")
+    with pytest.raises(ConfigError, match=r"did you mean odradek\.commit\.order"):
+        load_config(file, {}, {})
+
+
+def test_an_unknown_variable_of_ours_is_one_warning_with_the_nearest_name():
+    """Other programs have variables that begin like ours, and a broker starts beside them."""
+    assert warnings_of({"ODRADEK_PYTHON": "3.11", "ODRADEK_TOPIC": "a"}) == [
+        "unknown property odradek.python (from the variable ODRADEK_PYTHON) has no effect",
+        "unknown property odradek.topic (from the variable ODRADEK_TOPIC) has no effect; did you mean ODRADEK_TOPICS?",
+    ]
+    [warning] = warnings_of({"ODRADEK_CONTROL_TOKN": "secret"})
+    assert warning.endswith("has no effect; did you mean ODRADEK_CONTROL_TOKEN?")
+    assert "secret" not in warning
+
+
+def test_variables_of_a_kubernetes_service_of_our_name_are_no_settings():
+    variables = ("PORT", "PORT_9092_TCP", "PORT_9092_TCP_ADDR", "SERVICE_HOST", "SERVICE_PORT_KAFKA")
+    assert warnings_of({f"ODRADEK_{name}": "tcp://10.0.0.1:9092" for name in variables}) == []
 
 
 @pytest.mark.parametrize(
