@@ -15,7 +15,7 @@ from broker import late_modules
 if TYPE_CHECKING:
     from broker.cluster import Cluster
     from broker.config.settings import Settings
-    from broker.control.server import ControlServer
+    from broker.control.listener import ControlListener
     from broker.spans import Spans
 
 
@@ -60,7 +60,7 @@ async def _serve(settings: Settings) -> int:
 
     asyncio.get_running_loop().set_exception_handler(process.log_loop_exception)
     told_to_stop = process.stop_signals()
-    if settings.control is not None or settings.faults:
+    if settings.faults:
         # It takes a while, in which no client should have to wait.
         import broker.control.wiring  # noqa: F401
     cluster = Cluster(settings)
@@ -88,17 +88,16 @@ async def _serve(settings: Settings) -> int:
     return 0
 
 
-async def _open_control(cluster: Cluster) -> ControlServer | None:
+async def _open_control(cluster: Cluster) -> ControlListener | None:
     """The control port, if one was asked for; the rules of the start hold with and without one."""
-    where = cluster.settings.control
-    if where is None and not cluster.settings.faults:
+    if cluster.settings.control is None and not cluster.settings.faults:
         return None
     from broker.cluster import StartError
-    from broker.control.wiring import ControlConfigError, control_of, open_control
+    from broker.control.access import ControlConfigError
+    from broker.control.opening import open_control
 
     try:
-        control = control_of(cluster)
-        return None if where is None else await open_control(control, where)
+        return await open_control(cluster)
     except ControlConfigError as error:
         raise StartError(str(error)) from error
 

@@ -174,7 +174,8 @@ def require(role: Role, needed: Role) -> None:
 def is_loopback(host: str) -> bool:
     """Whether this name or address can only be this machine itself (RFC 6761 for the names)."""
     host = host.lower().rstrip(".")
-    if host == "localhost" or host.endswith(".localhost"):
+    # The usual address comes first: a start with a control port loads no module for it.
+    if host in ("127.0.0.1", "localhost") or host.endswith(".localhost"):
         return True
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as version_of
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from broker.cluster.errors import BrokerEnding
-from broker.control import openapi, page
-from broker.control.access import (
-    TLS_CERTIFICATE_SETTING,
-    TLS_KEY_SETTING,
-    Access,
-    ControlConfigError,
-    Role,
-    Tokens,
-    require,
-)
+from broker.control import page
+from broker.control.access import Access, Role, require
 from broker.control.errors import HttpError
 from broker.control.operations import Operation, Stream, arguments, call, discover
 from broker.control.ports import Looking
 from broker.logging import get_logger
-from broker.resources.descriptors import CONTROL_CONNECTIONS_MAX, allowed_descriptors, shares
+from broker.resources.descriptors import CONTROL_CONNECTIONS_MAX, control_connections_max
 
 BODY_BYTES_MAX: Final = 256 * 1024
 CALLS_MAX: Final = 64
@@ -43,6 +32,7 @@ SHUTDOWN_S_MAX: Final = 0.3
 _JSON: Final = "application/json"
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
 log = get_logger()
@@ -51,33 +41,20 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ControlServer:
-    """One control port. ``start`` says which port it is; ``close`` ends all calls."""
+    """What serves one control port. ``close`` ends all calls."""
 
-    def __init__(
-        self,
-        control: Looking,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        token: str = "",
-        stage_token: str = "",
-        look_token: str = "",
-        allowed_hosts: Collection[str] = (),
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        """``token`` allows everything. ``ControlConfigError`` if others could reach it without a token."""
+    def __init__(self, control: Looking, access: Access, tls: ssl.SSLContext | None = None) -> None:
         self._control = control
-        self._host = host
-        self._port = port
-        self._access = Access.of(host, Tokens(token, stage_token, look_token), allowed_hosts)
+        self._access = access
         self._tls = tls
         self._runner: web.AppRunner | None = None
-        self._listening: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        self._arriving: set[asyncio.Task[object]] = set()
         self._calls: dict[asyncio.Task[object], Operation] = {}
         self._calling: set[web.RequestHandler] = set()
 
-    async def start(self) -> int:
-        """Listen; the port. ``ControlConfigError`` if that cannot be."""
+    async def serve(self, listening: Iterable[socket.socket], accepted: Iterable[socket.socket] = ()) -> None:
+        """Take over sockets that listen, and connections that others have accepted and nothing was read from."""
         runner = web.AppRunner(
             self._application(),
             access_log=None,
@@ -87,47 +64,45 @@ class ControlServer:
             shutdown_timeout=SHUTDOWN_S_MAX,
         )
         await runner.setup()
-        loop = asyncio.get_running_loop()
-        try:
-            self._listening = await loop.create_server(
-                lambda: self._accepted(runner),
-                self._host or None,
-                self._port,
-                backlog=CONTROL_CONNECTIONS_MAX,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S_MAX,
-            )
-        except OSError as error:
-            await runner.cleanup()
-            reason = "in use by another process" if error.errno == errno.EADDRINUSE else error.strerror
-            raise ControlConfigError(f"control port {self._host}:{self._port}: {reason or error}") from error
         self._runner = runner
-        self._port = int(self._listening.sockets[0].getsockname()[1])
-        return self._port
-
-    @property
-    def url(self) -> str:
-        """Where it listens, as people type it."""
-        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
-        scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://[{host}]:{self._port}" if ":" in host else f"{scheme}://{host}:{self._port}"
+        loop = asyncio.get_running_loop()
+        tls: dict[str, Any] = {}
+        if self._tls is not None:
+            tls = {"ssl": self._tls, "ssl_handshake_timeout": HANDSHAKE_S_MAX}
+        for each in listening:
+            server = await loop.create_server(
+                lambda: self._accepted(runner), sock=each, backlog=CONTROL_CONNECTIONS_MAX, **tls
+            )
+            self._servers.append(server)
+        for each in accepted:
+            arriving = loop.create_task(self._arrive(runner, each, tls))
+            self._arriving.add(arriving)
+            arriving.add_done_callback(self._arriving.discard)
 
     async def close(self) -> None:
         """Hang up. Calls that wait or follow end where they are; what changes something is let finish."""
-        if self._listening is not None:
-            self._listening.close()
-        for each in self._calls:
+        for server in self._servers:
+            server.close()
+        for each in (*self._arriving, *self._calls):
             each.cancel()
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
+
+    async def _arrive(self, runner: web.AppRunner, accepted: socket.socket, tls: Mapping[str, Any]) -> None:
+        """Serve a connection. One whose handshake fails, or whose caller has gone, is closed."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(lambda: self._accepted(runner), accepted, **tls)
+        except OSError:
+            accepted.close()
 
     def _accepted(self, runner: web.AppRunner) -> asyncio.BaseProtocol:
         """One more connection; if there are too many, the oldest without a call is closed for it."""
         server = runner.server
         assert server is not None
         alive = [each for each in server.connections if each.transport is not None]
-        if len(alive) >= connections_max():
+        if len(alive) >= control_connections_max():
             silent = next((each for each in alive if each not in self._calling), alive[0])
             silent.force_close()
         return server()
@@ -146,6 +121,8 @@ class ControlServer:
 
         async def describe(request: web.Request) -> web.StreamResponse:
             self._access.check(headers=_headers(request), changes_state=False)
+            from broker.control import openapi  # few ask for it
+
             described = openapi.document(operations, version=_version(), with_token=self._access.wants_token)
             return web.Response(body=msgspec.json.encode(described), content_type=_JSON)
 
@@ -195,22 +172,6 @@ class ControlServer:
         if isinstance(answer, Stream):
             return await _send(request, answer)
         return web.Response(body=msgspec.json.encode(answer), content_type=_JSON)
-
-
-def tls_of(certificate: str, key: str) -> ssl.SSLContext | None:
-    """TLS of these settings; None where there is none. ``ControlConfigError``"""
-    if not certificate:
-        if key:
-            raise ControlConfigError(f"{TLS_KEY_SETTING} is set, but {TLS_CERTIFICATE_SETTING} is not")
-        return None
-    from broker.control.tls import server_context  # only a control port with TLS pays for the import
-
-    return server_context(certificate, key)
-
-
-def connections_max() -> int:
-    """Open at the same time. Those that the broker has for clients are not touched by it."""
-    return shares(allowed_descriptors()).control
 
 
 def _noting(calling: set[web.RequestHandler]) -> Middleware:
@@ -315,6 +276,9 @@ def _params(request: web.Request) -> dict[str, str]:
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as version_of
+
     try:
         return version_of("odradek")
     except PackageNotFoundError:

@@ -1,36 +1,25 @@
-"""What a broker has only with a control port: fault rules and the trace."""
+"""What can be asked and moved through a control port: fault rules, the trace, views and metrics of a broker."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.snapshots import Snapshots
-from broker.control.access import (
-    LOOK_TOKEN_SETTING,
-    STAGE_TOKEN_SETTING,
-    TLS_CERTIFICATE_SETTING,
-    TLS_KEY_SETTING,
-    ControlConfigError,
-)
+from broker.control.access import ControlConfigError
 from broker.control.ports import Control
-from broker.control.server import ControlServer, tls_of
 from broker.faults import FaultError, Faults
 from broker.metrics.metrics import Metrics
 from broker.metrics.of_cluster import ClusterMetrics
 from broker.metrics.request_metrics import RequestMetrics
 from broker.trace.awaited_states import AwaitedStates
-from broker.trace.elections import ElectionWatcher
 from broker.trace.reading import timeline, transactions
 from broker.trace.trace import Trace
 from broker.views.cluster_views import ClusterViews
-
-__all__ = ["ControlConfigError", "control_of", "open_control"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.cluster import Cluster
-    from broker.config.settings import ControlPort
     from broker.faults.acl_rules import AclControl
     from broker.trace.timeline_view import Timeline
 
@@ -86,26 +75,8 @@ def control_of(cluster: Cluster) -> Control:
         awaited_states=AwaitedStates(cluster.injection, clock, cluster.running_nodes),
         snapshots=Snapshots(cluster),
     )
-    ElectionWatcher(cluster.metadata, cluster.injection.happenings, clock)
     try:
         control.add_first_rules()
     except FaultError as error:
         raise ControlConfigError(f"ODRADEK_FAULTS: {error}") from error
     return control
-
-
-async def open_control(control: Control, where: ControlPort) -> ControlServer:
-    """The control port of a started cluster. ``ControlConfigError`` if it cannot be opened there."""
-    config = control.cluster.settings.config
-    server = ControlServer(
-        control,
-        host=where.host,
-        port=where.port,
-        token=config.control_token,
-        stage_token=config.get(STAGE_TOKEN_SETTING),
-        look_token=config.get(LOOK_TOKEN_SETTING),
-        allowed_hosts=config.control_allowed_hosts,
-        tls=tls_of(config.get(TLS_CERTIFICATE_SETTING), config.get(TLS_KEY_SETTING)),
-    )
-    await server.start()
-    return server

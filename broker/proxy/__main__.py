@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from broker import process
 
 if TYPE_CHECKING:
-    from broker.control.server import ControlServer
+    from broker.control.listener import ControlListener
     from broker.proxy.options import ProxySettings
     from broker.proxy.proxy import Proxy
 
@@ -69,7 +69,7 @@ async def _serve(settings: ProxySettings) -> int:
     return 0
 
 
-async def _open_control(proxy: Proxy) -> ControlServer | None:
+async def _open_control(proxy: Proxy) -> ControlListener | None:
     """The control port, if one was asked for; the rules of the start hold with and without one."""
     where = proxy.settings.control
     if where is None and not proxy.settings.faults:

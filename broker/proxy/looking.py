@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from broker.clock import Domain
 from broker.control.access import ControlConfigError
+from broker.control.listener import ControlListener, tls_of
 from broker.control.ports import Looking
-from broker.control.server import ControlServer, tls_of
 from broker.faults import ActiveRule, FaultError, Faults, Rule, parse_rule
 from broker.faults.fields import SASL_AUTHENTICATE
 from broker.faults.rules import Place
@@ -109,11 +109,11 @@ def looking_of(proxy: Proxy) -> ProxyLooking:
     )
 
 
-async def open_control(proxy: Proxy, looking: ProxyLooking, where: ControlPort) -> ControlServer:
+async def open_control(proxy: Proxy, looking: ProxyLooking, where: ControlPort) -> ControlListener:
     """The control port of a proxy. ``ControlConfigError`` if it cannot be opened there."""
     settings = proxy.settings
-    server = ControlServer(
-        looking,
+    listener = ControlListener(
+        lambda: looking,
         host=where.host,
         port=where.port,
         token=settings.control_token,
@@ -122,5 +122,5 @@ async def open_control(proxy: Proxy, looking: ProxyLooking, where: ControlPort) 
         allowed_hosts=settings.control_allowed_hosts,
         tls=tls_of(settings.control_tls_certificate, settings.control_tls_key),
     )
-    await server.start()
-    return server
+    await listener.start()
+    return listener

@@ -43,6 +43,11 @@ def allowed_descriptors() -> int:
     return 2**31 - 1 if soft == resource.RLIM_INFINITY else soft
 
 
+def control_connections_max() -> int:
+    """Connections of the control port at the same time. Those that the broker has for clients are not touched by it."""
+    return shares(allowed_descriptors()).control
+
+
 class ClientSlots:
     """The descriptors that connections of clients have. It belongs to the thread of the loop."""
 

@@ -24,6 +24,8 @@ ROOT = Path(__file__).parents[2]
 MODULES_MAX = 410
 OWN_MODULES_MAX = 248
 """Of `broker`, `storage` and `protocol`."""
+OF_THE_CONTROL_PORT = 7
+"""Further ones with a control port that was not asked for anything."""
 COMPILED_MAX = 12
 """Methods and functions that are made as text: of messages, and of classes of values (`protocol.slotted`)."""
 # Each is needed by something that a broker without control port, groups, transactions and mistakes does not do.
@@ -54,11 +56,19 @@ FORBIDDEN = {
     *("platform", "shutil", "site", "ssl", "_hashlib", "_ssl", "tempfile", "textwrap", "tokenize", "pkgutil"),
     *(
         "broker.control",
+        "broker.control.operations",
+        "broker.control.server",
+        "broker.control.wiring",
         "broker.faults.engine",
         "broker.groups.coordinator",
         "broker.transactions.coordinator",
+        "broker.views.cluster_views",
     ),
 }
+ALLOWED = {"broker.control"}
+"""Of these, with a control port."""
+NEVER = {"aiohttp.client", "aiohttp.connector", "prometheus_client", "ssl", "_ssl"}
+"""What no call but ``GET /metrics`` needs."""
 PROGRAM = """
 import sys
 compiled = []
@@ -66,7 +76,7 @@ def hook(event, arguments):
     if event == "compile" and str(arguments[1]).startswith("<"):
         compiled.append(str(arguments[1]))
 sys.addaudithook(hook)
-folders, port, data_dir, *frames = sys.argv[1:]
+folders, port, data_dir, control_port, *frames = sys.argv[1:]
 sys.path[:0] = folders.split(":")
 import _socket, _thread, os, time, signal
 def receive(connection, count):
@@ -74,39 +84,51 @@ def receive(connection, count):
     while len(data) < count:
         data += connection.recv(count - len(data)) or sys.exit("the broker hung up")
     return data
-def client():
+def connect(port):
     while True:
         connection = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
         try:
             connection.connect(("127.0.0.1", int(port)))
-            break
+            return connection
         except OSError:
             connection.close()
             time.sleep(0.01)
+def loaded():
+    return [name for name, module in [*sys.modules.items()] if module and not vars(module).get("__late__")]
+def client():
+    connection = connect(port)
     answers = []
     for frame in frames:
         connection.send(bytes.fromhex(frame))
         answers.append(receive(connection, int.from_bytes(receive(connection, 4), "big")).hex())
-    modules = [name for name, module in sys.modules.items() if module and not vars(module).get("__late__")]
+    if control_port:
+        control = connect(control_port)
+    modules = loaded()
     count = len(compiled)
+    asked = []
+    if control_port:
+        control.send(b"GET /v1/cluster HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
+        answers.append(receive(control, 12).hex())
+        asked = loaded()
     import json
-    os.write(2, json.dumps({"modules": modules, "compiled": compiled[:count], "answers": answers}).encode())
+    found = {"modules": modules, "compiled": compiled[:count], "answers": answers, "asked": asked}
+    os.write(2, json.dumps(found).encode())
     os.kill(os.getpid(), signal.SIGTERM)
 _thread.start_new_thread(client, ())
 from broker.__main__ import main
-sys.exit(main(["--port", port, "--data-dir", data_dir]))
+sys.exit(main(["--port", port, "--data-dir", data_dir, *(["--control-port", control_port] if control_port else [])]))
 """
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def begin(tmp_path_factory: pytest.TempPathFactory, control_port: str = "") -> dict[str, list[str]]:
     topic = CreatableTopic(name="first", num_partitions=1, replication_factor=1)
     frames = [
         frame(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=30_000)),
         produce_frame("first", small_batch()),
     ]
     data_dir = tmp_path_factory.mktemp("start") / "data"
-    arguments = [":".join([str(ROOT), *site_folders()]), str(_free_port()), str(data_dir)]
+    folders = ":".join([str(ROOT), *site_folders()])
+    arguments = [folders, str(_free_port()), str(data_dir), control_port]
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", PROGRAM, *arguments, *(each.hex() for each in frames)],
         capture_output=True,
@@ -116,6 +138,20 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     assert done.returncode == 0, done.stderr
     facts: dict[str, list[str]] = json.loads(done.stderr)
     return facts
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return begin(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def with_control_port(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return begin(tmp_path_factory, str(_free_port()))
+
+
+def own(modules: list[str]) -> list[str]:
+    return [name for name in modules if name.startswith(("broker", "storage", "protocol"))]
 
 
 def test_the_first_record_is_acknowledged(found: dict[str, list[str]]) -> None:
@@ -129,12 +165,30 @@ def test_no_module_is_imported_that_nothing_asked_for(found: dict[str, list[str]
 
 
 def test_a_start_imports_no_more_modules_than_before(found: dict[str, list[str]]) -> None:
-    own = [name for name in found["modules"] if name.startswith(("broker", "storage", "protocol"))]
-    assert len(own) <= OWN_MODULES_MAX
-    assert len(own) > 0.9 * OWN_MODULES_MAX, "the bound is to be moved down"
+    count = len(own(found["modules"]))
+    assert count <= OWN_MODULES_MAX
+    assert count > 0.9 * OWN_MODULES_MAX, "the bound is to be moved down"
     assert len(found["modules"]) <= MODULES_MAX
 
 
 def test_a_start_compiles_no_more_than_before(found: dict[str, list[str]]) -> None:
     assert len(found["compiled"]) <= COMPILED_MAX
     assert len(found["compiled"]) > 0.6 * COMPILED_MAX, "the bound is to be moved down"
+
+
+def test_a_control_port_costs_a_start_a_few_modules(
+    found: dict[str, list[str]], with_control_port: dict[str, list[str]]
+) -> None:
+    """A connection is open there, and has sent nothing."""
+    modules = {*with_control_port["modules"]}
+    assert "broker.control.listener" in modules
+    assert FORBIDDEN & modules == ALLOWED
+    assert len(modules) <= MODULES_MAX + OF_THE_CONTROL_PORT
+    assert len(own([*(modules - {*found["modules"]})])) <= OF_THE_CONTROL_PORT
+    assert len(with_control_port["compiled"]) <= COMPILED_MAX + 1
+
+
+def test_the_first_call_loads_what_serves_it_and_no_more(with_control_port: dict[str, list[str]]) -> None:
+    assert bytes.fromhex(with_control_port["answers"][-1]) == b"HTTP/1.1 200"
+    assert "aiohttp.web" in with_control_port["asked"]
+    assert NEVER & {*with_control_port["asked"]} == set()

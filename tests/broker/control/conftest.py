@@ -13,8 +13,8 @@ import pytest
 from aiohttp import ClientSession
 
 from broker.cluster import Cluster
+from broker.control.listener import ControlListener
 from broker.control.ports import Control
-from broker.control.server import ControlServer
 from broker.control.wiring import control_of
 from broker.options import parse
 
@@ -65,7 +65,7 @@ OpenControl = Callable[..., Awaitable[Caller]]
 
 @pytest.fixture
 async def open_control(tmp_path: Path) -> AsyncIterator[OpenControl]:
-    """Open the control port of a new cluster; options are those of ``ControlServer``."""
+    """Open the control port of a new cluster; options are those of ``ControlListener``."""
     closing: list[Callable[[], Awaitable[object]]] = []
 
     async def open_(nodes: int = 1, environ: Mapping[str, str] | None = None, **options: Any) -> Caller:
@@ -75,7 +75,7 @@ async def open_control(tmp_path: Path) -> AsyncIterator[OpenControl]:
         await cluster.start()
         closing.append(cluster.stop)
         control = control_of(cluster)
-        server = ControlServer(control, **options)
+        server = ControlListener(lambda: control, **options)
         await server.start()
         closing.append(server.close)
         session = ClientSession()

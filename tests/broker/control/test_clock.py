@@ -16,7 +16,7 @@ from aiohttp import ClientConnectionError
 
 from broker.clock import Domain
 from broker.clock.virtual import VirtualClock
-from broker.control import server
+from broker.control.listener import ControlListener
 from broker.replicas.maintenance import flushing
 from tests.broker.control.conftest import Caller, until
 
@@ -99,7 +99,7 @@ async def test_ctrl_c_ends_the_command_and_its_advance(caller: Caller) -> None:
 
 
 async def test_a_close_of_the_port_ends_an_advance(caller: Caller) -> None:
-    other = server.ControlServer(caller.control)
+    other = ControlListener(lambda: caller.control)
     await other.start()
     clock = caller.control.clock
     stop_each_second(clock)

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.cluster import Cluster
+from broker.control.listener import ControlListener
 from broker.control.operations import Stream, discover
-from broker.control.server import ControlServer
 from broker.control.wiring import control_of
 from broker.faults import ACTIONS
 from broker.injection.points import POINTS
@@ -32,11 +32,11 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Send bytes to a control port; the status and the body of what comes back, None for nothing."""
     with asyncio.Runner() as runner:
 
-        async def open_control() -> tuple[Cluster, ControlServer, int]:
+        async def open_control() -> tuple[Cluster, ControlListener, int]:
             data_dir = str(tmp_path_factory.mktemp("fuzz"))
             cluster = Cluster(parse(["--nodes", "2", "--port", "0", "--data-dir", data_dir], {}))
             await cluster.start()
-            server = ControlServer(control_of(cluster))
+            server = ControlListener(lambda: control_of(cluster))
             return cluster, server, await server.start()
 
         cluster, server, port = runner.run(open_control())

@@ -15,8 +15,8 @@ import pytest
 from yarl import URL
 
 from broker.clock import Domain
+from broker.control.access import ControlConfigError
 from broker.control.routes import faults, trace
-from broker.control.wiring import ControlConfigError
 from broker.faults import ACTIONS, Action, Match, When, parse_rule, rule_to_json
 from broker.injection.losses import Loss
 from broker.trace import filters

@@ -13,6 +13,7 @@ from aiohttp import ClientConnectionError
 
 from broker.control import server
 from broker.control.access import ControlConfigError
+from broker.control.listener import ControlListener
 from tests.broker.control.conftest import JSON, Caller, OpenControl, until
 
 
@@ -112,7 +113,7 @@ async def test_silent_connections_do_not_close_the_port(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest without a call is closed for a new one; one that waits for its answer is not."""
-    monkeypatch.setattr(server, "connections_max", lambda: 3)
+    monkeypatch.setattr(server, "control_connections_max", lambda: 3)
     host, port = caller.url.removeprefix("http://").split(":")
     rule = await caller.post("/v1/faults", {"rule": "EndTxn -> drop"})
     waiting = asyncio.ensure_future(caller.get(f"/v1/faults/{rule['id']}/wait"))
@@ -153,7 +154,7 @@ async def test_who_hangs_up_is_not_waited_for(caller: Caller) -> None:
 
 
 async def test_closing_it_ends_calls_that_wait(caller: Caller) -> None:
-    other = server.ControlServer(caller.control)
+    other = ControlListener(lambda: caller.control)
     port = await other.start()
     rule = await caller.post("/v1/faults", {"rule": "EndTxn -> drop"})
     url = f"http://127.0.0.1:{port}/v1/faults/{rule['id']}/wait?timeout_ms=600000"
@@ -170,7 +171,7 @@ async def test_a_port_that_is_taken_is_said_so(caller: Caller) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ControlConfigError, match=f"{port}: in use by another process"):
-            await server.ControlServer(caller.control, port=port).start()
+            await ControlListener(lambda: caller.control, port=port).start()
 
 
 async def test_a_bug_is_a_500_with_a_line_in_the_log(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,4 +186,4 @@ async def test_a_bug_is_a_500_with_a_line_in_the_log(caller: Caller, monkeypatch
 def test_the_port_may_not_be_opened_to_others_without_a_token(tmp_path: Path) -> None:
     control: Any = None
     with pytest.raises(ControlConfigError, match="wants a token"):
-        server.ControlServer(control, host="0.0.0.0")
+        ControlListener(lambda: control, host="0.0.0.0")

@@ -15,8 +15,8 @@ from aiohttp import ClientSession
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from broker.cluster import Cluster
+from broker.control.listener import ControlListener
 from broker.control.ports import Control
-from broker.control.server import ControlServer
 from broker.control.wiring import control_of
 from broker.options import parse
 from broker.proxy.looking import ProxyLooking, looking_of, open_control
@@ -37,7 +37,7 @@ class Both:
     control: Control
     looking: ProxyLooking
     proxy: Proxy
-    server: ControlServer
+    server: ControlListener
 
     async def cluster_stops(self) -> None:
         await self.control.cluster.stop()

@@ -10,6 +10,7 @@ from broker.control.wiring import control_of
 from broker.faults import parse_rule
 from broker.injection.happenings import HAPPENINGS_KEPT, Happening, Happenings
 from broker.replicas.partition import Partition
+from broker.trace.elections import ElectionWatcher
 from broker.trace.reading import timeline, transactions
 from protocol.batch import build_batch
 from protocol.errors import ErrorCode
@@ -62,8 +63,9 @@ async def test_the_rules_that_were_hit_stand_where_they_were(broker: TracedBroke
 
 async def test_kills_and_elections_stand_where_they_were(start_traced: StartTraced) -> None:
     broker = await start_traced("--nodes", "2", "--topic", "orders:1")
-    control = control_of(broker.cluster)
     cluster = broker.cluster
+    ElectionWatcher(cluster.metadata, cluster.injection.happenings, cluster.clock)
+    control = control_of(cluster)
     async with broker.producer("mine") as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("orders", b"value", partition=0)
