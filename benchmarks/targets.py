@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -123,6 +124,29 @@ class Odradek(Target):
         options = [option for name, value in settings.items() for option in ("--set", f"{name}={value}")]
         address = ["--host", HOST, "--port", str(port)]
         return command("serve", *address, "--data-dir", str(data), *options)
+
+
+class OdradekWithControlPort(Odradek):
+    """The same with a control port, as `odradek.Broker`, the pytest fixtures and the Testcontainers module start it."""
+
+    name = "odradek-control"
+
+    def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
+        return [*super().command(port, data, settings), "--control-port", "0"]
+
+
+def control_address(running: Running) -> tuple[str, int]:
+    """The address of its control port, as its log says."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not (
+        found := re.search(
+            r'"control": ?"http://([^:"]+):([0-9]+)"', running.log.read_text("utf-8", "replace")
+        )
+    ):
+        if running.process.poll() is not None or time.monotonic() > deadline:
+            raise TargetFailed(running.log.read_text("utf-8", "replace")[-4000:])
+        time.sleep(0.001)
+    return found[1], int(found[2])
 
 
 TARGETS: Final[dict[str, type[Target]]] = {target.name: target for target in (Odradek,)}

@@ -11,6 +11,7 @@ from benchmarks.figures import Figure, Run
 NAMES: Final = (
     "start",
     "memory",
+    "control_port",
     "produce_large",
     "fetch_large",
     "produce_small",

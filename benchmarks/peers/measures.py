@@ -184,6 +184,17 @@ MEASURES: Final = (
         starts_targets=True,
     ),
     Measure(
+        "start",
+        (
+            Row("start-control", "start with a control port, to first acknowledged record", "ms", False),
+            Row("start-control-cpu", "CPU of the process until then, with a control port", "ms", False),
+            Row("memory-control", "resident memory at rest, with a control port", "MiB", False),
+        ),
+        ("odradek-control", "kafka"),
+        starting.start,
+        starts_targets=True,
+    ),
+    Measure(
         "requests",
         (Row("requests-64", "64 connections, one small Produce in flight on each", "requests/s"),),
         PRODUCERS,

@@ -13,7 +13,9 @@ from benchmarks.targets import ROOT
 
 SHORT: Final = (
     "start",
+    "start-control",
     "memory",
+    "memory-control",
     "requests-64",
     "requests-1",
     "produce-raw",
@@ -57,7 +59,10 @@ def described(runs: Runs) -> str:
 
 def shown() -> Runs:
     """The newest reports, the one with the most calm rounds last: its figures are shown, and of the others the ratios."""
-    newest = whole(list(ROWS), history())[-1 - OTHER_RUNS :]
+    reports = history()
+    # A new row counts from the first report on that has it.
+    known = [name for name in ROWS if any(name in each["rows"] for each in reports)]
+    newest = whole(known, reports)[-1 - OTHER_RUNS :]
     return sorted(newest, key=_calm_rounds)
 
 

@@ -17,7 +17,7 @@ LINES: Final = {
     "kfake-disk": ("kfake", "#b0803a"),
     "mock": ("librdkafka's mock", "#5b8f6b"),
     "null": ("null broker", "#999999"),
-    OURS: ("Odradek", "#3f51b5"),
+    **dict.fromkeys(OURS, ("Odradek", "#3f51b5")),
 }
 
 
@@ -78,7 +78,7 @@ def draw_row(panel: Any, name: str, reports: Sequence[Report]) -> None:
         ]
         if points:
             at, middle, below, above = zip(*points, strict=True)
-            bars = (below, above) if target == OURS else None
+            bars = (below, above) if target in OURS else None
             panel.errorbar(
                 at, middle, bars, label=label, color=color, marker=".", linewidth=1, elinewidth=0.6
             )

@@ -16,10 +16,10 @@ from benchmarks.targets import ROOT
 BROKER: Final = ("broker", "protocol", "storage", "benchmarks/peers", "benchmarks/load")
 """What figures depend on: whether it was as the commit has it is kept with them."""
 HISTORY: Final = ROOT / "benchmarks" / "history"
-OURS: Final = "odradek"
-# The kfake that is killed has a directory; no row has both.
+OURS: Final = ("odradek", "odradek-control")
+# No row has both of these, nor both kfakes: the one that is killed has a directory.
 COLUMNS: Final = {
-    "Odradek": (OURS,),
+    "Odradek": OURS,
     "Apache Kafka 4.3.1": (BASE,),
     "kfake": ("kfake", "kfake-disk"),
     "librdkafka's mock": ("mock",),
@@ -105,8 +105,10 @@ def short_table(found: Mapping[str, Any], names: Sequence[str]) -> str:
     """Some rows, the broker and Apache Kafka only."""
     lines = ["| | Odradek | Apache Kafka 4.3.1 | ratio |", "| --- | ---: | ---: | ---: |"]
     for name in names:
+        if name not in found["rows"]:  # a row that is newer than the report
+            continue
         row = found["rows"][name]
-        ours, theirs = (row["figures"].get(each) for each in (OURS, BASE))
+        ours, theirs = (figure_of(row, each) for each in (OURS, (BASE,)))
         unit, mark = row["unit"], " *" if is_disturbed(row) else ""
         lines.append(
             f"| {row['title']} | {amount(ours, unit)} | {amount(theirs, unit)} | {ratio(row)}{mark} |"
@@ -134,11 +136,11 @@ def amount(figure: Mapping[str, Any] | None, unit: str) -> str:
 
 
 def ratio(row: Mapping[str, Any]) -> str:
-    return number(row["ratios"][OURS]) if OURS in row["ratios"] else ""
+    return next((number(row["ratios"][name]) for name in OURS if name in row["ratios"]), "")
 
 
 def cpu(row: Mapping[str, Any]) -> str:
-    both = [row["figures"].get(name, {}).get("cpu") for name in (OURS, BASE)]
+    both = [(figure_of(row, each) or {}).get("cpu") for each in (OURS, (BASE,))]
     if not row["cpu_unit"] or all(each is None for each in both):
         return ""
     return f"{' / '.join('-' if each is None else number(each) for each in both)} {row['cpu_unit']}"

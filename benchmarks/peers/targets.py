@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.peers.load import load_program
-from benchmarks.targets import HOST, START_TIMEOUT_S, Odradek, Running, Target, TargetFailed
+from benchmarks.targets import (
+    HOST,
+    START_TIMEOUT_S,
+    Odradek,
+    OdradekWithControlPort,
+    Running,
+    Target,
+    TargetFailed,
+)
 
 KAFKA_VERSION: Final = "4.3.1"
 # What bin/kafka-server-start.sh gives the JVM: neither the tests' collector nor their single compiler.
@@ -112,7 +120,7 @@ class Mock(Target):
 
 
 TARGETS: Final[dict[str, type[Target]]] = {
-    target.name: target for target in (Odradek, Kafka, Kfake, KfakeOnDisk, Mock, Null)
+    target.name: target for target in (Odradek, OdradekWithControlPort, Kafka, Kfake, KfakeOnDisk, Mock, Null)
 }
 
 
