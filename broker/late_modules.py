@@ -10,6 +10,7 @@ from __future__ import annotations
 import _thread
 import os
 import sys
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodDescriptorType, ModuleType
 from typing import Any, Final
@@ -41,6 +42,9 @@ class LateModule(ModuleType):
     """Stands for a module until something of it is asked for, and passes on what it is asked for from then on."""
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__path__" and _IS_LATE in self.__dict__:
+            # `from x import y` asks whether x is a package; none of these is.
+            raise AttributeError(name)
         value = getattr(load(self), name)
         # From now on Python finds it without this function.
         self.__dict__.setdefault(name, value)
@@ -60,16 +64,38 @@ def load(module: LateModule) -> ModuleType:
 
 def install() -> None:
     """For this process, before others import them. A module that is loaded already stays."""
-    for name in NAMES:
+    _stand_in({name: _ASKED_AT_IMPORT.get(name, {}) for name in NAMES})
+
+
+def install_functions(functions: Mapping[str, Collection[str]]) -> None:
+    """The same for modules of which others import these functions, by module, and call none of them yet."""
+    _stand_in(
+        {
+            module: {name: _late_function(module, name) for name in names}
+            for module, names in functions.items()
+        }
+    )
+
+
+def _stand_in(asked: Mapping[str, Mapping[str, Any]]) -> None:
+    """``asked`` has what each module gives before it is loaded."""
+    for name, values in asked.items():
         if name not in sys.modules:
             module = LateModule(name)
-            module.__dict__.update({_IS_LATE: True, **_ASKED_AT_IMPORT.get(name, {})})
+            module.__dict__.update({_IS_LATE: True, **values})
             sys.modules[name] = module
-    for name in NAMES:
+    for name in asked:
         package, _, child = name.rpartition(".")
         if package:
             # An import of a module that is there already does not do this.
             vars(import_module(package)).setdefault(child, sys.modules[name])
+
+
+def _late_function(module: str, name: str) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        return vars(load_by_name(module))[name](*arguments, **named)
+
+    return call
 
 
 def is_late(name: str) -> bool:
@@ -97,11 +123,6 @@ def _system() -> str:
     return os.uname().sysname
 
 
-def _quote_from_bytes(*arguments: Any, **named: Any) -> str:
-    parse: Any = load_by_name("urllib.parse")
-    return str(vars(parse)["quote_from_bytes"](*arguments, **named))
-
-
 def load_by_name(name: str) -> ModuleType:
     """The real module of this name."""
     module = sys.modules.get(name)
@@ -111,7 +132,7 @@ def load_by_name(name: str) -> ModuleType:
 _ASKED_AT_IMPORT: Final[dict[str, dict[str, Any]]] = {
     "inspect": {"iscoroutinefunction": _iscoroutinefunction, "isgenerator": _isgenerator},
     "platform": {"system": _system},
-    "urllib.parse": {"quote_from_bytes": _quote_from_bytes},
+    "urllib.parse": {"quote_from_bytes": _late_function("urllib.parse", "quote_from_bytes")},
 }
 
 

@@ -44,6 +44,22 @@ def test_one_that_is_used_is_the_real_one(use: str) -> None:
     assert run(PREPARED + use) == "True True"
 
 
+def test_functions_that_others_import_are_loaded_with_their_first_call() -> None:
+    program = """
+late_modules.install_functions({"urllib.request": ["getproxies"], "textwrap": ["dedent"]})
+from urllib.request import getproxies
+import urllib.request
+print(late_modules.is_late("urllib.request"), late_modules.is_late("textwrap"))
+print(isinstance(getproxies(), dict), late_modules.is_late("urllib.request"), urllib.request.Request.__name__)
+"""
+    assert run(PREPARED + program).splitlines() == ["True True", "True False Request"]
+
+
+def test_a_function_of_a_loaded_module_is_its_own() -> None:
+    program = "import argparse; late_modules.install_functions({'argparse': ['ArgumentParser']})\n"
+    assert run(PREPARED + program + "print(isinstance(argparse.ArgumentParser, type))") == "True"
+
+
 def test_what_a_module_lacks_is_an_attribute_error() -> None:
     program = "import textwrap\ntry: textwrap.nothing\nexcept AttributeError as error: print(error)"
     assert run(PREPARED + program) == "module 'textwrap' has no attribute 'nothing'"
