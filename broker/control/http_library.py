@@ -20,6 +20,11 @@ from broker import late_modules
 
 PACKAGE: Final = "aiohttp"
 SERVER: Final = "aiohttp.web"
+_RARELY_CALLED: Final = {
+    "argparse": ("ArgumentParser",),
+    "urllib.request": ("getproxies", "proxy_bypass"),
+}
+"""What the server imports for a command line of its own, and for proxies: another megabyte."""
 
 
 class PackageInPart(ModuleType):
@@ -46,6 +51,7 @@ def load() -> None:
         return
     package = _package(spec)
     sys.modules[PACKAGE] = package
+    late_modules.install_functions(_RARELY_CALLED)
     try:
         # OpenSSL is another 4 MiB. Where there is TLS, it is loaded already, and stays what it is.
         late_modules.import_without_tls(SERVER)

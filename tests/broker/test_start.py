@@ -67,7 +67,15 @@ FORBIDDEN = {
 }
 ALLOWED = {"broker.control"}
 """Of these, with a control port."""
-NEVER = {"aiohttp.client", "aiohttp.connector", "prometheus_client", "ssl", "_ssl"}
+NEVER = {
+    "_ssl",
+    "aiohttp.client",
+    "aiohttp.connector",
+    "argparse",
+    "prometheus_client",
+    "ssl",
+    "urllib.request",
+}
 """What no call but ``GET /metrics`` needs."""
 PROGRAM = """
 import sys
