@@ -97,7 +97,6 @@ class TestOffsets:
         question = story.asked(PLANNED_ANEW, "it had 100 rows and has 200 now", "Restore offsets/1")
         # Spark has written another file meanwhile.
         assert batches(story.offsets) == [0, 1]
-        assert story.asked("it had 100 rows and has 200 now")
         story.answer(question, 1)
         assert story.run() == ""
         assert story.none_lost()
@@ -110,7 +109,8 @@ class TestOffsets:
         saved = story.save("saved")
         remove(story.offsets, 1)
         story.produce(150)
-        story.asked(PLANNED_ANEW)
+        for _ in range(2):
+            story.asked(PLANNED_ANEW)
         remove(story.offsets, 1)
         shutil.copy(saved / "offsets" / "1", story.offsets)
         story.goes_on()
@@ -159,7 +159,7 @@ class TestOffsetsOfTwoPartitions:
         story.dies("end.all", batch=1)
         remove(story.offsets, 1)
         story.produce(300, 1)
-        story.asked(PLANNED_ANEW, "its 100 rows are others")
+        story.asked(PLANNED_ANEW, f"its 100 rows are {'others' if hashed else 'of other offsets'}")
 
 
 class TestOldCheckpoints:
@@ -361,8 +361,6 @@ class TestRecords:
             story.answer(question, 1)
         else:
             story.job = before
-        story.goes_on()
-        story.produce(100)
         story.goes_on()
 
     @slow
