@@ -52,7 +52,10 @@ def test_a_stream_is_copied_once_and_a_restart_goes_on(spark, kafka, tmp_path, l
 
 # `make test` has a sample of the crash matrix for that.
 @pytest.mark.more
-@pytest.mark.parametrize(("step", "target"), [("end.first", "driver"), ("task.flushed", "both")])
+@pytest.mark.parametrize(
+    ("step", "target"),
+    [pytest.param("end.first", "driver", marks=pytest.mark.slow), ("task.flushed", "both")],
+)
 def test_a_driver_that_dies_is_continued_by_another(spark, kafka, tmp_path, step, target):
     source, topic, name = kafka.topic(partitions=3), kafka.topic(partitions=2), kafka.name()
     job = Job(kafka.bootstrap_servers, source, topic, str(tmp_path / "checkpoint"), name)
