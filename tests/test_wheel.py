@@ -192,8 +192,48 @@ def test_the_source_distribution_builds_the_same_wheel(pure_wheel: Path, sources
     # The sources of what is compiled are there.
     with tarfile.open(sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
-    compiled_from = [*sources.glob("protocol/c/*"), *types_of(sources)]
+    compiled_from = [*sources.glob("protocol/c/*"), *types_of(sources), sources / "build_backend.py"]
     assert {path.relative_to(sources).as_posix() for path in compiled_from} <= packed
+
+
+def test_who_builds_from_the_source_distribution_needs_no_cython(sources: Path, tmp_path: Path):
+    build = "import sys; from build_backend import build_sdist; build_sdist(sys.argv[1])"
+    run(sys.executable, "-c", build, tmp_path / "sdist", cwd=sources)
+    [sdist] = (tmp_path / "sdist").glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
+    asked = "import build_backend; print(build_backend.get_requires_for_build_wheel())"
+    assert run(sys.executable, "-c", asked, cwd=sources).stdout == "['cython>=3.1,<4']\n"
+    assert run(sys.executable, "-c", asked, cwd=unpacked).stdout == "[]\n"
+
+    hidden = tmp_path / "hidden" / "Cython"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError('Cython was asked for')\n")
+    made = content(built(unpacked, tmp_path / "out", PYTHONPATH=str(hidden.parent)))
+    modules = [name for name in made if "/storage/compiled/" in name]
+    assert len(modules) == (0 if compiled is None else sum(not is_of_python(path) for path in types_of(ROOT)))
+    assert not any("generated" in name for name in made)
+    # A changed source is translated again.
+    with (unpacked / "storage" / "room.py").open("a") as source:
+        source.write("# changed\n")
+    assert run(sys.executable, "-c", asked, cwd=unpacked).stdout == "['cython>=3.1,<4']\n"
+
+
+def test_what_was_compiled_once_is_taken_by_the_next_build(sources: Path, wheel: Path, tmp_path: Path):
+    """`wheel` has been built from these sources."""
+    before = {path: path.stat().st_mtime_ns for path in (sources / ".cache" / "compiled").glob("*")}
+    shutil.rmtree(
+        sources / "build" / "modules", ignore_errors=True
+    )  # the C, which is made where something is compiled
+    again = content(built(sources, tmp_path))
+    kept = {path: path.stat().st_mtime_ns for path in (sources / ".cache" / "compiled").glob("*")}
+    assert before == kept
+    assert len(kept) == (0 if compiled is None else sum(not is_of_python(path) for path in types_of(ROOT)))
+    assert not (sources / "build" / "modules").exists()
+    assert {name: data for name, data in again.items() if "/storage/compiled/" in name} == {
+        name: data for name, data in content(wheel).items() if "/storage/compiled/" in name
+    }
 
 
 def test_what_an_earlier_build_has_left_is_not_packed(pure_wheel: Path, sources: Path, tmp_path: Path):
@@ -249,3 +289,25 @@ def wait_until_it_answers(bootstrap: str, process: subprocess.Popen[bytes], log:
             ask_api_versions(bootstrap)
             return
     raise AssertionError(log.read_text())
+
+
+# ---- The folder for machines without Python
+
+
+def test_the_folder_has_its_own_python_and_no_other_is_needed(users_environment: Path, tmp_path: Path):
+    """Moved to another place, with nothing of this machine but its C library."""
+    python = users_environment / "bin" / "python"
+    run(python, ROOT / "release" / "folder.py", tmp_path / "made")
+    moved = (tmp_path / "made").rename(tmp_path / "moved")
+    said = run(
+        *("env", "-i", "PATH=/bin:/usr/bin", moved / "odradek", "--version"),
+        cwd="/",
+    ).stdout
+    assert said.startswith("odradek ")
+    found = "import sys, odradek; print(sys.prefix, odradek.__file__)"
+    library = {"LD_LIBRARY_PATH": str(moved / "lib")}
+    [interpreter] = (moved / "bin").iterdir()
+    where = run(interpreter, "-I", "-c", found, env=library).stdout.split()
+    assert all(Path(each).is_relative_to(moved) for each in where)
+    names = {path.name for path in (moved / "lib").glob("*/site-packages/*")}
+    assert not {"pip", "setuptools", "Cython"} & names

@@ -38,7 +38,7 @@ def copy_of_the_sources(to: Path) -> Path:
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled.*.so", "compiled")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, to / name, ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "build_backend.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, to / name)
     return to
 

@@ -1,0 +1,108 @@
+"""setuptools, and how the hot modules are translated to C (docs/adr/0025).
+
+pyproject.toml names this module as the build backend. It asks for Cython only where Cython will be used: not for a pure
+package, and not in a source distribution, which has the C already.
+"""
+
+import hashlib
+import importlib.util
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+from setuptools import build_meta
+from setuptools.build_meta import *  # noqa: F403  the hooks that stay as they are
+
+SERVER = ("broker", "protocol", "storage", "tools")
+CYTHON = "cython>=3.1,<4"
+GENERATED = Path("generated")
+DIRECTIVES = {
+    "language_level": 3,
+    # What is None has no attribute in C either.
+    "nonecheck": True,
+    "overflowcheck": True,
+    "annotation_typing": False,
+    "binding": False,
+    "embedsignature": False,
+    "always_allow_keywords": True,
+    # Nothing pickles them, and a tenth of the code would be for that.
+    "auto_pickle": False,
+    "emit_code_comments": False,
+}
+
+
+@cache
+def types() -> str:
+    """All files of types: a module knows the layout of classes of others."""
+    return "\0".join(path.read_text("utf-8") for name in SERVER for path in sorted(Path(name).rglob("*.pxd")))
+
+
+class HotModule:
+    """A module that a file of types stands beside."""
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self.name = ".".join(source.with_suffix("").parts)
+        of = (source.read_text("utf-8"), types(), repr(DIRECTIVES))
+        self.digest = hashlib.sha256("\0".join(of).encode()).hexdigest()
+
+    @property
+    def generated(self) -> Path:
+        """Its C in a source distribution; after a change of the source that C has not the name that is asked for."""
+        return GENERATED / f"{self.name.replace('.', '__')}.{self.digest[:16]}.c"
+
+
+def hot_modules() -> list[HotModule]:
+    """Not those that a file of types only describes."""
+    return [
+        HotModule(path.with_suffix(".py"))
+        for name in SERVER
+        for path in sorted(Path(name).rglob("*.pxd"))
+        if "cdef extern" not in path.read_text("utf-8")
+    ]
+
+
+def has_cython() -> bool:
+    return importlib.util.find_spec("Cython") is not None
+
+
+def translated(module: HotModule) -> str:
+    """The path of its C."""
+    from Cython.Build import cythonize
+    from setuptools import Extension
+
+    [made] = cythonize(
+        [Extension(module.name, [module.source.as_posix()])],
+        compiler_directives=DIRECTIVES,
+        build_dir="build/modules",
+        force=True,
+        quiet=True,
+    )
+    [path] = made.sources
+    return str(path)
+
+
+def _cython() -> list[str]:
+    is_pure = os.environ.get("ODRADEK_PURE") == "1" or os.name == "nt" or sys.implementation.name != "cpython"
+    return [] if is_pure or all(module.generated.exists() for module in hot_modules()) else [CYTHON]
+
+
+def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:
+    """What a wheel needs besides setuptools."""
+    return _cython()
+
+
+get_requires_for_build_editable = get_requires_for_build_wheel
+
+
+def get_requires_for_build_sdist(config_settings: object = None) -> list[str]:
+    """What a source distribution needs besides setuptools."""
+    return _cython()
+
+
+build_sdist = build_meta.build_sdist
+build_wheel = build_meta.build_wheel
+build_editable = build_meta.build_editable
+prepare_metadata_for_build_wheel = build_meta.prepare_metadata_for_build_wheel
+prepare_metadata_for_build_editable = build_meta.prepare_metadata_for_build_editable
