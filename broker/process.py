@@ -46,10 +46,19 @@ def _end_before_the_start(number: int, _: FrameType | None) -> None:
     os._exit(0)
 
 
+EXTRAS: Final = dict.fromkeys(("cryptography", "jwt"), "odradek[security]")
+"""The extra of each package that is imported with the first setting that needs it."""
+
+
 def exit_code(work: Callable[[], int]) -> int:
     """That of the process, of work that begins with a command line: `click` without its own way of ending the process."""
     try:
         return work()
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        return fail(f"TLS and signed tokens need {error.name}, which is not installed: pip install '{extra}'")
     except Exception as error:
         if "click" not in sys.modules:  # so it is none of its exceptions
             raise
@@ -130,7 +139,7 @@ def keep_freed_memory() -> None:
         compiled.keep_freed_memory(KEPT_PIECE_BYTES, KEPT_BYTES)
 
 
-def fail(reason: Exception) -> int:
+def fail(reason: object) -> int:
     """Say why the server cannot start; the exit code."""
     from broker.logging import get_logger
 

@@ -223,3 +223,39 @@ def test_garbage_leaves_one_line_and_harms_no_other_client(broker: Broker) -> No
     assert ask_api_versions(broker.bootstrap) > 0
     eventually(lambda: len(broker.log) > before)
     assert len(broker.log) == before + 1
+
+
+OAUTHBEARER = r"""
+listeners=SASL_PLAINTEXT://127.0.0.1:0
+sasl.enabled.mechanisms=OAUTHBEARER
+sasl.mechanism.inter.broker.protocol=OAUTHBEARER
+listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config=\
+  org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
+listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class=\
+  org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler
+sasl.oauthbearer.expected.audience=kafka
+sasl.oauthbearer.jwks.endpoint.url=https://login.example/keys
+"""
+
+
+@pytest.mark.parametrize("asked", [["--tls"], ["--config", "server.properties"]], ids=["TLS", "tokens"])
+def test_without_the_packages_of_the_extra_it_says_which_extra_it_is(
+    asked: list[str], tmp_path: Path
+) -> None:
+    """The plain installation leaves them out: they are a fifth of it."""
+    (tmp_path / "server.properties").write_text(OAUTHBEARER)
+    program = (
+        "import sys; sys.modules.update(cryptography=None, jwt=None)\n"
+        "from broker.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--data-dir", str(tmp_path / "data"), *asked],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    assert done.returncode == 1, done.stdout
+    assert "pip install 'odradek[security]'" in done.stdout.splitlines()[-1]
+    assert done.stderr == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -50,6 +51,10 @@ class OAuthSettings(NamedTuple):
     def validator(self, now_ms: Callable[[], int]) -> Validate:
         if isinstance(self.settings, UnsecuredOptions):
             return UnsecuredValidator(self.settings, now_ms)
+        # Its modules are imported with the first token: too late to say at the start that they are missing.
+        for package in ("jwt", "cryptography"):
+            if find_spec(package) is None:
+                raise ModuleNotFoundError(name=package)
         url, file, refresh, expected, ssl_context = self.settings
         keys: KeySource = file or JwksEndpoint(
             location_of(url), partial(fetch, url, ssl_context), refresh, now_ms
