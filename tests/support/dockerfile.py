@@ -14,21 +14,23 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Copy:
-    """``COPY [--from=STAGE] [--chown=USER:GROUP] SOURCES... DESTINATION``."""
+    """``COPY [--from=STAGE] [--chmod=MODE] [--chown=USER:GROUP] SOURCES... DESTINATION``."""
 
     sources: tuple[str, ...]
     destination: str
     stage: str = ""
     owner: tuple[int, int] = (0, 0)
+    mode: int | None = None
 
     @classmethod
     def parse(cls, rest: str) -> Copy:
         words = shlex.split(rest)
         options = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
-        assert options.keys() <= {"from", "chown"}, rest
+        assert options.keys() <= {"from", "chmod", "chown"}, rest
         *sources, destination = [word for word in words if not word.startswith("--")]
         user, _, group = options.get("chown", "0:0").partition(":")
-        return cls(tuple(sources), destination, options.get("from", ""), (int(user), int(group)))
+        mode = int(options["chmod"], 8) if "chmod" in options else None
+        return cls(tuple(sources), destination, options.get("from", ""), (int(user), int(group)), mode)
 
     def files(self, context: Path) -> Iterator[tuple[Path, str]]:
         """Each source in the folder of the build, with the path in the image that it gets."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from tests.support.dockerfile import ROOT, Copy, Stage, stages
 from tests.support.engine.process import Process
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled.*.so")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled.*.so", "compiled", ".gitkeep")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ def build(work: Path) -> Image:
     last: Stage | None = None
     for number, stage in enumerate(stages()):
         layers[stage.name] = layer = work / f"layer{number}"
-        layer.mkdir(parents=True)
+        if stage.base in layers:  # one stage goes on where another has ended
+            shutil.copytree(layers[stage.base], layer, symlinks=True)
+        layer.mkdir(parents=True, exist_ok=True)
         for step, (name, rest) in enumerate(stage.instructions):
             if name == "COPY":
                 _copy(Copy.parse(rest), layer, layers)
@@ -71,9 +74,12 @@ def _copy(copy: Copy, layer: Path, layers: dict[str, Path]) -> None:
         # As the builder does: the owner is root's where no other is named, whatever it is in the folder of the build.
         for path in (target, *target.rglob("*")):
             os.chown(path, *copy.owner, follow_symlinks=False)
+            if copy.mode is not None and not path.is_symlink():
+                path.chmod(copy.mode)
 
 
 def _run(command: str, layer: Path, work: Path) -> None:
+    command = re.sub(r"--mount=\S+ ", "", command)  # a folder that builds of an image share
     work.mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     process = Process.prepare(
