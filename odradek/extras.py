@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlparse
 
 
 def install_command(extra: str) -> str:
-    """``pip install 'odradek[demo]'``, or from the folder or the URL that this package was installed from (PEP 610)."""
+    """``pip install 'odradek[demo]'``, or from the folder, wheel or URL that this package came from (PEP 610)."""
     return f"pip install '{_origin(extra)}'"
 
 
@@ -20,7 +20,7 @@ def _origin(extra: str) -> str:
     except (PackageNotFoundError, ValueError):
         return named
     url = str(origin.get("url", ""))
-    if "dir_info" in origin and url.startswith("file:"):
+    if url.startswith("file:"):
         return f"{unquote(urlparse(url).path)}[{extra}]"
     if "vcs_info" in origin:
         return f"{named} @ {origin['vcs_info'].get('vcs', 'git')}+{url}"

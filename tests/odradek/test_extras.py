@@ -22,7 +22,10 @@ from odradek import extras
             {"url": "https://example.org/o.git", "vcs_info": {"vcs": "git"}},
             "pip install 'odradek[demo] @ git+https://example.org/o.git'",
         ),
-        ({"url": "file:///wheels/odradek.whl", "archive_info": {}}, "pip install 'odradek[demo]'"),
+        (
+            {"url": "file:///wheels/odradek.whl", "archive_info": {}},
+            "pip install '/wheels/odradek.whl[demo]'",
+        ),
     ],
 )
 def test_the_command_installs_from_where_it_came(
