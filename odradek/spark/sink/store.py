@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from odradek.spark.sink.decision import (
@@ -16,7 +18,9 @@ from odradek.spark.sink.decision import (
     to_chunks,
 )
 from odradek.spark.sink.names import SinkPlace, driver_id, query_group
-from odradek.spark.wire import ProducerId, WireError
+from odradek.spark.wire import Authorization, ProducerId, WireError
+
+log = logging.getLogger(__name__)
 
 Partition = tuple[str, int]
 # The chunks of the record lie on partitions 0, 2, 3, …; partition 1 takes the barrier.
@@ -70,6 +74,20 @@ def changed_topics(cluster: Coordination, known: Mapping[str, bytes]) -> list[st
     """Which of these topics, id by name, do not exist any more, or exist anew under their names."""
     now = cluster.topic_ids(known) if known else {}
     return sorted(topic for topic, each in known.items() if any(each) and now.get(topic, b"") != each)
+
+
+@contextlib.contextmanager
+def _warned_of_rights(query_id: str) -> Iterator[None]:
+    """A sink that may not use the group of its query works without it: only a name that is changed before the second batch
+    is not noticed then."""
+    try:
+        yield
+    except Authorization as error:
+        log.warning(
+            "without READ on the group %s the query is not known again if its name changes in its first batch: %s",
+            query_group(query_id),
+            error,
+        )
 
 
 class Store:
@@ -126,13 +144,17 @@ class Store:
         )
 
     def bound(self, query_id: str) -> SinkPlace | None:
-        """The sink that has decided the first batch of this query, None if none has (or more than seven days ago)."""
-        return from_bindings(self.cluster.fetch_offsets(query_group(query_id), None).values())
+        """The sink that has decided the first batch of this query, None if none has (or more than seven days ago), or if the
+        group may not be read."""
+        with _warned_of_rights(query_id):
+            return from_bindings(self.cluster.fetch_offsets(query_group(query_id), None).values())
+        return None
 
     def bind(self, driver: ProducerId, query_id: str) -> None:
         """Into the driver's transaction: that this sink has decided the first batch of this query."""
         offsets = {(self.topic, 0): (0, to_binding(self.place))}
-        self.cluster.commit_offsets(driver_id(self.name), driver, query_group(query_id), offsets)
+        with _warned_of_rights(query_id):
+            self.cluster.commit_offsets(driver_id(self.name), driver, query_group(query_id), offsets)
 
     def fitting(self, record: SinkState) -> SinkState:
         """What of it has room. ``TooManyTasks`` if it does not fit."""

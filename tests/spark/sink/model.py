@@ -24,6 +24,7 @@ from odradek.spark.sink.plan import Plan, Settings, plan_batch
 from odradek.spark.sink.store import Store
 from odradek.spark.sink.task import Report, run_task
 from odradek.spark.wire import (
+    Authorization,
     Fenced,
     InitializedProducers,
     InvalidTransaction,
@@ -73,6 +74,8 @@ class Kafka:
         self.topics_made = 1
         self.memory: dict[Place, tuple[int, str]] | None = None
         self.decision_partitions = 4
+        # Groups that begin so may not be used.
+        self.refused_groups: str | None = None
         self.verified = True
         self.ended_by_driver: tuple[str, ProducerId] | None = None
         self.deaf_to_driver = False
@@ -90,6 +93,10 @@ class Kafka:
         known.producer = ProducerId(known.producer.producer_id, known.producer.epoch + 1)
         known.state = "Empty"
         return known.producer
+
+    def check_right(self, group: str) -> None:
+        if self.refused_groups is not None and group.startswith(self.refused_groups):
+            raise Authorization("GROUP_AUTHORIZATION_FAILED", group)
 
     def delete_topic(self) -> None:
         """With all that is in it. Transactions that wrote to it can be ended, and leave nothing."""
@@ -325,6 +332,7 @@ class Cluster:
 
     def fetch_offsets(self, group, partitions):
         kafka = self.kafka
+        kafka.check_right(group)
         if kafka.memory is not None and not self.knows_the_coordinator:
             with self.request():
                 return _of_group(kafka.memory, group, partitions)
@@ -341,6 +349,7 @@ class Cluster:
         return _of_group(kafka.offsets, group, partitions)
 
     def commit_offsets(self, transactional_id, producer, group, offsets) -> None:
+        self.kafka.check_right(group)
         with self.request():
             self.kafka.add(transactional_id, producer, [("__consumer_offsets", 0)])
         with self.request():

@@ -1104,6 +1104,15 @@ class TestLostRecords:
             world.check()
             world.close()
 
+    def test_without_the_right_to_the_group_of_the_query_a_warning_says_what_is_missing(self, caplog):
+        world = World(BATCHES)
+        world.kafka.refused_groups = "odradek-query-"
+        world.start_driver("first", TASKS)
+        world.run()
+        world.check()
+        assert "without READ on the group odradek-query-query-1 the query is not known again" in caplog.text
+        world.close()
+
     def test_a_name_that_is_set_back_goes_on(self, tmp_path):
         world = World(BATCHES, dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / "checkpoint")))
         world.start_driver("first", TASKS)
