@@ -161,6 +161,8 @@ def aborted(producer: Producer) -> None:
     producer.abort_transaction(HANG_S)
 
 
+# A minute and a half beside other tests; the rule itself is tested in test_audit_deep.py.
+@pytest.mark.slow
 def test_indexes_of_a_broker_at_work_are_judged_where_it_has_done_with_them(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
