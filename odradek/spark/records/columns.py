@@ -49,6 +49,16 @@ def no_headers(rows: int) -> Headers:
     return Headers(nothing, nothing, no_values(0), no_values(0))
 
 
+def row_columns(values: Column, keys: Column | None, headers: Column | None) -> tuple[Bytes, Bytes, Headers]:
+    """Keys, values and headers of the same rows; keys and headers that are not there are null throughout."""
+    rows = len(values)
+    return (
+        no_values(rows) if keys is None else bytes_column(keys),
+        bytes_column(values),
+        no_headers(rows) if headers is None else header_column(headers),
+    )
+
+
 def one_piece(column: Column) -> pa.Array:
     """A column whose values lie in one piece."""
     if not isinstance(column, pa.ChunkedArray):

@@ -13,12 +13,9 @@ import pyarrow as pa
 
 from odradek.spark.records.columns import (
     Column,
-    bytes_column,
-    header_column,
     int_column,
-    no_headers,
-    no_values,
     one_piece,
+    row_columns,
 )
 from odradek.spark.records.compiled import compiled, inlined
 
@@ -101,9 +98,7 @@ def digest_columns(
 ) -> int:
     """The sum of rows, below 2^64; columns as `wire.TransactionalWriter.write` takes them."""
     rows = len(values)
-    key = no_values(rows) if keys is None else bytes_column(keys)
-    value = bytes_column(values)
-    header = no_headers(rows) if headers is None else header_column(headers)
+    key, value, header = row_columns(values, keys, headers)
     return int(
         _digest(
             *key, *value, header.starts, header.counts, *header.keys, *header.values,

@@ -18,11 +18,8 @@ from odradek.spark.records.columns import (
     Bytes,
     Column,
     Headers,
-    bytes_column,
-    header_column,
     int_column,
-    no_headers,
-    no_values,
+    row_columns,
 )
 from odradek.spark.records.compiled import compiled, inlined
 from odradek.spark.records.compress import CODECS, compress
@@ -73,11 +70,7 @@ class Rows:
         for name, column in (("keys", keys), ("headers", headers), ("timestamps", timestamps)):
             if column is not None and len(column) != rows:
                 raise ValueError(f"{len(column)} {name} for {rows} values")
-        columns = (
-            no_values(rows) if keys is None else bytes_column(keys),
-            bytes_column(values),
-            no_headers(rows) if headers is None else header_column(headers),
-        )
+        columns = row_columns(values, keys, headers)
         return cls(*columns, int_column(timestamps, rows, now_ms), _sizes_bytes(*columns))
 
     def __len__(self) -> int:
