@@ -138,14 +138,16 @@ def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, anew: 
     # Where the record is lost, its names are not.
     known = _listed(cluster, name, () if found is None else (OPEN,)) if due else None
     checkpoint = Checkpoint(settings.checkpoint)
+    mark = checkpoint.mark()
     record = dataclasses.replace(
         _planning(found, decided, settings, anew, known or {}),
-        doubt=doubt(store, driver, found, checkpoint.mark(), known or {}),
+        doubt=doubt(store, driver, found, mark, known or {}),
     )
     record = store.fitting(record if known is None else dataclasses.replace(record, swept_at_ms=now_ms))
     store.write(driver, store.chunks(record))
     store.end(driver, commit=True)
-    checkpoint.leave_mark(store.place)
+    if mark != store.place:
+        checkpoint.leave_mark(store.place)
     reached("plan.recorded")
     if due:
         _sweep(cluster, settings, record, found, _open(known or {}))
