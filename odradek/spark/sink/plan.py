@@ -41,6 +41,10 @@ class Settings:
     streaming: bool = True
     numbered: bool = True
 
+    def answers(self, decision: int) -> bool:
+        """Whether the option ``firstBatch`` answers the question of the decision of this plan."""
+        return self.answer is not None and self.answer.plan == decision
+
 
 class Place(NamedTuple):
     """An id of the pool that is ready, and the ticket that was drawn last: who draws the next one may use it."""
@@ -79,7 +83,7 @@ class Plan:
     @property
     def answered(self) -> bool:
         """Whether the option ``firstBatch`` answers the question of the last decision."""
-        return self.settings.answer is not None and self.settings.answer.plan == self.decision
+        return self.settings.answers(self.decision)
 
     def head(self) -> Plan:
         """It without the pool: small enough to travel with each task's report."""
@@ -234,7 +238,7 @@ def _planning(
         number = max((max(each.run, each.plan or 0) for each in ids), default=0) + 1
         return SinkState(run=number, plan=number, next_batch=0, phase=Phase.PLANNING)
     number = found.plan + 1
-    answered = settings.answer is not None and settings.answer.plan == found.decision
+    answered = settings.answers(found.decision)
     # A transaction under a name of the pool whose task is not in it any more: only new names make it safe to abort.
     outside = any(each.plan is None and each.run == found.run and each.task not in found.ages for each in ids)
     return dataclasses.replace(
