@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 
 from setuptools import build_meta
-from setuptools.build_meta import *  # noqa: F403  the hooks that stay as they are
 
 SERVER = ("broker", "protocol", "storage", "tools")
 CYTHON = "cython>=3.1,<4"
