@@ -6,7 +6,7 @@ request asks for the coordinator, its forty modules need not be imported: 12 ms 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.metadata.listeners import MetadataListener
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Coordinator(Protocol):
-    """What the life of a node asks of a coordinator."""
+    """What the life of a node, and who only looks, ask of a coordinator."""
 
     def start(self) -> None: ...
 
@@ -31,12 +31,17 @@ class Coordinator(Protocol):
 
     def on_topic_deleted(self, topic: Topic) -> None: ...
 
+    def known(self) -> Iterable[Any]: ...
+
 
 class LateCoordinator(MetadataListener):
-    """Stands for the coordinator of a topic; all that is not of a node's life makes the coordinator, and asks it."""
+    """Stands for the coordinator of a topic. What is neither of a node's life nor answered here makes the coordinator."""
 
-    def __init__(self, topic: str, metadata: ClusterMetadata, make: Callable[[], Coordinator]) -> None:
+    def __init__(
+        self, topic: str, partitions: int, metadata: ClusterMetadata, make: Callable[[], Coordinator]
+    ) -> None:
         self._topic = topic
+        self._partitions = partitions
         self._metadata = metadata
         self._make = make
         self._made: Coordinator | None = None
@@ -63,6 +68,16 @@ class LateCoordinator(MetadataListener):
             if self._end is not None:
                 self._end(made)
         return made
+
+    def partition_for(self, key: str) -> int:
+        """The partition of the topic that keeps ``key``: FindCoordinator asks, before there is anything to keep."""
+        from protocol.hashing import partition_for  # a start does not hash
+
+        return partition_for(key, self._partitions)
+
+    def known(self) -> Iterable[Any]:
+        """What the coordinator keeps: nothing while there is none."""
+        return () if self._made is None else self._made.known()
 
     def start(self) -> None:
         if self._made is not None or self._metadata.topic(self._topic) is not None:

@@ -341,8 +341,9 @@ class NodeRuntime:
                 partitions=state_partitions,
             )
 
-        groups = cast("GroupCoordinator", LateCoordinator(CONSUMER_OFFSETS, metadata, make_groups))
-        transactions = LateCoordinator(TRANSACTION_STATE, metadata, make_transactions)
+        late_groups = LateCoordinator(CONSUMER_OFFSETS, offsets_partitions, metadata, make_groups)
+        transactions = LateCoordinator(TRANSACTION_STATE, state_partitions, metadata, make_transactions)
+        groups = cast("GroupCoordinator", late_groups)
         return groups, cast("TransactionCoordinator", transactions)
 
     def _on_configured(self) -> None:

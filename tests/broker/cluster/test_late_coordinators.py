@@ -6,6 +6,7 @@ from typing import Any
 
 from broker.cluster.late_coordinators import LateCoordinator
 from broker.metadata.listeners import MetadataListener
+from protocol.hashing import partition_for
 
 TOPIC = "__transaction_state"
 
@@ -55,7 +56,7 @@ class World:
         self.metadata = Metadata()
         self.metadata.exists = exists
         self.told: list[str] = []
-        self.late: Any = LateCoordinator(TOPIC, self.metadata, lambda: Made(self))  # type: ignore[arg-type]
+        self.late: Any = LateCoordinator(TOPIC, 50, self.metadata, lambda: Made(self))  # type: ignore[arg-type]
 
     def elect(self, topic: str = TOPIC) -> None:
         for listener in tuple(self.metadata.listeners):
@@ -101,5 +102,16 @@ def test_after_the_end_of_a_node_one_that_is_asked_for_is_at_its_end() -> None:
     world.late.abandon()
     world.elect()
     assert world.told == []
+    world.late.memory()
+    assert world.told == ["made", "abandon", "memory"]
+
+
+def test_who_looks_for_the_coordinator_or_at_all_that_it_keeps_makes_none() -> None:
+    world = World()
+    world.late.start()
+    assert world.late.partition_for("payments") == partition_for("payments", 50)
+    assert list(world.late.known()) == []
+    assert world.told == []
+    world.late.end("id")
     world.late.known()
-    assert world.told == ["made", "abandon", "known"]
+    assert world.told == ["made", "start_timers", "end", "known"]
