@@ -1,13 +1,15 @@
 """Each way in which people install Odradek: from each, the broker, the commands and the fixtures work.
 
 `make more` installs the wheel with `--no-deps` and links what it depends on beside it: no network is needed. `make soak`
-installs it with pip, uv and pipx, from the package index, in each Python that the machine has.
+installs it with pip, uv and pipx, and runs it with uvx, from the package index, in each Python that the machine has.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import venv
@@ -17,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.health import ask_api_versions
 from tests.support.deadlines import TEST_S
 from tests.support.wheels import built, copy_of_the_sources
 
@@ -208,9 +211,10 @@ def _in_a_new_environment(
     return Install(made)
 
 
-def _tool(name: str, home: Path) -> Path:
+def _tool(name: str, home: Path, *, of: str = "") -> Path:
+    """A program of this distribution, from the index."""
     venv.create(home / "tools", with_pip=True)
-    _run([home / "tools" / "bin" / "python", "-m", "pip", "install", name])
+    _run([home / "tools" / "bin" / "python", "-m", "pip", "install", of or name])
     return home / "tools" / "bin" / name
 
 
@@ -229,11 +233,48 @@ def _run(command: list[str | Path], **variables: str) -> None:
 INSTALLERS = {"pip": with_pip, "uv": with_uv, "pipx": with_pipx}
 
 
+@pytest.fixture(params=VERSIONS)
+def python(request: pytest.FixtureRequest) -> Path:
+    found = pythons().get(request.param)
+    if found is None:
+        pytest.skip(f"this machine has no Python {request.param}")
+    return found
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("installer", INSTALLERS)
-def test_it_installs_from_the_index(installer: str, version: str, wheel: Path, tmp_path: Path):
-    python = pythons().get(version)
-    if python is None:
-        pytest.skip(f"this machine has no Python {version}")
+def test_it_installs_from_the_index(installer: str, python: Path, wheel: Path, tmp_path: Path):
     check(INSTALLERS[installer](python, wheel, tmp_path), tmp_path / "project")
+
+
+@pytest.mark.slow
+def test_uvx_serves_a_wheel_that_is_not_installed(python: Path, wheel: Path, tmp_path: Path):
+    """``uvx --from WHEEL odradek serve``, ended as a terminal ends it."""
+    command = [
+        _tool("uvx", tmp_path, of="uv"),
+        "--python",
+        python,
+        "--from",
+        wheel,
+        "odradek",
+        "serve",
+        "--port",
+        "0",
+    ]
+    serving = subprocess.Popen(
+        [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert serving.stdout is not None
+        said = ""
+        while '"start_ms"' not in said:
+            line = serving.stdout.readline()
+            assert line, said
+            said += line
+        [servers] = json.loads(line)["listeners"]
+        assert ask_api_versions(servers.partition("://")[2]) > 0
+        serving.send_signal(signal.SIGINT)
+        rest, _ = serving.communicate(timeout=TEST_S)
+        assert serving.returncode == 0, rest
+    finally:
+        serving.kill()
