@@ -1,17 +1,22 @@
 """``python -m benchmarks.first_test``: from nothing to the first transactional test that passes, by each way in.
 
 The test is the same everywhere: a producer commits a record in a transaction, a consumer with read_committed reads it, both
-confluent-kafka. What pip and uv have downloaded before is in their caches; jars of Apache Kafka lie in `.cache/`.
+confluent-kafka. What pip and uv have downloaded before is in their caches; jars of Apache Kafka lie in `.cache/`. The wheel,
+the folder of `make folder` and the container image are there already: `docker build` is timed by itself (docs/container.md).
+
+``--engine "COMMAND"`` runs the test that needs the engine behind a command that reaches its published ports.
 """
 
 from __future__ import annotations
 
+import argparse
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -42,103 +47,161 @@ import pytest
 def servers(odradek):
     return odradek.bootstrap_servers
 """
+HANDLE: Final = """
+import odradek, pytest
+@pytest.fixture
+def servers():
+    with odradek.Broker() as broker:
+        yield broker.bootstrap_servers
+"""
+CONTAINER: Final = """
+import pytest
+from odradek.testcontainers import OdradekContainer
+@pytest.fixture
+def servers():
+    with OdradekContainer("odradek") as broker:
+        yield broker.bootstrap_servers
+"""
+FOLDER: Final = """
+import json, pytest, subprocess
+@pytest.fixture
+def servers():
+    command = ["odradek/odradek", "serve", "--port", "0", "--log-format", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as broker:
+        started = next(line for line in broker.stdout if "start_ms" in line)
+        yield json.loads(started)["listeners"][0].partition("://")[2]
+        broker.terminate()
+"""
 APACHE: Final = """
 import pytest
-from pathlib import Path
 from tests.support import kafka_oracle
 @pytest.fixture
 def servers(tmp_path):
     with kafka_oracle.kafka(directory=tmp_path) as kafka:
         yield f"{kafka.host}:{kafka.port}"
 """
+PYTEST: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_first.py")
+
+Command = tuple[str | Path, ...]
+
+
+class Way:
+    """A way in: the commands that install it, and the one that runs the test, in a folder of its own."""
+
+    def __init__(self, name: str, folder: Path, fixture: str) -> None:
+        self.name = name
+        self.folder = folder
+        self.is_installed = False  # what it needs is there before
+        self.installing: list[Command] = []
+        self.python = folder / "venv" / "bin" / "python"
+        self.test: Command = (self.python, *PYTEST)
+        folder.mkdir()
+        (folder / "test_first.py").write_text(TEST.format(fixture=fixture))
+
+    def with_pip(self, *packages: str | Path) -> Way:
+        install = (self.python, "-m", "pip", "install", "--quiet", *packages, *CLIENTS)
+        self.installing += [(sys.executable, "-m", "venv", self.folder / "venv"), install]
+        return self
+
+    def with_uv(self, *packages: str | Path) -> Way:
+        install = (uv("uv"), "pip", "install", "--quiet", "--python", self.python, *packages, *CLIENTS)
+        self.installing += [(uv("uv"), "venv", "--quiet", self.folder / "venv"), install]
+        return self
+
+    def seconds(self) -> tuple[float, float]:
+        """Until the first run has passed, and those of the next one."""
+        took = []
+        for commands in ([*self.installing, self.test], [self.test]):
+            began = time.perf_counter()
+            for command in commands:
+                run(*command, cwd=self.folder)
+            took.append(time.perf_counter() - began)
+        first, again = took
+        return first, again
+
+
+def ways(work: Path, engine: list[str]) -> Iterator[Way]:
+    clone: Command = ("git", "clone", "--quiet", ROOT, "checkout")
+
+    way = Way("`pip install .` in a venv, from the checkout, fixture `odradek`", work / "checkout", ODRADEK)
+    way.installing.append(clone)
+    yield way.with_pip("./checkout")
+
+    wheel = built(work)
+    yield Way("`pip install WHEEL` in a venv, fixture `odradek`", work / "pip", ODRADEK).with_pip(wheel)
+    yield Way("`uv pip install WHEEL`, fixture `odradek`", work / "uv", ODRADEK).with_uv(wheel)
+
+    way = Way("`uvx --from WHEEL`, fixture `odradek`", work / "uvx", ODRADEK)
+    also = [word for package in CLIENTS for word in ("--with", package)]
+    way.test = (uv("uvx"), "--quiet", "--from", wheel, *also, "python", *PYTEST)
+    yield way
+
+    way = Way("`make test`'s environment in a clone, `odradek.Broker`", work / "make", HANDLE)
+    way.installing += [clone, ("make", "-s", "-C", "checkout", ".venv/.dev")]
+    way.test = (way.folder / "checkout/.venv/bin/python", *PYTEST)
+    yield way
+
+    run("make", "-s", "-C", ROOT, "folder")
+    [packed] = (ROOT / "dist").glob("odradek-*linux*.tar.gz")
+    way = Way("the folder of `make folder`, `odradek serve`", work / "folder", FOLDER)
+    way.installing.append(("tar", "-xzf", packed))
+    yield way.with_uv()
+
+    if has_image(engine):
+        way = Way("the container image, `OdradekContainer`", work / "container", CONTAINER)
+        way.with_uv(f"odradek[testcontainers] @ {wheel.as_uri()}")
+        way.test = (*engine, *way.test)
+        yield way
+    else:
+        print("left out: no engine that has an image `odradek`", file=sys.stderr)
+
+    way = Way("Apache Kafka 4.3.1 from its jars, Java and clients installed already", work / "jars", APACHE)
+    way.is_installed = True
+    way.test = ("env", f"PYTHONPATH={ROOT}", sys.executable, *PYTEST, "--rootdir", ".")
+    yield way
 
 
 def main() -> int:
     """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engine", default="", help="what runs a command beside the container engine")
+    parser.add_argument("--only", default="", help="ways whose name contains this")
+    options = parser.parse_args()
+    print("| way in | nothing to the first passing test | the next run |\n| --- | --- | --- |", flush=True)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        wheel = built(folder)
-        rows = [
-            ("`python -m venv`, `pip install`, pytest fixture `odradek`", *by_pip(folder / "pip", wheel)),
-            ("`uv venv`, `uv pip install`, pytest fixture `odradek`", *by_uv(folder / "uv", wheel)),
-            (
-                "Apache Kafka 4.3.1 from its jars, Java and clients installed already",
-                *by_jars(folder / "jars"),
-            ),
-        ]
-    print("| way in | nothing to the first passing test | the next run |\n| --- | --- | --- |")
-    for way, first, again in rows:
-        print(f"| {way} | {'' if first is None else f'{first:.1f} s'} | {again:.1f} s |")
+        for way in ways(Path(name), shlex.split(options.engine)):
+            if options.only in way.name:
+                first, again = way.seconds()
+                cold = "" if way.is_installed else f"{first:.1f} s"
+                print(f"| {way.name} | {cold} | {again:.1f} s |", flush=True)
     return 0
 
 
+def uv(name: str) -> str:
+    return shutil.which(name) or str(Path(sys.executable).with_name(name))
+
+
 def built(folder: Path) -> Path:
-    run("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+    wheel = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT)
+    run(sys.executable, "-m", "pip", *wheel, cwd=ROOT)
+    (made,) = folder.glob("*.whl")
+    return made
 
 
-def by_pip(folder: Path, wheel: Path) -> tuple[float, float]:
-    written(folder, ODRADEK)
-    python = folder / "venv" / "bin" / "python"
-
-    def install() -> None:
-        run("-m", "venv", folder / "venv")
-        run("-m", "pip", "install", "--quiet", wheel, *CLIENTS, python=python)
-
-    return timed(install, lambda: run("-m", "pytest", "-q", folder, python=python))
-
-
-def by_uv(folder: Path, wheel: Path) -> tuple[float, float]:
-    written(folder, ODRADEK)
-    python = folder / "venv" / "bin" / "python"
-    uv = shutil.which("uv") or Path(sys.executable).with_name("uv")
-
-    def install() -> None:
-        subprocess.run([uv, "venv", "--quiet", folder / "venv"], check=True)
-        command = [uv, "pip", "install", "--quiet", "--python", python, wheel, *CLIENTS]
-        subprocess.run(command, check=True)
-
-    return timed(install, lambda: run("-m", "pytest", "-q", folder, python=python))
+def has_image(engine: list[str]) -> bool:
+    try:
+        done = subprocess.run(
+            [*engine, "docker", "image", "inspect", "odradek"], capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0
 
 
-def by_jars(folder: Path) -> tuple[None, float]:
-    written(folder, APACHE)
-    began = time.perf_counter()
-    run(
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        folder,
-        folder / "test_first.py",
-        cwd=ROOT,
-    )
-    return None, time.perf_counter() - began
-
-
-def written(folder: Path, fixture: str) -> None:
-    folder.mkdir()
-    (folder / "test_first.py").write_text(TEST.format(fixture=fixture))
-
-
-def timed(install: Callable[[], None], test: Callable[[], None]) -> tuple[float, float]:
-    """The seconds until the first run has passed, and those of the next one."""
-    began = time.perf_counter()
-    install()
-    test()
-    first = time.perf_counter() - began
-    began = time.perf_counter()
-    test()
-    return first, time.perf_counter() - began
-
-
-def run(*arguments: str | Path, python: Path | str = sys.executable, cwd: Path | None = None) -> None:
-    done = subprocess.run([python, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+def run(*command: str | Path, cwd: Path | None = None) -> None:
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{arguments}: {done.stdout}{done.stderr}")
+        raise SystemExit(f"{shlex.join(map(str, command))}: {done.stdout}{done.stderr}")
 
 
 if __name__ == "__main__":
