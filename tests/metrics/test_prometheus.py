@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from odradek import Broker
 from tests.support.clients import eventually
@@ -86,6 +86,8 @@ def work(bootstrap_servers: str, number: int) -> None:
     successor.begin_transaction()
     successor.produce("orders", f"order-{number}")
     successor.commit_transaction(TEST_S)
+    # Those of the transaction went with it.
+    consumer.commit(offsets=[TopicPartition("orders", 0, number)], asynchronous=False)
     consumer.close()
 
 
