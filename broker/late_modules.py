@@ -11,6 +11,7 @@ import _thread
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodDescriptorType, ModuleType
 from typing import Any, Final
@@ -107,6 +108,8 @@ def is_late(name: str) -> bool:
 
 
 def _iscoroutinefunction(function: object) -> bool:
+    while isinstance(function, partial):
+        function = function.func  # what `asyncio.to_thread` hands to the loop
     if isinstance(function, BuiltinFunctionType | MethodDescriptorType):
         return False  # a method of a compiled class, too
     if type(function) is FunctionType and not vars(function):

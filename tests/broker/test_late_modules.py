@@ -44,6 +44,16 @@ def test_one_that_is_used_is_the_real_one(use: str) -> None:
     assert run(PREPARED + use) == "True True"
 
 
+def test_a_loop_that_asks_what_a_thread_is_to_call_loads_nothing() -> None:
+    """As uvloop does in `asyncio.to_thread`, on the loop."""
+    program = (
+        "import asyncio, functools, inspect\n"
+        "calls = [functools.partial(each) for each in (print, run, asyncio.sleep)]\n"
+        "print([inspect.iscoroutinefunction(each) for each in calls], late_modules.is_late('inspect'))"
+    )
+    assert run(PREPARED + "def run(): pass\n" + program) == "[False, False, True] True"
+
+
 def test_functions_that_others_import_are_loaded_with_their_first_call() -> None:
     program = """
 late_modules.install_functions({"urllib.request": ["getproxies"], "textwrap": ["dedent"]})
