@@ -12,7 +12,6 @@ import asyncio
 import errno
 import gc
 import socket
-import sys
 from collections.abc import Callable, Collection
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 RETRY_S: Final = 1.0
 """After an accept that has failed, and after a server that could not be loaded."""
-SWITCH_S: Final = 0.000_5
-"""How long the thread that imports keeps the interpreter while the loop waits for it; 5 ms otherwise."""
 
 log = get_logger()
 
@@ -194,21 +191,24 @@ class ControlListener:
 
 def load(modules: Collection[str] = ()) -> None:
     """Import the HTTP server, the operations, and ``modules``. The loop has its turns meanwhile."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_S)
-    # Imports allocate much and free nothing.
-    collects = gc.isenabled()
+    from broker.loop.sharing import loop_goes_first  # of no use to a broker that is not asked
+
+    # Imports allocate much and free nothing, and what is imported stays: as at the start, the collector passes over it. It
+    # would hold the loop for 10 ms to look at it.
+    collects, freezes = gc.isenabled(), gc.get_freeze_count() > 0
     gc.disable()
     try:
-        import_module("broker.control.http_library").load()
-        import_module("broker.control.server")
-        import_module("broker.control.operations").discover()
-        for name in modules:
-            import_module(name)
+        with loop_goes_first():
+            import_module("broker.control.http_library").load()
+            import_module("broker.control.server")
+            import_module("broker.control.operations").discover()
+            for name in modules:
+                import_module(name)
+        if freezes:
+            gc.freeze()
     finally:
         if collects:
             gc.enable()
-        sys.setswitchinterval(before)
 
 
 def tls_of(certificate: str, key: str) -> ssl.SSLContext | None:

@@ -34,7 +34,7 @@ class Metrics:
 
 
 def _written(families: Sequence[Family]) -> bytes:
-    # prometheus_client takes a tenth of a second to import: at the first scrape, in its thread.
+    # Imported at the first scrape, in its thread.
     from broker.metrics.text import written
 
     return written(families)

@@ -69,4 +69,10 @@ HELP: Final[Mapping[str, str]] = {
     "odradek_event_loop_lag_max_seconds": "The most that the event loop was late in the last minute.",
     "odradek_clock_ahead_seconds": "By how much the broker's clock has been advanced.",
     "odradek_fault_rule_hits": "Hits of the rules that inject faults.",
+    "process_virtual_memory_bytes": "Virtual memory size in bytes.",
+    "process_resident_memory_bytes": "Resident memory size in bytes.",
+    "process_start_time_seconds": "Start time of the process since unix epoch in seconds.",
+    "process_cpu_seconds": "Total user and system CPU time spent in seconds.",
+    "process_open_fds": "Number of open file descriptors.",
+    "process_max_fds": "Maximum number of open file descriptors.",
 }

@@ -1,57 +1,48 @@
-"""Families as text, by prometheus_client. Called in a thread: it takes as long as there are samples."""
+"""Families as text, in Prometheus' format. Called in a thread: it takes as long as there are samples."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from typing import Final
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
-from prometheus_client.exposition import generate_latest
-from prometheus_client.process_collector import ProcessCollector
-
-from broker.metrics.families import Family, Observed
+from broker.loop.sharing import loop_goes_first
+from broker.metrics.families import Family, Kind, Observed
 from broker.metrics.names import HELP
+from broker.metrics.of_process import process_families
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
 """As Kafka's histograms and the JMX exporter have them."""
-
-
-class _Registry:
-    """What prometheus_client asks for families."""
-
-    def __init__(self, families: Sequence[Family]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        for family in self._families:
-            yield _metric(family)
-            time.sleep(0)  # The thread gives the interpreter to the loop, which would else wait 5 ms for it.
-        # Of Linux, which has /proc; elsewhere there are none of these.
-        yield from ProcessCollector(registry=None).collect()
+_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def written(families: Sequence[Family]) -> bytes:
-    """In Prometheus' text format, which every scraper reads."""
-    return generate_latest(cast(CollectorRegistry, _Registry(families)))
+    """In the text format 0.0.4, which every scraper reads; with those of the process."""
+    with loop_goes_first():
+        return "".join(_lines([*families, *process_families()])).encode()
 
 
-def _metric(family: Family) -> Metric:
-    metric = Metric(family.name, HELP[family.name], family.kind.value)
-    name = f"{family.name}_total" if family.kind.value == "counter" else family.name
-    for values, measured in family.rows:
-        labels = dict(zip(family.labels, map(str, values), strict=True))
-        if isinstance(measured, Observed):
-            _add_quantiles(metric, labels, measured)
-        else:
-            metric.add_sample(name, labels, measured)
-    return metric
+def _lines(families: Sequence[Family]) -> Iterator[str]:
+    for family in families:
+        name = f"{family.name}_total" if family.kind is Kind.COUNTER else family.name
+        yield f"# HELP {name} {HELP[family.name]}\n# TYPE {name} {family.kind.value}\n"
+        for values, measured in family.rows:
+            labels = [
+                f'{label}="{str(value).translate(_ESCAPES)}"'
+                for label, value in zip(family.labels, values, strict=True)
+            ]
+            if isinstance(measured, Observed):
+                yield from _quantiles(name, labels, measured)
+            else:
+                yield _sample(name, labels, measured)
 
 
-def _add_quantiles(metric: Metric, labels: dict[str, str], observed: Observed) -> None:
+def _quantiles(name: str, labels: list[str], observed: Observed) -> Iterator[str]:
     ordered = sorted(observed.newest)
     for quantile in QUANTILES:
         at = min(len(ordered) - 1, int(quantile * len(ordered)))
-        metric.add_sample(metric.name, {**labels, "quantile": str(quantile)}, ordered[at])
-    metric.add_sample(f"{metric.name}_count", labels, observed.count)
+        yield _sample(name, [*labels, f'quantile="{quantile}"'], ordered[at])
+    yield _sample(f"{name}_count", labels, observed.count)
+
+
+def _sample(name: str, labels: list[str], value: float) -> str:
+    return f"{name}{{{','.join(labels)}}} {float(value)!r}\n" if labels else f"{name} {float(value)!r}\n"

@@ -115,7 +115,6 @@ class LastResort:
             "javaproperties",
             "kio",
             "msgspec",
-            "prometheus_client",
             "re2",
             "structlog",
             "uvloop",

@@ -10,10 +10,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.client import CREATE_TOPICS, frame, produce_frame, small_batch
+from benchmarks.client import CREATE_TOPICS, find_coordinator_frame, frame, produce_frame, small_batch
 from odradek._server import site_folders
 from odradek.process import _free_port
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -28,15 +29,16 @@ OF_THE_CONTROL_PORT = 7
 """Further ones with a control port that was not asked for anything."""
 COMPILED_MAX = 12
 """Methods and functions that are made as text: of messages, and of classes of values (`protocol.slotted`)."""
+COORDINATORS = {"broker.groups.coordinator", "broker.transactions.coordinator"}
 # Each is needed by something that a broker without control port, groups, transactions and mistakes does not do.
 FORBIDDEN = {
+    *COORDINATORS,
     *(
         "aiohttp",
         "click",
         "javaproperties",
         "kio",
         "msgspec",
-        "prometheus_client",
         "re2",
         "structlog",
         "xxhash",
@@ -60,33 +62,35 @@ FORBIDDEN = {
         "broker.control.server",
         "broker.control.wiring",
         "broker.faults.engine",
-        "broker.groups.coordinator",
-        "broker.transactions.coordinator",
         "broker.views.cluster_views",
     ),
 }
 ALLOWED = {"broker.control"}
 """Of these, with a control port."""
 NEVER = {
+    *COORDINATORS,
     "_ssl",
     "aiohttp.client",
     "aiohttp.connector",
     "argparse",
-    "prometheus_client",
+    "importlib.metadata",
     "ssl",
     "urllib.request",
 }
-"""What no call but ``GET /metrics`` needs."""
+"""What no call needs, of a broker without TLS, groups and transactions."""
 PROGRAM = """
-import sys
-compiled = []
+import _thread, gc, sys
+compiled, by_loop = [], []
+loop = _thread.get_ident()
 def hook(event, arguments):
     if event == "compile" and str(arguments[1]).startswith("<"):
         compiled.append(str(arguments[1]))
+    elif event == "import" and _thread.get_ident() == loop:
+        by_loop.append(arguments[0])
 sys.addaudithook(hook)
 folders, port, data_dir, control_port, *frames = sys.argv[1:]
 sys.path[:0] = folders.split(":")
-import _socket, _thread, os, time, signal
+import _socket, os, time, signal
 def receive(connection, count):
     data = b""
     while len(data) < count:
@@ -106,20 +110,33 @@ def loaded():
 def client():
     connection = connect(port)
     answers = []
-    for frame in frames:
+    def ask(frame):
         connection.send(bytes.fromhex(frame))
         answers.append(receive(connection, int.from_bytes(receive(connection, 4), "big")).hex())
+    ask(frames[0])
+    ask(frames[1])
     if control_port:
         control = connect(control_port)
     modules = loaded()
     count = len(compiled)
-    asked = []
-    if control_port:
-        control.send(b"GET /v1/cluster HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
-        answers.append(receive(control, 12).hex())
-        asked = loaded()
+    for frame in frames[2:]:
+        ask(frame)
+    looked = loaded()
+    by_loop.clear()
+    frozen = gc.get_freeze_count()
+    statuses = []
+    for path in ["/v1/cluster", "/openapi.json", "/metrics"] if control_port else []:
+        control.send(b"GET %s HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n" % path.encode())
+        statuses.append(receive(control, 12).decode())
+        control.close()
+        control = connect(control_port)
+    asked, asked_by_loop = loaded(), [*by_loop]
     import json
-    found = {"modules": modules, "compiled": compiled[:count], "answers": answers, "asked": asked}
+    found = {
+        "modules": modules, "compiled": compiled[:count], "answers": answers,
+        "looked": looked, "statuses": statuses, "asked": asked, "by_loop": asked_by_loop,
+        "frozen": [frozen, gc.get_freeze_count()],
+    }
     os.write(2, json.dumps(found).encode())
     os.kill(os.getpid(), signal.SIGTERM)
 _thread.start_new_thread(client, ())
@@ -128,11 +145,12 @@ sys.exit(main(["--port", port, "--data-dir", data_dir, *(["--control-port", cont
 """
 
 
-def begin(tmp_path_factory: pytest.TempPathFactory, control_port: str = "") -> dict[str, list[str]]:
+def begin(tmp_path_factory: pytest.TempPathFactory, control_port: str = "") -> dict[str, list[Any]]:
     topic = CreatableTopic(name="first", num_partitions=1, replication_factor=1)
     frames = [
         frame(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=30_000)),
         produce_frame("first", small_batch()),
+        *(find_coordinator_frame("first", kind) for kind in (0, 1)),
     ]
     data_dir = tmp_path_factory.mktemp("start") / "data"
     folders = ":".join([str(ROOT), *site_folders()])
@@ -144,7 +162,7 @@ def begin(tmp_path_factory: pytest.TempPathFactory, control_port: str = "") -> d
         timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr
-    facts: dict[str, list[str]] = json.loads(done.stderr)
+    facts: dict[str, list[Any]] = json.loads(done.stderr)
     return facts
 
 
@@ -163,7 +181,7 @@ def own(modules: list[str]) -> list[str]:
 
 
 def test_the_first_record_is_acknowledged(found: dict[str, list[str]]) -> None:
-    _, produced = found["answers"]
+    produced = found["answers"][1]
     # "first", one partition, its index, no error.
     assert bytes([6, *b"first", 2, *bytes(4 + 2)]).hex() in produced
 
@@ -196,7 +214,25 @@ def test_a_control_port_costs_a_start_a_few_modules(
     assert len(with_control_port["compiled"]) <= COMPILED_MAX + 1
 
 
-def test_the_first_call_loads_what_serves_it_and_no_more(with_control_port: dict[str, list[str]]) -> None:
-    assert bytes.fromhex(with_control_port["answers"][-1]) == b"HTTP/1.1 200"
+def test_who_looks_for_a_coordinator_loads_none(found: dict[str, list[str]]) -> None:
+    assert "protocol.messages.find_coordinator" in found["looked"]
+    assert COORDINATORS & {*found["looked"]} == set()
+
+
+def test_the_control_port_loads_what_serves_it_and_no_more(with_control_port: dict[str, list[str]]) -> None:
+    assert with_control_port["statuses"] == ["HTTP/1.1 200"] * 3
     assert "aiohttp.web" in with_control_port["asked"]
     assert NEVER & {*with_control_port["asked"]} == set()
+
+
+def test_the_loop_imports_nothing_for_the_control_port(with_control_port: dict[str, list[str]]) -> None:
+    """A thread does: clients of the broker would wait."""
+    assert with_control_port["by_loop"] == []
+
+
+def test_the_collector_passes_over_what_the_first_call_has_loaded(
+    with_control_port: dict[str, list[int]],
+) -> None:
+    """It would hold the loop to look at it."""
+    before, after = with_control_port["frozen"]
+    assert after > 1.5 * before > 0
