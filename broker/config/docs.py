@@ -35,8 +35,11 @@ If Kafka would refuse a value, the broker does not start: a line names the setti
 The broker also checks and accepts Kafka's settings that have no effect here, and warns of some on which you might rely, such
 as `create.topic.policy.class.name`. An unknown name gives a warning
 with the name that was most likely meant. It is an error if it comes from `--set`, or begins with `odradek.` in a file; other
-programs have variables that begin with `KAFKA_` or `ODRADEK_`, too. `--set` of something that another option sets too is an
-error. Variables of the images that are not settings
+programs have variables that begin with `KAFKA_` or `ODRADEK_`, too. It is an error as well where it looks like a setting of
+security: a variable that begins with `ODRADEK_` and goes on with `AUTHORIZER`, `CONTROL`, `SASL`, `SECURITY`, `SSL`, `TLS`
+or `TOKEN`, or is most like such a setting, and is not empty (`ODRADEK_CONTROL_TOKN`). The control port would else be open,
+while its user thinks that it has a token. `--set` of something that another option sets too is an error. Variables of the
+images that are not settings
 (`KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are ignored; `KAFKA_OPTS` may name the file with the login modules of SASL.
 
 If only `advertised.listeners` is given, the broker listens on the same ports at every address. Listeners named in

@@ -37,8 +37,8 @@ _NOT_SETTINGS = re.compile(
     # What start scripts for older images, and Confluent's, set whatever the broker is.
     r"|ZOOKEEPER_\w+|CONFLUENT_\w+|CREATE_TOPICS\w*"
     r")"
-    # Kubernetes again, of a service that is called odradek.
-    r"|ODRADEK_(PORT|PORT_\d+_\w+|SERVICE_(HOST|PORT)\w*)",
+    # Kubernetes again, of a service that is called odradek, or odradek-control.
+    r"|ODRADEK_(PORT|(\w+_)?(PORT_\d+_\w+|SERVICE_(HOST|PORT)\w*))",
     re.ASCII,
 )
 
@@ -67,6 +67,10 @@ OF_THE_START = frozenset(
         "ODRADEK_TOPICS",
     }
 )
+# Settings that close something to others: it stays open where their name is misspelt. A variable of ours that begins like
+# one, or is most like one, was meant to be one.
+_CLOSES = re.compile(r"(.+\.)?(allowed|authorizer|sasl|security|ssl|tls|token)\b")
+_BEGINS_LIKE = re.compile(r"odradek\.(authorizer|control|sasl|security|ssl|tls|token)")
 _OF_NODE = re.compile(r"odradek\.node\.([0-9]{1,4})\.(.+)", re.ASCII)
 
 
@@ -175,20 +179,38 @@ def check_node_numbers(settings: list[Setting], nodes: int) -> None:
 def unknown(settings: Mapping[str, Setting]) -> list[str]:
     """One warning line for each unknown setting of a file or a variable, which may be meant for another program or release.
 
-    ConfigError for one of the command line, and for one of a file that begins with ``odradek.``: only we have read it.
+    ConfigError for one of the command line, for one of a file that begins with ``odradek.``, as only we have read it, and for
+    a variable of ours that was meant to close something.
     """
     warnings = []
     for name, setting in settings.items():
         if is_known(name):
             continue
         by_variable = setting.rank is Rank.ENVIRONMENT
-        near = nearest(name, _known(by_variable))
+        near = _nearest(name, by_variable)
         hint = f"; did you mean {variable_name(near) if by_variable else near}?" if near else ""
+        if by_variable and setting.raw and _closes(name, near):
+            raise ConfigError(
+                f"Unknown property {name} (from {setting.where}){hint or '.'} It looks like a setting of security, which "
+                "a start does not pass over"
+            )
         is_ours = name.startswith(OWN_PREFIX) and not by_variable
         if is_ours or setting.rank is Rank.COMMAND_LINE:
             raise ConfigError(f"Unknown property {name} (from {setting.where}){hint}")
         warnings.append(f"unknown property {name} (from {setting.where}) has no effect{hint}")
     return warnings
+
+
+def _closes(name: str, near: str | None) -> bool:
+    """Whether a variable of ours was meant to close something to others, which is open without it."""
+    return bool(_BEGINS_LIKE.match(name) or (name.startswith(OWN_PREFIX) and near and _CLOSES.match(near)))
+
+
+def _nearest(name: str, by_variable: bool) -> str | None:
+    """The setting that was most likely meant, ours or Kafka's."""
+    known = {each.removeprefix(OWN_PREFIX): each for each in _known(by_variable)}
+    found = nearest(name.removeprefix(OWN_PREFIX), known)
+    return None if found is None else known[found]
 
 
 def _known(by_variable: bool) -> Iterator[str]:

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import click
 
-from broker.config import DEFAULT_HOST, DEFAULT_PORT
+from broker.config import DEFAULT_HOST, DEFAULT_PORT, ConfigError
 from broker.config.settings import ControlPort
+from broker.config.sources import from_environment, strongest, unknown
 from broker.control.access import (
     LOOK_TOKEN_VARIABLE,
     STAGE_TOKEN_VARIABLE,
@@ -174,6 +175,7 @@ def _settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> ProxySe
     upstream = options["upstream"] or environ.get(UPSTREAM_VARIABLE, "")
     if not upstream:
         raise click.UsageError("--upstream HOST:PORT: the address of a node of the cluster is missing.")
+    _check_variables(environ)
     host = options["host"]
     allowed = environ.get(ALLOWED_HOSTS_VARIABLE, "")
     return ProxySettings(
@@ -194,6 +196,15 @@ def _settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> ProxySe
         log_format=options["log_format"],
         log_level=options["log_level"],
     )
+
+
+def _check_variables(environ: Mapping[str, str]) -> None:
+    """A misspelt token would leave the control port open. What else is unknown is of no concern to a proxy."""
+    ours = {name: value for name, value in environ.items() if name.startswith("ODRADEK_")}
+    try:
+        unknown(strongest(from_environment(ours)))
+    except ConfigError as error:
+        raise click.UsageError(f"{error}.") from None
 
 
 def _address(text: str) -> Address:

@@ -349,14 +349,51 @@ def test_an_unknown_variable_of_ours_is_one_warning_with_the_nearest_name():
         "unknown property odradek.python (from the variable ODRADEK_PYTHON) has no effect",
         "unknown property odradek.topic (from the variable ODRADEK_TOPIC) has no effect; did you mean ODRADEK_TOPICS?",
     ]
-    [warning] = warnings_of({"ODRADEK_CONTROL_TOKN": "secret"})
-    assert warning.endswith("has no effect; did you mean ODRADEK_CONTROL_TOKEN?")
-    assert "secret" not in warning
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("ODRADEK_CONTROL_TOKN", "ODRADEK_CONTROL_TOKEN"),
+        ("ODRADEK_CONTROLTOKEN", "ODRADEK_CONTROL_TOKEN"),
+        ("ODRADEK_CONTROL_TOKEN_LOOKS", "ODRADEK_CONTROL_TOKEN_LOOK"),
+        ("ODRADEK_CONTROL_ALLOWED_HOST", "ODRADEK_CONTROL_ALLOWED_HOSTS"),
+        ("ODRADEK_CNTROL_TOKEN", "ODRADEK_CONTROL_TOKEN"),
+        ("ODRADEK_CONTROL_PASSWORD", ""),
+        ("ODRADEK_SASLS", "ODRADEK_SASL"),
+        ("ODRADEK_SASL_USERS", ""),
+        ("ODRADEK_SASL_ENABLED_MECHANISMS", "KAFKA_SASL_ENABLED_MECHANISMS"),
+        ("ODRADEK_AUTHORIZER_CLASS_NAME", "KAFKA_AUTHORIZER_CLASS_NAME"),
+        ("ODRADEK_TLS", ""),
+        ("ODRADEK_TOKEN", ""),
+        ("ODRADEK_SSL_CLIENT_AUTH", "KAFKA_SSL_CLIENT_AUTH"),
+    ],
+)
+def test_a_misspelt_variable_that_was_to_close_something_is_an_error(variable: str, meant: str):
+    with pytest.raises(ConfigError) as refused:
+        load_config(None, {variable: "secret"}, {})
+    assert str(refused.value).startswith(
+        f"Unknown property {property_name(variable)} (from the variable {variable})"
+    )
+    assert ("did you mean" in str(refused.value)) == bool(meant)
+    assert f"did you mean {meant}?" in str(refused.value) or not meant
+    assert "a setting of security" in str(refused.value)
+    assert "secret" not in str(refused.value)
+    # Compose hands on variables that are set nowhere.
+    assert len(warnings_of({variable: ""})) == 1
+
+
+@pytest.mark.parametrize(
+    "variable", ["ODRADEK_PYPI_TOKEN", "ODRADEK_TEST_SSL", "KAFKA_SASL_ENABLED_MECHANISM"]
+)
+def test_a_variable_of_another_program_is_a_warning_whatever_it_holds(variable: str):
+    assert len(warnings_of({variable: "secret"})) == 1
 
 
 def test_variables_of_a_kubernetes_service_of_our_name_are_no_settings():
-    variables = ("PORT", "PORT_9092_TCP", "PORT_9092_TCP_ADDR", "SERVICE_HOST", "SERVICE_PORT_KAFKA")
-    assert warnings_of({f"ODRADEK_{name}": "tcp://10.0.0.1:9092" for name in variables}) == []
+    variables = ("PORT_9092_TCP", "PORT_9092_TCP_ADDR", "SERVICE_HOST", "SERVICE_PORT_KAFKA")
+    assert warnings_of({f"ODRADEK_{name}": "tcp://10.0.0.1:9092" for name in (*variables, "PORT")}) == []
+    assert warnings_of({f"ODRADEK_CONTROL_{name}": "tcp://10.0.0.1:9092" for name in variables}) == []
 
 
 @pytest.mark.parametrize(

@@ -68,3 +68,11 @@ def test_the_control_port_takes_the_variables_of_the_broker_s() -> None:
     assert (settings.control_token, settings.control_look_token) == ("", "of-look")
     assert (settings.control_tls_certificate, settings.control_tls_key) == ("server.pem", "server.key")
     assert "of-look" not in repr(settings)
+
+
+def test_a_misspelt_token_is_refused_and_what_is_not_of_security_is_passed_over() -> None:
+    with pytest.raises(click.ClickException) as refused:
+        parse(["--upstream", "k:1"], {"ODRADEK_CONTROL_TOKN": "secret"})
+    assert "did you mean ODRADEK_CONTROL_TOKEN?" in refused.value.format_message()
+    assert "secret" not in refused.value.format_message()
+    parse(["--upstream", "k:1"], {"ODRADEK_PYTHON": "3", "KAFKA_NUM_PARTITION": "3", "ODRADEK_SASL": "a:b"})
