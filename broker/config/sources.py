@@ -179,8 +179,8 @@ def check_node_numbers(settings: list[Setting], nodes: int) -> None:
 def unknown(settings: Mapping[str, Setting]) -> list[str]:
     """One warning line for each unknown setting of a file or a variable, which may be meant for another program or release.
 
-    ConfigError for one of the command line, for one of a file that begins with ``odradek.``, as only we have read it, and for
-    a variable of ours that was meant to close something.
+    ConfigError for one of the command line, for one of a file that begins with ``odradek.``, as only we have read it, and
+    for a variable of ours that was meant to close something.
     """
     warnings = []
     for name, setting in settings.items():
