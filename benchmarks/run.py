@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks import machine, measures
 from benchmarks.figures import Figure, Run
+from benchmarks.pure import judged
 from benchmarks.targets import TARGETS
 
 
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="odradek-benchmarks-", dir=options.directory) as scratch:
         run = Run(TARGETS[options.target](), options.quick, Path(scratch), say)
         for name in options.only or measures.NAMES:
-            for figure in measures.load(name)(run):
+            for figure in map(judged, measures.load(name)(run)):
                 say(line(figure))
                 figures.append(figure)
     print(table(options.target, figures))
