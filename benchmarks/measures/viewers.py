@@ -200,8 +200,7 @@ def turns(partitions: int) -> Iterator[Figure]:
                 f"longest turn of the event loop: {name}",
                 longest_ms,
                 "ms",
-                # A scrape's text is written by a thread, which keeps the interpreter for 5 ms at a time.
-                limit=None if name == "metrics" else TURN_MS_MAX,
+                limit=TURN_MS_MAX,
                 note=f"{NODES} nodes, {partitions:,} partitions; the least of five looks",
             )
 
