@@ -16,12 +16,11 @@ def process_families() -> list[Family]:
     try:
         # The second field is the program's name and may hold anything, a parenthesis closes it.
         fields = (_PROC / "self/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        booted = next(
-            line for line in (_PROC / "stat").read_text("ascii").splitlines() if line.startswith("btime ")
-        )
+        lines = (_PROC / "stat").read_text("ascii").splitlines()
         descriptors = len(os.listdir(_PROC / "self/fd"))
     except OSError:
         return []
+    booted = next((line for line in lines if line.startswith("btime ")), "btime 0")
     ticks = os.sysconf("SC_CLK_TCK")
     return [
         single("process_virtual_memory_bytes", int(fields[20])),

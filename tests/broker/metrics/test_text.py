@@ -108,3 +108,5 @@ def test_a_program_with_any_name_is_found(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert found["process_start_time_seconds"] == 1700000010
     assert found["process_virtual_memory_bytes"] == 4096
     assert found["process_open_fds"] == 1
+    (tmp_path / "stat").write_text("cpu 1 2 3\n")
+    assert len(of_process.process_families()) == 6
