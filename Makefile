@@ -18,7 +18,7 @@ BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecod
 # In the order of the tree: what takes longest would else begin last and run alone.
 PYTEST = $(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: pictures dist folder publish site help compatibility demo test pipeline more clients check format soak mutants bench lock clean
+.PHONY: hot pictures dist folder publish site help compatibility demo test pipeline more clients check format soak mutants bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
@@ -31,6 +31,7 @@ help:
 	@echo "make soak    run the long forms of the tests"
 	@echo "make mutants plant defects in copies of the tree, and say which tests notice   (ARGS=...)"
 	@echo "make bench   run the benchmarks             (ARGS=...)"
+	@echo "make hot     count which functions of the compiled modules are to be optimised (it needs Valgrind)"
 	@echo "make compatibility  compare docs/compatibility.md with what the tests have shown (ARGS=--write)"
 	@echo "make pictures  make the pictures and traces of the documentation again (it needs Debian's chromium)"
 	@echo "make dist    build the package, and check it as a release is"
@@ -86,6 +87,13 @@ mutants: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# None is optimised in the first build, so each that is called is a function of its own, and seen.
+hot: $(VENV)/.dev
+	: > storage/hot_functions.txt
+	$(INSTALL_ODRADEK)
+	$(BIN)/python -m benchmarks.instructions --hot storage/hot_functions.txt
+	$(INSTALL_ODRADEK)
 
 # After make test, make more and make clients: they leave what the page is made of.
 compatibility: $(VENV)/.dev

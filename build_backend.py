@@ -7,6 +7,7 @@ package, and not in a source distribution, which has the C already.
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,25 @@ DIRECTIVES = {
 }
 
 
+# Of the functions of hot modules those that a request spends anything in, and of Cython's those that it calls (`make hot`).
+# All others, two thirds, are compiled without optimisation: a third of the compiler's time (docs/adr/0025).
+HOT = Path("storage/hot_functions.txt")
+OTHERS = """
+#ifdef __clang__
+#define NOT_HOT __attribute__((optnone, noinline))
+#else
+#define NOT_HOT __attribute__((optimize("O0"), noinline))
+#endif
+#define CYTHON_SMALL_CODE NOT_HOT
+"""
+FUNCTION = re.compile(r"^static (?!CYTHON_INLINE)([^;={(\n]*?)\b(__[Pp]yx_\w+)\(", re.MULTILINE)
+
+
+def name_of(function: str) -> str:
+    """Of a function in C, without Cython's numbers: `__pyx_pw_7storage_3log_3Log_5append` is `pw_storage_log_Log_append`."""
+    return re.sub(r"(?<=_)\d+(?=[A-Za-z_])", "", re.split(r"[.']", function)[0].removeprefix("__pyx_"))
+
+
 @cache
 def types() -> str:
     """All files of types: a module knows the layout of classes of others."""
@@ -43,7 +63,7 @@ class HotModule:
     def __init__(self, source: Path) -> None:
         self.source = source
         self.name = ".".join(source.with_suffix("").parts)
-        of = (source.read_text("utf-8"), types(), repr(DIRECTIVES))
+        of = (source.read_text("utf-8"), types(), repr(DIRECTIVES), HOT.read_text("utf-8"))
         self.digest = hashlib.sha256("\0".join(of).encode()).hexdigest()
 
     @property
@@ -78,8 +98,18 @@ def translated(module: HotModule) -> str:
         force=True,
         quiet=True,
     )
-    [path] = made.sources
+    [path] = map(Path, made.sources)
+    hot = set(HOT.read_text("utf-8").split())
+    path.write_text(
+        OTHERS + FUNCTION.sub(lambda found: optimised(found, hot), path.read_text("utf-8")), "utf-8"
+    )
     return str(path)
+
+
+def optimised(found: re.Match[str], hot: set[str]) -> str:
+    """The beginning of a function's declaration, which says whether it is."""
+    result, function = found.groups()
+    return found[0] if name_of(function) in hot else f"static NOT_HOT {result}{function}("
 
 
 def _cython() -> list[str]:

@@ -4,6 +4,8 @@ Valgrind counts them, which needs no quiet machine: the figure comes out the sam
 handle a few and many requests, handed to a connection as in `benchmarks.inside`; the difference is what the requests took,
 and neither the start nor what the interpreter learns at first. The system's part is not in it.
 ``callgrind_annotate`` shows where they went, in the files that ``--keep`` names.
+
+``make hot`` writes which functions of the compiled modules they went through (docs/adr/0025).
 """
 
 from __future__ import annotations
@@ -16,18 +18,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import uvloop
 
+import build_backend
 from benchmarks.inside import KINDS, frames_of, started
 from benchmarks.targets import ROOT
 
 FEW: Final = 100
 MANY: Final = 400
 LARGE: Final = ("produce-large", "fetch-large")
+LEAST: Final = 5  # instructions of a request in a function that is to be optimised
+FUNCTION: Final = re.compile(r"^ *([\d,]+) .*?:(__[Pp]yx_[\w.']+).*/storage/compiled/", re.MULTILINE)
 COLLECTED: Final = re.compile(r"Collected : (\d+)")
 
 
@@ -69,12 +75,29 @@ def instructions(kind: str, directory: Path) -> float:
     return (collected[MANY] - collected[FEW]) / (MANY - FEW)
 
 
+def hot_functions(kind: str, directory: Path) -> set[str]:
+    """The names of functions of the compiled modules in which a request of this kind spends instructions."""
+    many, few = (spent(directory / f"{kind}.{number}") for number in (MANY, FEW))
+    return {function for function in many if many[function] - few[function] >= LEAST * (MANY - FEW)}
+
+
+def spent(profile: Path) -> Counter[str]:
+    """Instructions by function."""
+    command = ["callgrind_annotate", "--threshold=100", "--auto=no", profile]
+    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    by_function: Counter[str] = Counter()
+    for instructions, function in FUNCTION.findall(table):
+        by_function[build_backend.name_of(function)] += int(instructions.replace(",", ""))
+    return by_function
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.instructions", description=__doc__.splitlines()[0]
     )
     parser.add_argument("kind", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; default: all")
     parser.add_argument("--keep", metavar="DIRECTORY", type=Path, help="where the profiles are kept")
+    parser.add_argument("--hot", metavar="FILE", type=Path, help="where the names of functions are written")
     parser.add_argument("--handle", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.handle is not None:
@@ -86,8 +109,12 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         directory = options.keep or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        for kind in options.kind or KINDS:
+        kinds = options.kind or KINDS
+        for kind in kinds:
             print(f"{kind}: {instructions(kind, directory):,.0f}", flush=True)
+        if options.hot is not None:
+            hot = set[str]().union(*(hot_functions(kind, directory) for kind in kinds))
+            options.hot.write_text("".join(f"{function}\n" for function in sorted(hot)), "utf-8")
     return 0
 
 

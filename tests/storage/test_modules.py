@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -37,6 +38,30 @@ def make(folder: Path, *names: str) -> dict[str, str]:
             source.with_suffix(suffix).touch()
         file_of(folder, name).touch()
     return compiled_files(str(folder / "built"), str(folder))
+
+
+def functions_of(module: str, tree: ast.AST, within: str) -> set[str]:
+    """Functions, methods and classes, and what stands in them, as names in C say them."""
+    found = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{within}_{node.name}"
+            found |= {name, *functions_of(module, node, name)}
+        else:
+            found |= functions_of(module, node, within)
+    return found
+
+
+def test_functions_that_are_optimised_are_there() -> None:
+    there: set[str] = set()
+    for path in set(types_of(ROOT)) - set(OF_PYTHON):
+        name = name_of(path).replace(".", "_")
+        there |= functions_of(name, ast.parse(path.with_suffix(".py").read_text("utf-8")), name)
+    hot = (ROOT / "storage/hot_functions.txt").read_text("utf-8")
+    # What reads and writes a public attribute is Cython's.
+    listed = set(re.findall(r"^(?:pw|pf|f)_(?!.*___[gs]et__$)(.*)$", hot, re.MULTILINE))
+    assert len(listed) > 100
+    assert listed - there == set()
 
 
 def test_a_wheel_has_what_was_built_with_it(tmp_path: Path) -> None:
