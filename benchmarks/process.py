@@ -43,6 +43,15 @@ def precise_cpu_seconds(pid: int) -> float:
     return nanoseconds / 1e9 if nanoseconds else cpu_seconds(pid)
 
 
+def queued_seconds(pid: int) -> float:
+    """For how long the process's main thread, or this one, was ready to run and had no core: what other work costs both."""
+    threads = (Path(f"/proc/{pid}/schedstat"), Path("/proc/thread-self/schedstat"))
+    try:
+        return sum(int(each.read_text("ascii").split()[1]) for each in threads) / 1e9
+    except FileNotFoundError as error:
+        raise Unsupported("waiting for a core is read from /proc/PID/schedstat, which Linux has") from error
+
+
 def resident_mib(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text("ascii")
     for line in status.splitlines():

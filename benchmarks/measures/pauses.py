@@ -21,7 +21,7 @@ from benchmarks.client import (
     small_batch,
 )
 from benchmarks.figures import Figure, Run
-from benchmarks.process import used_by
+from benchmarks.process import queued_seconds, used_by
 from benchmarks.targets import Running
 from protocol.batch import build_batch
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -42,6 +42,8 @@ class Waits:
     """Round trips of a small Produce, in milliseconds."""
 
     all_ms: list[float]
+    own_ms: list[float]
+    """Of each that part in which neither the broker nor the probe was queued for a core."""
     other_cpu: float
 
     def __str__(self) -> str:
@@ -72,17 +74,21 @@ def probe(target: Running, seconds: float) -> Waits:
     client = Client(target.connect())
     frame = produce_frame(PROBE, small_batch())
     waits: list[float] = []
+    own: list[float] = []
     with used_by(target.pid) as usage:
         end = time.perf_counter() + seconds
-        while (began := time.perf_counter()) < end:
+        while time.perf_counter() < end:
+            queued = queued_seconds(target.pid)
+            began = time.perf_counter()
             client.send(frame)
             client.receive()
             took = time.perf_counter() - began
             waits.append(took * 1000)
+            own.append((took - queued_seconds(target.pid) + queued) * 1000)
             if took < EVERY_S:
                 time.sleep(EVERY_S - took)
     client.close()
-    return Waits(waits, usage.other_cpu)
+    return Waits(waits, own, usage.other_cpu)
 
 
 def _figure(what: str, waits: Waits, rest: Waits) -> Figure:
