@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, node_configs
 from broker.config.definitions import EXPORTER_NONE
+from broker.config.endpoints import parse_endpoints
 from broker.config.settings import ControlPort, Settings, TopicSpec
+from broker.config.sources import without_services
 from broker.control_options import (
+    CONTROL_HOST_VARIABLE,
     CONTROL_PORT_VARIABLE,
     FAULTS_VARIABLE,
     bad_setting,
@@ -37,7 +40,6 @@ CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 
 
 TOPICS_VARIABLE: Final = "ODRADEK_TOPICS"
 CREATE_TOPICS_VARIABLE: Final = "KAFKA_CREATE_TOPICS"
-CONTROL_HOST_VARIABLE: Final = "ODRADEK_CONTROL_HOST"
 SASL_VARIABLE: Final = "ODRADEK_SASL"
 
 
@@ -78,7 +80,7 @@ def plain_options(argv: Sequence[str]) -> dict[str, object] | None:
             value = next(words, "")
         if name is None or not value or value.startswith("-"):
             return None
-        if name in ("assignments", "topics", "features"):
+        if name in ("assignments", "defaults", "topics", "features"):
             options[name] = (*_texts(options[name]), value)
             continue
         converted = _plain_value(name, value)
@@ -108,6 +110,7 @@ _PLAIN_NAMES: Final = {
     "--port": "port",
     "--data-dir": "data_dir",
     "--set": "assignments",
+    "--default": "defaults",
     "--topic": "topics",
     "--feature": "features",
     "--nodes": "nodes",
@@ -119,7 +122,7 @@ _PLAIN_NAMES: Final = {
 _SECURITY_OPTIONS: Final = ("tls", "tls_directory", "sasl")
 _PLAIN_DEFAULTS: Final[Mapping[str, object]] = {
     **dict.fromkeys(_PLAIN_NAMES.values()),
-    **dict.fromkeys(("assignments", "topics", "features"), ()),
+    **dict.fromkeys(("assignments", "defaults", "topics", "features"), ()),
     "config": None,
     "nodes": 1,
     "ends_with_stdin": False,
@@ -175,6 +178,13 @@ def _options() -> list[click.Parameter]:
             multiple=True,
             metavar="KEY=VALUE",
             help="Set one of Kafka's broker settings, or one of ours (odradek.*).",
+        ),
+        click.Option(
+            ["--default", "defaults"],
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting that any file, variable or option overrides. The host of listeners=... is then the default of "
+            "--host and --control-host.",
         ),
         click.Option(
             ["--topic", "topics"],
@@ -237,30 +247,40 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
     users: tuple[User, ...] = ()
     authority: Path | None = None
     number, file = int(str(options["nodes"])), _path(options["config"])
+    environ = without_services(environ)
     try:
-        overrides = _overrides(options, environ)
+        defaults = _assigned(options["defaults"], "--default")
+        host = _default_host(defaults)
+        overrides = _overrides(options, environ, host)
         if _is_secured(options, environ):
             from broker.security.command_line import secure
 
-            overrides, preset = secure(options, environ, overrides, properties_file=file, nodes=number)
+            overrides, preset = secure(
+                options, environ, overrides, properties_file=file, nodes=number, defaults=defaults
+            )
             users, authority = preset.users, preset.authority
-        nodes, warnings = node_configs(file, environ, overrides, number)
+        nodes, warnings = node_configs(file, environ, overrides, number, defaults)
         _check_exporter(nodes[0])
+        _check_quorum(nodes)
         _check_authorizers(nodes)
         topics = [parse_topic(text, nodes[0]) for text in _texts(options["topics"])]
         _check_different(topics, "--topic {} is given more than once.")
         topics += _without(topics, _topics_of_variables(environ, nodes))
         if counts := _counts_of_internal_topics(topics):
-            nodes, warnings = node_configs(file, environ, {**overrides, **counts}, number)
+            nodes, warnings = node_configs(file, environ, {**overrides, **counts}, number, defaults)
     except ConfigError as error:
         raise bad_setting(str(error)) from None
+    if nodes[0].log_dir is None and os.getpid() == 1:
+        warnings.append(
+            "records are gone when this container is: neither log.dirs nor --data-dir names a directory"
+        )
     features = dict(parse_feature(text) for text in _texts(options["features"]))
     return Settings(
         nodes,
         tuple(topics),
         features,
         tuple(warnings),
-        _control(options, environ, nodes[0]),
+        _control(options, environ, nodes[0], host),
         _faults(environ.get(FAULTS_VARIABLE, "")),
         bool(options["ends_with_stdin"]),
         users,
@@ -282,6 +302,16 @@ def _check_exporter(config: BrokerConfig) -> None:
         check_exporter(config)
     except MissingPackage as error:
         raise bad_setting(str(error)) from None
+
+
+def _check_quorum(nodes: Sequence[BrokerConfig]) -> None:
+    if not any(nodes[0].get(f"controller.quorum.{each}") for each in ("voters", "bootstrap.servers")):
+        return
+    from broker.config.quorum import check_quorum
+
+    endpoints = [each for node in nodes for each in (*node.listeners, *node.advertised_listeners)]
+    hosts = {os.uname().nodename, *(each.host for each in endpoints)}
+    check_quorum(nodes[0].values, [node.node_id for node in nodes], hosts)
 
 
 def _check_authorizers(nodes: Sequence[BrokerConfig]) -> None:
@@ -366,7 +396,7 @@ def _faults(text: str) -> tuple[str, ...]:
 
 
 def _control(
-    options: Mapping[str, object], environ: Mapping[str, str], config: BrokerConfig
+    options: Mapping[str, object], environ: Mapping[str, str], config: BrokerConfig, default_host: str
 ) -> ControlPort | None:
     port, host = options["control_port"], options["control_host"]
     if port is None:
@@ -381,7 +411,7 @@ def _control(
             )
         return None
     return control_port(
-        None if host is None else str(host),
+        default_host if host is None else str(host),
         int(str(port)),
         config.control_token,
         config.control_allowed_hosts,
@@ -390,21 +420,34 @@ def _control(
     )
 
 
-def _overrides(options: Mapping[str, object], environ: Mapping[str, str]) -> dict[str, str]:
-    """What the options mean, as settings. Of an option and --set of the same setting one would be swallowed: an error."""
-    overrides: dict[str, str] = {}
-    for assignment in _texts(options["assignments"]):
+def _assigned(assignments: object, option: str) -> dict[str, str]:
+    assigned: dict[str, str] = {}
+    for assignment in _texts(assignments):
         name, equals, value = assignment.partition("=")
         if not equals or not name.strip():
             # What follows a name may be a password, whatever stands between them.
             shown = re.split(r"[^\w.-]", assignment, maxsplit=1)[0]
-            raise usage_error(f"--set {shown}: expected KEY=VALUE.")
-        overrides[name.strip()] = value
+            raise usage_error(f"{option} {shown}: expected KEY=VALUE.")
+        assigned[name.strip()] = value
+    return assigned
+
+
+def _default_host(defaults: Mapping[str, str]) -> str:
+    """Of listeners and of the control port: that of the listeners with which the start begins."""
+    listeners = defaults.get("listeners", "")
+    return parse_endpoints([listeners.partition(",")[0]])[0].host if listeners else DEFAULT_HOST
+
+
+def _overrides(
+    options: Mapping[str, object], environ: Mapping[str, str], default_host: str
+) -> dict[str, str]:
+    """What the options mean, as settings. Of an option and --set of the same setting one would be swallowed: an error."""
+    overrides = _assigned(options["assignments"], "--set")
     host, port = options["host"], options["port"]
     if host is not None or port is not None:
         endpoint = Endpoint(
             _protocol(options, environ),
-            str(DEFAULT_HOST if host is None else host),
+            str(default_host if host is None else host),
             DEFAULT_PORT if port is None else int(str(port)),
         )
         _check_not_set_twice(overrides, "--host and --port set", "listeners")

@@ -71,7 +71,8 @@ def connect(url: str | None = None, token: str | None = None, ca: str | None = N
 
 
 def _url_of_port(port: str | None) -> str | None:
-    if not port:
+    # Of a Service by the name of odradek-control, Kubernetes sets this variable to tcp://10.96.0.1:18092 in each pod.
+    if not port or "://" in port:
         return None
     return f"https://localhost:{port}" if os.environ.get(CERTIFICATE_VARIABLE) else f"http://127.0.0.1:{port}"
 

@@ -12,6 +12,7 @@ from dataclasses import field
 from functools import cache
 from itertools import dropwhile
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from broker.config.agreement import check_agreement
@@ -32,9 +33,7 @@ from broker.config.sources import (
     Setting,
     check_node_numbers,
     for_node,
-    from_command_line,
-    from_environment,
-    from_file,
+    given_settings,
     strongest,
     unknown,
 )
@@ -277,18 +276,17 @@ def load_config(
     *,
     nodes: int = 1,
     number: int = 1,
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[BrokerConfig, list[str]]:
-    """The configuration from all three sources, and one line for each setting that is not known.
+    """The configuration from all sources, and one line for each setting that is not known.
+
+    ``defaults`` are those of the start: they stand below all other sources.
 
     Of a cluster of several ``nodes`` it is that of node ``number``, counted from 1: unless settings of its own say
     otherwise, its id and its ports are by ``number`` - 1 above those of the first.
     Raises ConfigError, with the name, the value and where it was set, at the first value that cannot be.
     """
-    given = [
-        *(from_file(properties_file) if properties_file else ()),
-        *from_environment(environ),
-        *from_command_line(overrides),
-    ]
+    given = given_settings(properties_file, environ, overrides, defaults)
     check_node_numbers(given, nodes)
     settings = moved(strongest(for_node(given, number)), number - 1)
     warnings = unknown(settings)
@@ -319,12 +317,18 @@ def _missed(settings: Mapping[str, Setting], values: Mapping[str, Value]) -> Ite
 
 
 def node_configs(
-    properties_file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str], nodes: int
+    properties_file: Path | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str],
+    nodes: int,
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[BrokerConfig, ...], list[str]]:
     """The configuration of every node of a cluster, the first one's first, and the warnings for all of them."""
     configs, warnings = [], []
     for number in range(1, nodes + 1):
-        config, found = load_config(properties_file, environ, overrides, nodes=nodes, number=number)
+        config, found = load_config(
+            properties_file, environ, overrides, nodes=nodes, number=number, defaults=defaults
+        )
         configs.append(config)
         warnings += [line for line in found if line not in warnings]
     ids = [config.node_id for config in configs]

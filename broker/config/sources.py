@@ -1,4 +1,4 @@
-"""Where settings come from: a properties file, the environment, the command line; each later one wins."""
+"""Where settings come from: defaults of the start, a properties file, the environment, the command line; each later wins."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,10 +12,12 @@ from storage.config_def import ConfigError
 
 class Rank(IntEnum):
     DEFAULT = 0
-    FILE = 1
-    ENVIRONMENT = 2
-    COMMAND_LINE = 3
-    ONE_NODE = 4
+    START = 1
+    """Below whatever a user sets: what an image starts its broker with."""
+    FILE = 2
+    ENVIRONMENT = 3
+    COMMAND_LINE = 4
+    ONE_NODE = 5
 
 
 @slotted(frozen=True)
@@ -63,6 +65,7 @@ OF_THE_START = frozenset(
         "ODRADEK_CONTROL_HOST",
         "ODRADEK_CONTROL_PORT",
         "ODRADEK_FAULTS",
+        "ODRADEK_HEALTH_SOCKET",
         "ODRADEK_SASL",
         "ODRADEK_TOPICS",
     }
@@ -71,7 +74,46 @@ OF_THE_START = frozenset(
 # one, or is most like one, was meant to be one.
 _CLOSES = re.compile(r"(.+\.)?(allowed|authorizer|sasl|security|ssl|tls|token)\b")
 _BEGINS_LIKE = re.compile(r"odradek\.(authorizer|control|sasl|security|ssl|tls|token)")
+# Of a Service by the name of `kafka`, `odradek-control` or the like, Kubernetes sets these in each pod of its namespace:
+# beside X_SERVICE_HOST they say nothing of the broker. X_PORT is a port of the user's, or the URL of the Service.
+_SERVICE_HOST = re.compile(r"((?:KAFKA|ODRADEK)\w*)_SERVICE_HOST", re.ASCII)
+_OF_SERVICE = r"{}_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 _OF_NODE = re.compile(r"odradek\.node\.([0-9]{1,4})\.(.+)", re.ASCII)
+
+
+def without_services(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables without those that Kubernetes sets of its Services."""
+    services = [match[1] for match in map(_SERVICE_HOST.fullmatch, environ) if match]
+    if not services:
+        return environ
+    of_services = re.compile("|".join(map(_OF_SERVICE.format, services)), re.ASCII)
+    ports = {f"{service}_PORT" for service in services}
+    return {
+        name: value
+        for name, value in environ.items()
+        if not of_services.fullmatch(name) and not (name in ports and "://" in value)
+    }
+
+
+def given_settings(
+    properties_file: Path | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str],
+    defaults: Mapping[str, str],
+) -> list[Setting]:
+    """Of all sources, the weakest first. ``defaults`` are those of the start, which any other source overrides."""
+    given = [
+        *(from_file(properties_file) if properties_file else ()),
+        *from_environment(environ),
+        *from_command_line(overrides),
+    ]
+    if any(setting.name == "log.dir" for setting in given):
+        # log.dirs wins over log.dir: below a user's, it would win all the same.
+        defaults = {name: raw for name, raw in defaults.items() if name != "log.dirs"}
+    return [
+        *(Setting(name, raw, Rank.START, "the option --default") for name, raw in defaults.items()),
+        *given,
+    ]
 
 
 def from_file(path: Path) -> list[Setting]:
@@ -97,6 +139,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Setting]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
+    environ = without_services(environ)
     # The image calls it CLUSTER_ID; KAFKA_CLUSTER_ID is bitnami's name for it.
     for variable in ("KAFKA_CLUSTER_ID", "CLUSTER_ID"):
         if environ.get(variable):

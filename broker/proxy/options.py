@@ -13,7 +13,7 @@ import click
 
 from broker.config import DEFAULT_HOST, DEFAULT_PORT, ConfigError
 from broker.config.settings import ControlPort
-from broker.config.sources import from_environment, strongest, unknown
+from broker.config.sources import from_environment, strongest, unknown, without_services
 from broker.control.access import (
     LOOK_TOKEN_VARIABLE,
     STAGE_TOKEN_VARIABLE,
@@ -22,6 +22,7 @@ from broker.control.access import (
     TOKEN_VARIABLE,
 )
 from broker.control_options import (
+    CONTROL_HOST_VARIABLE,
     CONTROL_PORT_VARIABLE,
     FAULTS_VARIABLE,
     PORT_MAX,
@@ -121,7 +122,7 @@ def _options() -> list[click.Parameter]:
         click.Option(
             ["--control-host"],
             help=f"Address of the control port; any address but loopback requires {TOKEN_VARIABLE}.  "
-            f"[default: {DEFAULT_HOST}]",
+            f"The variable {CONTROL_HOST_VARIABLE} sets it too.  [default: {DEFAULT_HOST}]",
         ),
         click.Option(
             ["--fault", "faults"],
@@ -172,6 +173,7 @@ def _tls_options() -> list[click.Parameter]:
 
 
 def _settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> ProxySettings:
+    environ = without_services(environ)
     upstream = options["upstream"] or environ.get(UPSTREAM_VARIABLE, "")
     if not upstream:
         raise click.UsageError("--upstream HOST:PORT: the address of a node of the cluster is missing.")
@@ -244,7 +246,7 @@ def _control(options: Mapping[str, Any], environ: Mapping[str, str]) -> ControlP
             raise click.UsageError("--control-host: there is no control port without --control-port.")
         return None
     return control_port(
-        host,
+        host or environ.get(CONTROL_HOST_VARIABLE) or None,
         port,
         environ.get(TOKEN_VARIABLE, ""),
         (),

@@ -26,8 +26,7 @@ from broker.config.sources import (
     Setting,
     for_node,
     from_command_line,
-    from_environment,
-    from_file,
+    given_settings,
     strongest,
 )
 
@@ -79,13 +78,10 @@ def secure(
     *,
     properties_file: Path | None,
     nodes: int,
+    defaults: Mapping[str, str],
 ) -> tuple[dict[str, str], Preset]:
     """The settings of the command line with those that the options stand for. `ConfigError` where they contradict others."""
-    given = [
-        *(from_file(properties_file) if properties_file else ()),
-        *from_environment(environ),
-        *from_command_line(overrides),
-    ]
+    given = given_settings(properties_file, environ, overrides, defaults)
     settings = strongest(for_node(given, 1))
     asked = _asked(options, environ, _folder(options, settings))
     preset = expand(asked, settings, nodes=nodes, broker_password=secrets.token_urlsafe())

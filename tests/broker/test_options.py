@@ -41,6 +41,59 @@ def test_host_and_port_make_the_listener(argv: list[str], listener: str):
     assert str(parse(argv, {"KAFKA_LISTENERS": "PLAINTEXT://:5"}).config.listeners[0]) == listener
 
 
+IMAGE = ["--default", "listeners=PLAINTEXT://0.0.0.0:9092", "--default", "log.dirs=/data"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "listener"),
+    [
+        ([], "PLAINTEXT://0.0.0.0:9092"),
+        (["--port", "9095"], "PLAINTEXT://0.0.0.0:9095"),
+        (["--host", "127.0.0.1"], "PLAINTEXT://127.0.0.1:9092"),
+        (["--set", "listeners=PLAINTEXT://127.0.0.1:1"], "PLAINTEXT://127.0.0.1:1"),
+    ],
+)
+def test_the_host_of_the_default_listeners_is_that_of_host_and_port(argv: list[str], listener: str):
+    settings = parse([*IMAGE, *argv], {})
+    assert str(settings.config.listeners[0]) == listener
+    assert (settings.data_dir, settings.warnings) == (Path("/data"), ())
+
+
+def test_the_host_of_the_default_listeners_is_that_of_the_control_port_too():
+    token = {"ODRADEK_CONTROL_TOKEN": "secret"}
+    assert parse([*IMAGE, "--control-port", "18092"], token).control == ControlPort("0.0.0.0", 18092)
+    assert parse(IMAGE, {**token, "ODRADEK_CONTROL_PORT": "1"}).control == ControlPort("0.0.0.0", 1)
+    argv = [*IMAGE, "--control-port", "1", "--control-host", "127.0.0.1"]
+    assert parse(argv, {}).control == ControlPort("127.0.0.1", 1)
+    with pytest.raises(click.ClickException, match="ODRADEK_CONTROL_TOKEN"):
+        parse([*IMAGE, "--control-port", "18092"], {})
+
+
+def test_the_default_listeners_are_secured_as_listeners_of_a_file_are(tmp_path: Path):
+    argv = [*IMAGE, "--data-dir", str(tmp_path), "--tls", "--sasl", "alice:secret"]
+    listener = parse(argv, {}).config.listeners[0]
+    assert (str(listener), listener.security_protocol) == ("PLAINTEXT://0.0.0.0:9092", "SASL_SSL")
+
+
+def test_a_default_that_is_no_assignment_is_a_usage_error():
+    assert "--default log.dirs: expected KEY=VALUE" in refused("--default", "log.dirs")
+
+
+def test_data_that_goes_with_a_container_is_a_warning(monkeypatch: pytest.MonkeyPatch):
+    assert parse([], {}).warnings == ()
+    monkeypatch.setattr("os.getpid", lambda: 1)  # the first process of a container
+    assert parse([*IMAGE], {}).warnings == ()
+    [warning] = parse([], {}).warnings
+    assert "records are gone" in warning
+
+
+def test_a_service_of_kubernetes_opens_no_control_port():
+    environ = {"ODRADEK_CONTROL_PORT": "tcp://10.96.0.1:18092", "ODRADEK_CONTROL_SERVICE_HOST": "10.96.0.1"}
+    assert parse([], environ).control is None
+    with pytest.raises(click.ClickException, match="is not a port"):
+        parse([], {"ODRADEK_CONTROL_PORT": "tcp://10.96.0.1:18092"})
+
+
 def by_click(argv: list[str]) -> dict[str, object] | None:
     """The options as click hands them over; None for a mistake."""
     found: list[dict[str, object]] = []
@@ -148,6 +201,7 @@ def test_what_is_taken_without_click_is_what_click_would_have_taken(argv: list[s
             "--ends-with-stdin",
         ],
         ["--control-port", "0", "--control-host", "localhost"],
+        IMAGE,
     ],
 )
 def test_a_plain_command_line_is_taken_without_click(argv: list[str]):

@@ -338,3 +338,11 @@ def test_the_users_own_process_loads_nothing_of_the_broker() -> None:
     assert loaded.isdisjoint(
         {"broker", "protocol", "storage", "kio", "aiohttp", "msgspec", "structlog", "click"}
     )
+
+
+def test_a_service_of_kubernetes_is_no_control_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a Service is called odradek-control."""
+    monkeypatch.delenv("ODRADEK_CONTROL", raising=False)
+    monkeypatch.setenv("ODRADEK_CONTROL_PORT", "tcp://10.96.0.1:18092")
+    with pytest.raises(odradek.ControlUnreachable, match="which broker"):
+        odradek.connect()

@@ -9,7 +9,7 @@ import pytest
 from broker.config import BrokerConfig, ConfigError, ConfigSynonym, Endpoint, broker_config, load_config
 from broker.config.definitions import EMULATOR_DEFAULTS, OWN_CONFIGS, broker_configs, kafka_configs
 from broker.config.effects import EFFECTIVE
-from broker.config.sources import OF_OTHERS, OF_THE_START, property_name, variable_name
+from broker.config.sources import OF_OTHERS, OF_THE_START, property_name, variable_name, without_services
 from storage.config import TOPIC_CONFIGS
 from storage.config_def import ConfigType, to_text
 
@@ -34,6 +34,28 @@ def properties(tmp_path: Path) -> Path:
 
 def warnings_of(environ: dict[str, str] | None = None, overrides: dict[str, str] | None = None) -> list[str]:
     return load_config(None, environ or {}, overrides or {})[1]
+
+
+def services(*names: str, port: int = 9092) -> dict[str, str]:
+    """What Kubernetes sets in a pod, of Services by these names."""
+    environ: dict[str, str] = {}
+    for name in names:
+        prefix, url = name.upper().replace("-", "_"), f"tcp://10.96.0.1:{port}"
+        at_port = f"{prefix}_PORT_{port}_TCP"
+        environ |= {
+            f"{prefix}_SERVICE_HOST": "10.96.0.1",
+            f"{prefix}_SERVICE_PORT": str(port),
+            f"{prefix}_SERVICE_PORT_CONTROL_PLAIN": str(port),
+            f"{prefix}_PORT": url,
+            at_port: url,
+            f"{at_port}_PROTO": "tcp",
+            f"{at_port}_PORT": str(port),
+            f"{at_port}_ADDR": "10.96.0.1",
+        }
+    return environ
+
+
+SERVICES = ("odradek", "odradek-control", "kafka", "kafka-headless", "kafka-0-external", "kafka-num")
 
 
 # The table
@@ -586,6 +608,44 @@ def test_describe_configs_learns_value_source_and_synonyms_as_from_kafka():
         ),
     )
     assert config.topic_default("leader.replication.throttled.replicas") == ("", "DEFAULT_CONFIG", ())
+
+
+def test_variables_of_a_service_of_kubernetes_are_none_of_the_broker_s():
+    environ = {**services(*SERVICES), "KAFKA_NUM_PARTITIONS": "4"}
+    assert without_services(environ) == {"KAFKA_NUM_PARTITIONS": "4"}
+    config, warnings = load_config(None, environ, {})
+    assert (config.num_partitions, warnings) == (4, [])
+
+
+def test_a_port_of_the_pod_s_own_stays_beside_a_service():
+    """As the name of a Service says of a variable that the pod sets itself, the pod's wins."""
+    own = {"ODRADEK_CONTROL_PORT": "18092", "KAFKA_NUM_PORT": "x", "KAFKA_PORT_X": "y"}
+    assert without_services({**services(*SERVICES), **own}) == own
+
+
+def test_without_a_service_host_no_variable_is_a_service_s():
+    environ = {"ODRADEK_CONTROL_PORT": "tcp://10.96.0.1:1", "KAFKA_HEADLESS_SERVICE_PORT": "1"}
+    assert without_services(environ) == environ
+    assert warnings_of({"KAFKA_HEADLESS_SERVICE_PORT": "1"})
+
+
+def test_what_a_start_begins_with_stands_below_everything(properties: Path):
+    defaults = {"log.dirs": "/data", "listeners": "PLAINTEXT://0.0.0.0:9092", "num.partitions": "2"}
+    config, warnings = load_config(None, {}, {}, defaults=defaults)
+    assert (str(config.log_dir), config.num_partitions, warnings) == ("/data", 2, [])
+    properties.write_text("num.partitions=3\n")
+    config, _ = load_config(properties, {}, {}, defaults=defaults)
+    assert (str(config.log_dir), config.num_partitions) == ("/data", 3)
+    assert str(config.listeners[0]) == "PLAINTEXT://0.0.0.0:9092"
+    properties.write_text("log.dirs=/other\nadvertised.listeners=PLAINTEXT://h:9095\n")
+    config, _ = load_config(properties, {"KAFKA_NUM_PARTITIONS": "5"}, {}, defaults=defaults)
+    assert (str(config.log_dir), config.num_partitions) == ("/other", 5)
+    assert str(config.listeners[0]) == "PLAINTEXT://0.0.0.0:9095"
+
+
+def test_a_log_dir_of_the_user_s_wins_over_the_log_dirs_that_a_start_begins_with():
+    config, _ = load_config(None, {"KAFKA_LOG_DIR": "/mine"}, {}, defaults={"log.dirs": "/data"})
+    assert config.log_dir == Path("/mine")
 
 
 def test_log_dirs_win_over_log_dir_and_only_the_first_is_used():

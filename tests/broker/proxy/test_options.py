@@ -44,6 +44,19 @@ def test_every_address_advertises_this_machine() -> None:
     assert parse(["--upstream", "k:1", "--host", "10.0.0.1"], {}).advertised_host == "10.0.0.1"
 
 
+def test_the_control_port_of_a_container_is_for_other_machines() -> None:
+    environ = {"ODRADEK_CONTROL_HOST": "0.0.0.0", "ODRADEK_CONTROL_TOKEN": "s"}
+    control = parse(["--upstream", "k:1", "--control-port", "1"], environ).control
+    assert control is not None
+    assert control.host == "0.0.0.0"
+    assert parse(["--upstream", "k:1"], environ).control is None
+
+
+def test_a_service_of_kubernetes_opens_no_control_port() -> None:
+    environ = {"ODRADEK_CONTROL_PORT": "tcp://10.96.0.1:1", "ODRADEK_CONTROL_SERVICE_HOST": "10.96.0.1"}
+    assert parse(["--upstream", "k:1"], environ).control is None
+
+
 def test_without_tls_options_there_is_no_tls(tmp_path: Path) -> None:
     assert parse(["--upstream", "k:1"], {}).tls is None
     assert parse(["--upstream", "k:1", "--upstream-tls"], {}).tls is not None
