@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -76,16 +77,25 @@ async def _serve(settings: Settings) -> int:
         return process.fail(error)
     process.collect_rarely()
     process.keep_freed_memory()
+    health = process.answer_health_checks(partial(_where_it_listens, cluster))
     cluster.say_started(None if control is None else control.url)
     if settings.ends_with_stdin:
         process.watch_stdin(told_to_stop)
     await told_to_stop.wait()
+    if health is not None:
+        health.close()
     if control is not None:
         await control.close()
     await cluster.stop()
     if spans is not None:
         await spans.close()
     return 0
+
+
+def _where_it_listens(cluster: Cluster) -> str:
+    from broker.cluster.addresses import where_nodes_listen  # with the first check
+
+    return where_nodes_listen(cluster.nodes.values())
 
 
 async def _open_control(cluster: Cluster) -> ControlListener | None:

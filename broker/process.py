@@ -13,8 +13,12 @@ import threading
 from collections.abc import Callable
 from importlib import import_module
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+if TYPE_CHECKING:
+    from broker.health import HealthSocket
+
+HEALTH_SOCKET_VARIABLE: Final = "ODRADEK_HEALTH_SOCKET"
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (50_000, 20, 100)
 KEPT_PIECE_BYTES: Final = 4 * 1024 * 1024
@@ -87,6 +91,16 @@ def stop_signals() -> asyncio.Event:
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop, number)
     return told_to_stop
+
+
+def answer_health_checks(describe: Callable[[], str]) -> HealthSocket | None:
+    """From now on, if a variable names the socket: the programs of the image set it. ``describe``: what is served."""
+    name = os.environ.get(HEALTH_SOCKET_VARIABLE)
+    if not name:
+        return None
+    from broker.health import HealthSocket
+
+    return HealthSocket(name, describe)
 
 
 def watch_stdin(told_to_stop: asyncio.Event) -> None:

@@ -11,6 +11,17 @@ def host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def where_nodes_listen(nodes: Iterable[NodeRuntime]) -> str:
+    """``PLAINTEXT://0.0.0.0:9092, SSL://0.0.0.0:9093``, and of a node that does not run its state."""
+    told: list[str] = []
+    for node in nodes:
+        if node.state is NodeState.RUNNING and not node.is_paused:
+            told += [f"{each.name}://{host_and_port(each.host, each.port)}" for each in node.listeners]
+        else:
+            told.append(f"node {node.node_id} is {node.shown_state}")
+    return ", ".join(told)
+
+
 def bootstrap_servers(nodes: Iterable[NodeRuntime]) -> str:
     """For a client: the first advertised address of each node that runs."""
     running = [node for node in nodes if node.state is NodeState.RUNNING]

@@ -61,8 +61,11 @@ async def _serve(settings: ProxySettings) -> int:
         return process.fail(error)
     process.collect_rarely()
     process.keep_freed_memory()
+    health = process.answer_health_checks(lambda: f"the proxy at {proxy.bootstrap_servers}")
     proxy.say_started(None if control is None else control.url)
     await stopping
+    if health is not None:
+        health.close()
     if control is not None:
         await control.close()
     await proxy.stop()
