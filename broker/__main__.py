@@ -48,6 +48,7 @@ def run(settings: Settings) -> int:
     except crash.UnknownCrashPoint as error:
         return process.fail(error)
     process.allow_open_files()
+    process.share_with_group(settings.data_dir)
     load = import_module if settings.uses_tls else late_modules.import_without_tls
     with asyncio.Runner(loop_factory=process.loop_factory(load)) as runner:
         return runner.run(_serve(settings))

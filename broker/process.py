@@ -8,10 +8,12 @@ import gc
 import os
 import resource
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,6 +93,18 @@ def stop_signals() -> asyncio.Event:
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop, number)
     return told_to_stop
+
+
+def share_with_group(folder: Path | None) -> None:
+    """Let the group write what this process makes, where the next one may be another user of the group.
+
+    OpenShift gives each project a user of its own, and all of them the group 0; a volume that belongs to a group has the
+    bit setgid (`fsGroup` of a pod).
+    """
+    there = next((each for each in (folder, *folder.parents) if each.exists()), None) if folder else None
+    is_shared = there is not None and bool(there.stat().st_mode & stat.S_ISGID)
+    if is_shared or (os.getegid() == 0 and os.geteuid() != 0):
+        os.umask(os.umask(0o077) & ~stat.S_IWGRP)
 
 
 def answer_health_checks(describe: Callable[[], str]) -> HealthSocket | None:

@@ -118,12 +118,12 @@ class Descriptors(Recent["AppendFile"]):
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
             try:
-                fd = system.open(file.name, flags, 0o644)
+                fd = system.open(file.name, flags, 0o666)
             except OSError as error:
                 if error.errno not in NONE_LEFT:
                     raise
                 self.rest(len(self) // 2 + 1)
-                fd = SPARES.open(system.open, file.name, flags, 0o644)
+                fd = SPARES.open(system.open, file.name, flags, 0o666)
         except OSError as error:
             raise StorageError(file.name, error) from error
         self.add(file)
@@ -407,7 +407,7 @@ def copy_file(source: Name, target: Name, length: int | None = None) -> None:
     read_fd = SPARES.open(os.open, source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         write_fd = SPARES.open(
-            system.open, target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
+            system.open, target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666
         )
         try:
             piece = b"-"
@@ -439,7 +439,7 @@ def write_file(path: Name, content: bytes) -> None:
 
 
 def _write_whole(path: Name, content: bytes, *, durable: bool, flags: int = os.O_TRUNC) -> None:
-    fd = SPARES.open(system.open, path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o644)
+    fd = SPARES.open(system.open, path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o666)
     try:
         view = memoryview(content)
         while view:

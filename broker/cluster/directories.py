@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from broker.metadata.files import META_PROPERTIES, partition_folders
+from storage.files import StorageError
 
 
 class WrongNodes(Exception):
@@ -34,20 +36,54 @@ def node_directories(root: Path, node_ids: Sequence[int]) -> dict[int, Path]:
 
 
 def start_refusal(error: Exception) -> str:
-    """Why a start failed; of a file of another user, as a mounted volume often is, also what to do."""
-    if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
+    """Why a start failed; of a file that may not be written, as in a mounted volume, also what to do."""
+    cause = error.__cause__ if isinstance(error, StorageError) else error
+    if not isinstance(cause, OSError) or not isinstance(cause.filename, str):
         return str(error)
-    path = Path(error.filename)
+    path = Path(cause.filename)
+    if cause.errno == errno.EROFS:
+        return f"{path}: the file system is read-only. {_volume(path)}"
+    if not isinstance(cause, PermissionError):
+        return str(error)
     there = next(each for each in (path, *path.parents) if os.path.lexists(each))
     owner, ours = there.lstat(), f"{os.geteuid()}:{os.getegid()}"
-    theirs = f"{owner.st_uid}:{owner.st_gid}"
     if owner.st_uid == os.geteuid():
         return f"{path}: permission denied, and {there} is the broker's own: its mode is {owner.st_mode & 0o7777:o}"
+    whose = f"{there} belongs to user {owner.st_uid}:{owner.st_gid}, and the broker runs as {ours}"
+    folder = path.parent if there == path and not path.is_dir() else path
+    cure = _volume(path) if _is_the_system_s(there) else _rights(owner, folder if folder.is_dir() else there)
+    return f"{path}: permission denied; {whose}. {cure}"
+
+
+def _is_the_system_s(folder: Path) -> bool:
+    """`/` or `/var/lib`: a folder that no user is to be given."""
+    return len(folder.parts) <= 3 and not (len(folder.parts) > 1 and os.path.ismount(folder))
+
+
+def _rights(owner: os.stat_result, folder: Path) -> str:
+    """How the broker comes to a folder of another user."""
+    if _is_in_a_pod():
+        group = owner.st_gid or os.getegid() or os.geteuid()
+        return (
+            f"Give the pod securityContext.fsGroup: {group}, without fsGroupChangePolicy: OnRootMismatch, or "
+            f"runAsUser: {owner.st_uid}"
+        )
+    ours, theirs = f"{os.geteuid()}:{os.getegid()}", f"{owner.st_uid}:{owner.st_gid}"
     return (
-        f"{path}: permission denied; {there} belongs to user {theirs}, and the broker runs as {ours}. "
         f"Run the broker as that user (docker run --user {theirs}), or give it the directory "
-        f"(chown -R {ours} {there})"
+        f"(chown -R {ours} {folder})"
     )
+
+
+def _volume(path: Path) -> str:
+    folder = path.parent if path.name.startswith(".") or path.suffix else path
+    if _is_in_a_pod():
+        return f"Give the pod a volume at {folder}: an emptyDir is enough where records may go with the pod"
+    return f"Mount a directory of the broker's user there (docker run -v), or a tmpfs (docker run --tmpfs {folder})"
+
+
+def _is_in_a_pod() -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def _is_in_use(directory: Path) -> bool:

@@ -277,7 +277,7 @@ def _segment(directory: Path, replayed: Replayed) -> AppendFile:
     """The file to append to, cut to its whole batches; a new one where there is none or a snapshot is ahead of it."""
     if replayed.segment is None or replayed.log_end < replayed.next_offset:
         file = AppendFile(directory / f"{replayed.next_offset:020d}.log", 0)
-        os.close(os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+        os.close(os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666))
         sync_directory(directory)
         return file
     file = AppendFile(replayed.segment)

@@ -274,7 +274,7 @@ class _Writer:
         self._max_timestamp_ms, self._max_timestamp_offset = -1, base_offset
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:
-            self._fd = SPARES.open(files.system.open, self._log, flags, 0o644)
+            self._fd = SPARES.open(files.system.open, self._log, flags, 0o666)
         except OSError as error:
             raise StorageError(self._log, error) from error
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from broker.cluster.directories import start_refusal
+from broker.process import share_with_group
+from storage.files import StorageError
 
 
 def denied(path: Path) -> PermissionError:
@@ -32,3 +34,79 @@ def test_a_directory_of_its_own_is_named_with_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     assert "the broker's own: its mode is 500" in start_refusal(denied(tmp_path / "data"))
     assert start_refusal(OSError(errno.ENOSPC, "No space")) == "[Errno 28] No space"
+
+
+def test_in_a_pod_the_cure_is_one_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = tmp_path.stat()
+    monkeypatch.setattr(os, "geteuid", lambda: 1000660000)
+    monkeypatch.setattr(os, "getegid", lambda: 1000660000)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    said = start_refusal(denied(tmp_path / "data" / ".lock"))
+    assert "securityContext.fsGroup: " in said
+    assert said.endswith(f"runAsUser: {owner.st_uid}")
+    assert "docker" not in said
+
+
+def test_a_file_of_another_user_in_a_folder_of_ours_is_told_in_the_same_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the volume is the group's, and what lies in it was written for its owner alone."""
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    failure = StorageError(str(tmp_path), denied(tmp_path))
+    failure.__cause__ = denied(tmp_path)
+    assert "docker run --user" in start_refusal(failure)
+
+
+@pytest.mark.parametrize(
+    ("variables", "cure"), [({}, "--tmpfs /data"), ({"KUBERNETES_SERVICE_HOST": "1"}, "emptyDir")]
+)
+def test_a_read_only_root_is_told_with_what_to_mount(
+    variables: dict[str, str], cure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    said = start_refusal(OSError(errno.EROFS, "Read-only file system", "/data/.lock"))
+    assert said.startswith("/data/.lock: the file system is read-only.")
+    assert cure in said
+
+
+@pytest.mark.parametrize(
+    ("user", "group", "mode", "umask"),
+    [
+        (1000, 1000, 0o755, 0o022),
+        (1000650000, 0, 0o755, 0o002),
+        (0, 0, 0o755, 0o022),
+        (1000, 1000, 0o2775, 0o002),
+    ],
+)
+def test_files_are_the_group_s_too_where_the_next_user_is_another_of_it(
+    user: int, group: int, mode: int, umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(os, "getegid", lambda: group)
+    before = os.umask(0o022)
+    try:
+        share_with_group(folder)
+        (folder / "node-1").mkdir()
+        share_with_group(folder / "node-1" / "further")
+        assert os.umask(0o022) == umask
+    finally:
+        os.umask(before)
+
+
+def test_a_folder_that_cannot_be_made_is_told_with_what_to_mount(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with a `chown` of the folder above, which is the root."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    said = start_refusal(denied(Path("/no-such-folder/data")))
+    assert "--tmpfs /no-such-folder/data" in said
+    assert "chown" not in said
+
+
+def test_of_a_file_the_folder_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / ".lock"
+    lock.touch()
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    assert start_refusal(denied(lock)).endswith(f" {tmp_path})")
