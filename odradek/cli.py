@@ -170,7 +170,8 @@ _tool("kafka-tool", "Run one of Kafka's own tools by its name and options.", hid
     "--bootstrap",
     "--bootstrap-server",
     metavar="HOST:PORT",
-    help="Address of the broker.  [default: the port in KAFKA_LISTENERS on this machine, else localhost:9092]",
+    help="Address of the broker.  [default: the port in KAFKA_LISTENERS on this machine, else localhost:9092; in the image, "
+    "without other options, the container's own broker, wherever it listens]",
 )
 @click.option(
     "--timeout", default=3.0, show_default=True, metavar="SECONDS", help="How long to wait for the response."

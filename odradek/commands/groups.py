@@ -14,6 +14,17 @@ _NEGATIVE: Final = re.compile(r"-[\d.].*")
 class CommandGroup(click.Group):
     """Lists each command with the whole first paragraph of its help; click cuts it at the width of the terminal."""
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """``help``, ``help fault add``: as many type it."""
+        if args[:1] == ["help"] and not ctx.resilient_parsing:
+            args = [*args[1:], "--help"]
+            if len(args) == 1:
+                click.echo(ctx.get_help())
+                ctx.exit()
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = []
         for name in self.list_commands(ctx):

@@ -32,6 +32,11 @@ def cells(text: str) -> list[list[str]]:
     return sorted(line.split() for line in text.splitlines() if line.strip())
 
 
+def test_the_id_of_the_cluster_is_told_in_the_same_words(broker: Broker):
+    where = ("--bootstrap-server", broker.bootstrap)
+    assert ours("kafka-cluster", "cluster-id", *where) == theirs("kafka-cluster", "cluster-id", *where)
+
+
 def test_our_tools_by_the_same_names_print_the_same(broker: Broker):
     where = ("--bootstrap-server", broker.bootstrap)
     same = ("--topic", "same")
@@ -47,6 +52,10 @@ def test_our_tools_by_the_same_names_print_the_same(broker: Broker):
     for name, *words in (
         ("kafka-topics", "--list"),
         ("kafka-topics", "--describe", *same),
+        ("kafka-get-offsets", *same),
+        ("kafka-get-offsets", *same, "--time", "earliest"),
+        ("kafka-get-offsets", "--topic-partitions", "same:1-"),
+        ("kafka-get-offsets", *same, "--time", "9999999999999"),
         ("kafka-console-consumer", *same, *from_beginning, *shown),
         ("kafka-consumer-groups", "--list"),
         ("kafka-consumer-groups", "--describe", "--group", "g"),

@@ -94,6 +94,20 @@ def test_a_mistyped_command_names_the_nearest():
     assert "serve" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["help"], ["--help"]),
+        (["help", "fault"], ["fault", "--help"]),
+        (["fault", "help", "add"], ["fault", "add", "--help"]),
+    ],
+)
+def test_help_can_be_typed_as_a_command(typed: list[str], meant: list[str]):
+    result = odradek(*typed)
+    assert (result.returncode, result.stdout) == (0, odradek(*meant).stdout)
+    assert "Usage: " in result.stdout
+
+
 def test_serve_passes_its_options_through_to_the_broker():
     result = odradek("serve", "--help")
     assert result.returncode == 0

@@ -46,6 +46,41 @@ def test_topics(tool: Run) -> None:
     assert "k1" not in tool("kafka-topics", "--list").splitlines()
 
 
+def test_get_offsets(
+    tool: Run, cluster_of_two: package.Broker, refused: Callable[..., tuple[int, str]]
+) -> None:
+    tool("kafka-topics", "--create", "--topic", "off1", "--partitions", "2")
+    tool("kafka-topics", "--create", "--topic", "off2")
+    tool("kafka-console-producer", "--topic", "off2", input="a\nb\n")
+    assert tool("kafka-get-offsets", "--topic", "off.*") == "off1:0:0\noff1:1:0\noff2:0:2\n"
+    assert tool("kafka-get-offsets", "--topic", "off2", "--time", "-2") == "off2:0:0\n"
+    assert tool("kafka-get-offsets", "--topic", "off2", "--time", "earliest") == "off2:0:0\n"
+    assert tool("kafka-get-offsets", "--topic", "off1", "--partitions", "1") == "off1:1:0\n"
+    assert tool("kafka-get-offsets", "--topic-partitions", "off1:1-,off2:0") == "off1:1:0\noff2:0:2\n"
+    assert tool("kafka-get-offsets", "--topic", "off2", "--time", "9999999999999") == ""
+    where = ("--bootstrap-server", cluster_of_two.bootstrap_servers)
+    code, said = refused("kafka-tool", "kafka-get-offsets", *where, "--topic", "nothing")
+    assert (code, "Could not match any topic-partitions with the specified filters" in said) == (1, True)
+
+
+def test_cluster_id(cluster_of_two: package.Broker, run: Run) -> None:
+    said = run(
+        "kafka-tool", "kafka-cluster", "cluster-id", "--bootstrap-server", cluster_of_two.bootstrap_servers
+    )
+    assert said == f"Cluster ID: {cluster_of_two.cluster_id}\n"
+
+
+def test_cub_waits_for_a_cluster(
+    cluster_of_two: package.Broker, run: Run, refused: Callable[..., tuple[int, str]]
+) -> None:
+    bootstrap = cluster_of_two.bootstrap_servers
+    assert run("kafka-tool", "cub", "kafka-ready", "-b", bootstrap, "2", "5") == ""
+    code, said = refused("kafka-tool", "cub", "kafka-ready", "-b", bootstrap, "3", "0")
+    assert (code, "2 of 3 brokers" in said) == (1, True)
+    code, said = refused("kafka-tool", "cub", "kafka-ready", "-b", "127.0.0.1:1", "1", "0")
+    assert (code, "0 of 1 brokers" in said) == (1, True)
+
+
 def test_console_producer_and_consumer(tool: Run) -> None:
     tool("kafka-topics", "--create", "--topic", "k2")
     tool("kafka-console-producer", "--topic", "k2", input="plain\n")

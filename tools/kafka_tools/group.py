@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import click
 
-from tools.kafka_tools import broker_api_versions, configs, console, consumer_groups, topics
+from tools.kafka_tools import (
+    broker_api_versions,
+    cluster,
+    configs,
+    console,
+    consumer_groups,
+    cub,
+    get_offsets,
+    topics,
+)
 
 
 @click.group(context_settings={"help_option_names": ["--help", "-h"]})
@@ -21,3 +30,6 @@ kafka_tool.add_command(console.producer, "kafka-console-producer")
 kafka_tool.add_command(console.consumer, "kafka-console-consumer")
 kafka_tool.add_command(consumer_groups.command, "kafka-consumer-groups")
 kafka_tool.add_command(configs.command, "kafka-configs")
+kafka_tool.add_command(get_offsets.command, "kafka-get-offsets")
+kafka_tool.add_command(cluster.command, "kafka-cluster")
+kafka_tool.add_command(cub.command, "cub")
