@@ -29,6 +29,17 @@ RUN --mount=type=cache,target=/src/.cache/compiled python -m pip --python /opt/b
 RUN python -m pip --python /opt/odradek/bin/python install --no-deps --no-index --find-links /src/dist --prefix /opt/built odradek
 RUN find /opt/built -name "*.so" -exec strip --strip-unneeded "{}" +
 
+# What no interpreter is started for: the health check, and what holds a container's first signals. Health checks of compose
+# files for other images call nc (busybox's has no -z), wget, and tools below /opt/bitnami/kafka.
+FROM python:3.11 AS programs
+RUN apt-get update && apt-get install --yes --no-install-recommends busybox netcat-traditional
+COPY docker/src /src/docker
+RUN mkdir -p /opt/programs /opt/bitnami
+RUN gcc -O2 -Wall -s -o /opt/programs/odradek-image /src/docker/odradek-image.c
+RUN ln -sfn /opt/kafka /opt/bitnami/kafka
+RUN cp /bin/busybox /opt/programs/busybox
+RUN cp /bin/nc.traditional /opt/programs/nc
+
 FROM python:3.11-slim
 LABEL org.opencontainers.image.title="Odradek" \
       org.opencontainers.image.description="A Kafka broker emulator for exactly-once work: real protocol, real segment files, staged failures." \
@@ -44,19 +55,24 @@ COPY --from=dependencies /opt/odradek /opt/odradek
 COPY --chmod=755 docker/image/usr/local/bin /usr/local/bin
 COPY --chmod=755 docker/image/usr/bin /usr/bin
 COPY --chmod=755 docker/image/opt/kafka /opt/kafka
-COPY --chmod=755 docker/image/etc/odradek /etc/odradek
-COPY --chmod=755 --chown=1000:1000 docker/image/etc/kafka /etc/kafka
-COPY --chmod=755 --chown=1000:1000 docker/image/etc/confluent /etc/confluent
-COPY --chmod=755 --chown=1000:1000 docker/image/var/lib/odradek /var/lib/odradek
-COPY --chmod=755 --chown=1000:1000 docker/image/var/lib/kafka/data /var/lib/kafka/data
-COPY --chmod=755 docker/image/var/lib/redpanda /var/lib/redpanda
+COPY --from=programs /opt/programs /usr/local/bin
+COPY --from=programs /opt/bitnami /opt/bitnami
+COPY --from=programs /usr/share/doc/busybox /usr/share/doc/busybox
+COPY --from=programs /usr/share/doc/netcat-traditional /usr/share/doc/netcat-traditional
+COPY --chmod=775 --chown=1000:0 docker/image/etc/kafka /etc/kafka
+COPY --chmod=775 --chown=1000:0 docker/image/etc/confluent /etc/confluent
+# Any user may write its records here: an anonymous volume, a named one and a tmpfs without options get this mode. What one
+# user writes, another of the group 0 can write on.
+COPY --chmod=2777 --chown=1000:0 docker/image/var/lib /var/lib
 
 # Last, since it changes most.
 COPY --from=build /opt/built /opt/odradek
 
+ENV PATH=$PATH:/opt/kafka/bin
 USER 1000:1000
 WORKDIR /var/lib/odradek
 VOLUME /var/lib/kafka/data
 EXPOSE 9092
-HEALTHCHECK --interval=5s --timeout=5s --start-period=5s --retries=3 CMD ["odradek", "health"]
-ENTRYPOINT ["odradek-container"]
+# It waits 2 s for an answer: three checks are over within 25 s. --start-interval takes Docker 25 or later, to build as well.
+HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --start-interval=500ms --retries=3 CMD ["odradek-image", "health"]
+ENTRYPOINT ["odradek-image", "hold", "odradek-container"]

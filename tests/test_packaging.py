@@ -27,21 +27,25 @@ from tests.support.dockerfile import ROOT, Copy, stages
 from tests.support.wheels import QUICK
 
 TREE = ROOT / "docker" / "image"
-DEPENDENCIES, BUILD, LAST = stages()
+DEPENDENCIES, BUILD, NATIVE, LAST = stages()
 MEGABYTE = 1_000_000
 # The folders of the image that its scripts name.
 IMAGE_FOLDERS = (
     "/opt/build",
     "/opt/built",
     "/opt/odradek",
+    "/opt/bitnami",
     "/opt/kafka",
+    "/opt/programs",
     "/etc/odradek",
     "/etc/confluent",
     "/etc/kafka",
     "/mnt/shared",
     "/usr/local/bin/odradek",
-    "/var/lib/kafka/data",
+    "/var/lib/kafka",
 )
+# What the builder's system brings and this machine may not have, and what is made of it.
+OF_THE_SYSTEM = re.compile(r"apt-get|cp /bin/|mkdir -p /opt|/usr/share/doc")
 # What of the folders that are sent to the builder is not sent.
 IGNORED = [
     line.removeprefix("**/").rpartition("/")[2]
@@ -88,6 +92,8 @@ class Image:
 
     def run(self, line: str) -> None:
         line = re.sub(r"--mount=\S+ ", "", line)  # a folder that builds of the image share
+        if OF_THE_SYSTEM.match(line):
+            return
         program, *arguments = shlex.split(self.here(line))
         command = [sys.executable if program == "python" else program, *arguments]
         environ = {**os.environ, **QUICK}
@@ -99,8 +105,9 @@ class Image:
     def copy(self, instruction: Copy) -> None:
         if instruction.stage:  # here all stages have the same root
             [source], target = instruction.sources, instruction.destination
-            if source != target:
-                shutil.copytree(self.here(source), self.here(target), symlinks=True, dirs_exist_ok=True)
+            if source != target and not OF_THE_SYSTEM.match(source):
+                inside = f"{self.root}{target}"
+                shutil.copytree(self.here(source), inside, symlinks=True, dirs_exist_ok=True)
             return
         for source, destination in instruction.files(ROOT):
             target = Path(f"{self.root}{destination}")
@@ -115,7 +122,9 @@ class Image:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     image = Image(tmp_path_factory.mktemp("image"))
-    for stage in (DEPENDENCIES, BUILD, LAST):
+    for folder in ("bitnami", "programs"):
+        (image.root / "opt" / folder).mkdir(parents=True)
+    for stage in (DEPENDENCIES, BUILD, NATIVE, LAST):
         for name, rest in stage.instructions:
             if name == "COPY":
                 image.copy(Copy.parse(rest))
@@ -170,13 +179,16 @@ def free_port() -> int:
 
 def test_the_steps_are_so_plain_that_they_can_be_run_anywhere():
     # The same Python at the same place, with a compiler and without.
-    assert (DEPENDENCIES.base, BUILD.base, LAST.base) == ("python:3.11", "dependencies", "python:3.11-slim")
-    for stage in (DEPENDENCIES, BUILD):
-        assert not any(re.search(r"[;&|<>$`]", run) for run in stage.those("RUN"))
+    bases = [stage.base for stage in (DEPENDENCIES, BUILD, NATIVE, LAST)]
+    assert bases == ["python:3.11", "dependencies", "python:3.11", "python:3.11-slim"]
+    for stage in (DEPENDENCIES, BUILD, NATIVE):
+        runs = [run for run in stage.those("RUN") if not OF_THE_SYSTEM.match(run)]
+        assert not any(re.search(r"[;&|<>$`]", run) for run in runs)
         assert {name for name, _ in stage.instructions} == {"COPY", "RUN"}
     assert {name for name, _ in LAST.instructions} <= {
         "LABEL",
         "COPY",
+        "ENV",
         "USER",
         "WORKDIR",
         "VOLUME",
@@ -186,24 +198,29 @@ def test_the_steps_are_so_plain_that_they_can_be_run_anywhere():
     }
 
 
-def test_the_broker_runs_as_an_unprivileged_user_and_owns_its_data():
-    user = LAST.one("USER")
-    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
-    owners = {copy.destination: copy.owner for copy in map(Copy.parse, LAST.those("COPY"))}
-    expected = tuple(map(int, user.split(":")))
-    assert owners["/var/lib/kafka/data"] == owners[LAST.one("WORKDIR")] == expected
+def test_the_broker_runs_as_an_unprivileged_user_and_any_user_can_write_its_data():
+    """OpenShift gives each project a user of its own, of the group 0; others have `--user`, or a tmpfs without options."""
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", LAST.one("USER"))
+    user = int(LAST.one("USER").partition(":")[0])
+    copies = {copy.destination: copy for copy in map(Copy.parse, LAST.those("COPY"))}
+    data = copies["/var/lib"]
+    assert (data.owner, data.mode) == ((user, 0), 0o2777)
+    for folder in (LAST.one("WORKDIR"), LAST.one("VOLUME")):
+        assert (TREE / folder.lstrip("/")).is_dir()
+        assert Path(folder).is_relative_to("/var/lib")
     assert LAST.one("VOLUME") == "/var/lib/kafka/data"
 
 
 def test_the_umask_of_the_checkout_does_not_matter():
     """What a checkout has for its owner alone could not be read by the image's user."""
-    assert {Copy.parse(line).mode for line in LAST.those("COPY") if "--from" not in line} == {0o755}
+    modes = {Copy.parse(line).mode for line in LAST.those("COPY") if "--from" not in line}
+    assert modes == {0o755, 0o775, 0o2777}
 
 
 def test_a_change_of_code_leaves_the_layers_of_the_dependencies_as_they_are():
     """They are made from the lock alone, and the code comes last in the image."""
     assert DEPENDENCIES.those("COPY") == ["requirements/image.txt /src/requirements/image.txt"]
-    copies = [line for line in LAST.those("COPY") if "--from" in line]
+    copies = [line for line in LAST.those("COPY") if "--from" in line and "=programs" not in line]
     assert copies == ["--from=dependencies /opt/odradek /opt/odradek", "--from=build /opt/built /opt/odradek"]
     assert LAST.those("COPY")[-1] == copies[-1]
 
@@ -220,13 +237,24 @@ def test_the_labels_say_what_is_in_it():
 
 def test_port_health_check_and_entry_point_are_what_people_expect():
     assert LAST.one("EXPOSE") == "9092"
-    assert LAST.exec_form("HEALTHCHECK") == ["odradek", "health"]
-    assert LAST.exec_form("ENTRYPOINT") == ["odradek-container"]
+    assert LAST.exec_form("HEALTHCHECK") == ["odradek-image", "health"]
+    assert LAST.exec_form("ENTRYPOINT") == ["odradek-image", "hold", "odradek-container"]
+    assert LAST.one("ENV") == "PATH=$PATH:/opt/kafka/bin"
+
+
+def test_a_broker_that_ended_or_hangs_is_unhealthy_within_25_s():
+    """The interval begins when the check before it has ended, and each waits so long for an answer."""
+    options = dict(re.findall(r"--([a-z-]+)=(\d+)", LAST.one("HEALTHCHECK")))
+    source = (ROOT / "docker/src/odradek-image.c").read_text("utf-8")
+    [patience_s] = map(int, re.findall(r"#define PATIENCE_S (\d+)", source))
+    assert int(options["retries"]) * (int(options["interval"]) + patience_s) <= 25
+    assert int(options["timeout"]) > patience_s
+    assert options["start-interval"] == "500"  # ms
 
 
 def test_everything_that_is_copied_is_there_and_sent_to_the_builder():
     ignored = (ROOT / ".dockerignore").read_text("utf-8").split("\n")
-    for line in (line for stage in (DEPENDENCIES, BUILD, LAST) for line in stage.those("COPY")):
+    for line in (line for stage in (DEPENDENCIES, BUILD, NATIVE, LAST) for line in stage.those("COPY")):
         copy = Copy.parse(line)
         for name in () if copy.stage else copy.sources:
             assert (ROOT / name).exists(), name
@@ -288,21 +316,21 @@ def test_each_of_kafkas_tools_is_there_by_both_of_its_names():
 
 def test_the_entry_point_knows_every_command_of_odradek():
     script = (TREE / "usr/local/bin/odradek-container").read_text("utf-8")
-    (known,) = re.findall(r'^ +([a-z -|]+)\) exec \$odradek "\$@"', script, re.MULTILINE)
+    known, _ = re.findall(r'^ +([a-z -|]+)\) exec odradek "\$@"', script, re.MULTILINE)
     assert isinstance(odradek_command, click.Group)
     visible = {name for name, command in odradek_command.commands.items() if not command.hidden}
     assert {"serve", *known.split(" | ")} == visible
 
 
 def said(script: str, *arguments: str, **environ: str) -> str:
-    """What a script of the tree says, with an `odradek` that says what it is called with."""
+    """What a script of the tree says, with programs of the image that say what they are called with."""
     path = f"{ROOT / 'tests/support/echo'}:{TREE}/usr/local/bin:{TREE}/usr/bin:{os.environ['PATH']}"
     command = ["sh", str(TREE / script), *arguments]
     done = subprocess.run(command, env={**environ, "PATH": path}, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
-SERVE = "odradek serve --config /etc/odradek/server.properties"
+SERVE = "odradek serve"
 
 
 @pytest.mark.parametrize(
@@ -310,17 +338,81 @@ SERVE = "odradek serve --config /etc/odradek/server.properties"
     [
         ((), SERVE),
         (("serve",), SERVE),
+        (("odradek", "serve", "--nodes", "3"), f"{SERVE} --nodes 3"),
+        (("--port", "9095"), f"{SERVE} --port 9095"),
         (("--topic", "orders:4:segment.ms=60000"), f"{SERVE} --topic orders:4:segment.ms=60000"),
         (("num.partitions=4", "broker.rack=a=b"), f"{SERVE} --set num.partitions=4 --set broker.rack=a=b"),
+        (("listeners=PLAINTEXT://:1",), f"{SERVE} --set listeners=PLAINTEXT://:1"),
         (("num.partitions=4", "--topic", "a:1:b=c"), f"{SERVE} --set num.partitions=4 --topic a:1:b=c"),
+        (("proxy", "--upstream", "k:1"), "odradek proxy --upstream k:1"),
         (("reset",), "odradek reset"),
         (("fault", "list"), "odradek fault list"),
-        (("sh", "-c", "echo $0"), "sh"),
-        (("echo", "a b"), "a b"),
+        (("odradek", "health"), "odradek health"),
+        (("--version",), "odradek --version"),
+        (("help",), "odradek help"),
+        (("odradek",), "odradek help"),
+        # Neither a program nor a command: odradek names the nearest command.
+        (("topics", "list"), "odradek topics list"),
+        (("sh", "-c", "echo $0"), "odradek-image run sh -c echo $0"),
+        (("echo", "a b"), "odradek-image run echo a b"),
     ],
 )
 def test_the_entry_point_starts_what_it_is_given(arguments: tuple[str, ...], called: str):
     assert said("usr/local/bin/odradek-container", *arguments) == called
+
+
+@pytest.mark.parametrize("name", ["etc/odradek", "mnt/shared/config"])
+def test_a_file_of_the_user_is_read(name: str, tmp_path: Path):
+    file = tmp_path / name / "server.properties"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    script = (TREE / "usr/local/bin/odradek-container").read_text("utf-8")
+    moved = tmp_path / "odradek-container"
+    moved.write_text(script.replace(f"/{name}/", f"{file.parent}/"))
+    assert said(str(moved), "--nodes", "3") == f"{SERVE} --config {file} --nodes 3"
+
+
+IMAGE_SERVE = (
+    "odradek-image start PYTHON serve "
+    "--default listeners=PLAINTEXT://0.0.0.0:9092 --default log.dirs=/var/lib/kafka/data"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "called"),
+    [
+        ("serve", IMAGE_SERVE),
+        ("serve --port 9095", f"{IMAGE_SERVE} --port 9095"),
+        ("proxy --upstream k:1", "odradek-image start PYTHON proxy --host 0.0.0.0 --upstream k:1"),
+        ("health", "odradek-image health"),
+        ("health -b other:9092", "PYTHON health -b other:9092"),
+        ("fault list", "PYTHON fault list"),
+        ("", "PYTHON"),
+    ],
+)
+def test_the_command_of_the_image_starts_a_broker_of_the_image(words: str, called: str, tmp_path: Path):
+    """What it sets stands below the settings of files, variables and options."""
+    assert said(command_of_the_image(tmp_path), *words.split()).replace(f"{tmp_path}/", "") == called
+
+
+def command_of_the_image(folder: Path) -> str:
+    """With another program in place of Python's."""
+    python = folder / "PYTHON"
+    shutil.copy(ROOT / "tests/support/echo/odradek", python)
+    moved = folder / "odradek"
+    script = (TREE / "usr/local/bin/odradek").read_text("utf-8")
+    moved.write_text(script.replace("/opt/odradek/bin/odradek", str(python)))
+    return str(moved)
+
+
+@pytest.mark.parametrize(
+    ("environ", "host"), [({}, "0.0.0.0"), ({"ODRADEK_CONTROL_HOST": "10.0.0.1"}, "10.0.0.1")]
+)
+def test_the_control_port_of_a_proxy_is_for_other_machines(
+    environ: dict[str, str], host: str, tmp_path: Path
+):
+    lines = said(command_of_the_image(tmp_path), "proxy", ODRADEK_ECHO="ODRADEK_CONTROL_HOST", **environ)
+    assert lines.splitlines()[0] == f"ODRADEK_CONTROL_HOST={host}"
 
 
 def test_the_listeners_of_rpk_become_those_of_the_broker():
@@ -414,12 +506,13 @@ def test_arguments_are_options_or_settings_or_commands(image: Image):
     with container(image, environ, "num.partitions=many") as process:
         output, _ = process.communicate(timeout=HANG_S)
     assert "num.partitions" in output
-    with container(image, {}, "--version") as process:
+    with container(image, {}, "topics", "list") as process:
         output, _ = process.communicate(timeout=HANG_S)
-    assert "no such option" in output.lower()
-    with container(image, {}, "odradek", "--version") as process:
-        output, _ = process.communicate(timeout=HANG_S)
-    assert (process.returncode, output.startswith("odradek ")) == (0, True)
+    assert "No such command 'topics'" in output
+    for words in (["--version"], ["odradek", "--version"]):
+        with container(image, {}, *words) as process:
+            output, _ = process.communicate(timeout=HANG_S)
+        assert (process.returncode, output.startswith("odradek ")) == (0, True)
 
 
 @pytest.mark.more

@@ -1,0 +1,2 @@
+#!/bin/sh
+exec odradek kafka-tool kafka-cluster "$@"
