@@ -1150,6 +1150,31 @@ PROGRAM: Final = tuple(
             '    threading.Thread(target=read, name="stdin", daemon=True).start()\n',
             "    loop.add_reader(0, read)\n",
         ),
+        _one(
+            "defaults-of-the-image-win-over-a-file",
+            "what an image starts its broker with stands below files, variables and options",
+            ("tests/broker/config/test_config.py",),
+            "broker/config/sources.py",
+            'Rank.START, "the option --default"',
+            'Rank.COMMAND_LINE, "the option --default"',
+        ),
+        _one(
+            "brokers-of-a-quorum-that-do-not-know-each-other",
+            "a broker whose quorum has nodes of other processes does not start",
+            ("tests/broker/test_quorum.py",),
+            "broker/config/quorum.py",
+            "if number.isdecimal() and int(number) not in node_ids:",
+            "if False:",
+        ),
+        _one(
+            "health-of-a-kernel",
+            "a broker that hangs is unhealthy: its loop answers, not the kernel",
+            ("tests/broker/test_health.py",),
+            "broker/health.py",
+            "        self._loop.add_reader(self._socket, self._answer)\n",
+            "        import threading\n\n        forever = lambda: [self._answer() for _ in iter(int, 1)]\n"
+            "        threading.Thread(target=forever, daemon=True).start()\n",
+        ),
     )
 )
 
