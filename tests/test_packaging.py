@@ -23,7 +23,7 @@ import pytest
 
 from odradek.cli import main as odradek_command
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
-from tests.support.dockerfile import ROOT, Copy, stages
+from tests.support.dockerfile import OF_THE_SYSTEM, ROOT, Copy, stages
 from tests.support.wheels import QUICK
 
 TREE = ROOT / "docker" / "image"
@@ -44,8 +44,6 @@ IMAGE_FOLDERS = (
     "/usr/local/bin/odradek",
     "/var/lib/kafka",
 )
-# What the builder's system brings and this machine may not have, and what is made of it.
-OF_THE_SYSTEM = re.compile(r"apt-get|cp /bin/|mkdir -p /opt|/usr/share/doc")
 # What of the folders that are sent to the builder is not sent.
 IGNORED = [
     line.removeprefix("**/").rpartition("/")[2]
@@ -122,8 +120,6 @@ class Image:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     image = Image(tmp_path_factory.mktemp("image"))
-    for folder in ("bitnami", "programs"):
-        (image.root / "opt" / folder).mkdir(parents=True)
     for stage in (DEPENDENCIES, BUILD, NATIVE, LAST):
         for name, rest in stage.instructions:
             if name == "COPY":

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+OF_THE_SYSTEM = re.compile(r"apt-get|cp /bin/|/usr/share/doc")
+"""RUN lines and sources of COPY that take packages of the builder's system: a machine of the tests has them, or not."""
 
 
 @dataclass(frozen=True)

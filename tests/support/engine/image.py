@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.dockerfile import ROOT, Copy, Stage, stages
+from tests.support.dockerfile import OF_THE_SYSTEM, ROOT, Copy, Stage, stages
 from tests.support.engine.process import Process
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -45,7 +45,7 @@ def build(work: Path) -> Image:
         for step, (name, rest) in enumerate(stage.instructions):
             if name == "COPY":
                 _copy(Copy.parse(rest), layer, layers)
-            elif name == "RUN":
+            elif name == "RUN" and not OF_THE_SYSTEM.match(rest):
                 _run(rest, layer, work / f"run{number}-{step}")
         last = stage
     assert last is not None
@@ -56,13 +56,15 @@ def build(work: Path) -> Image:
         user=(int(user), int(group)),
         folder=last.one("WORKDIR"),
         ports=[f"{port}/tcp" for port in last.those("EXPOSE")],
-        environment={"PATH": PATH},
+        environment={"PATH": last.one("ENV").removeprefix("PATH=").replace("$PATH", PATH)},
     )
 
 
 def _copy(copy: Copy, layer: Path, layers: dict[str, Path]) -> None:
     context = layers[copy.stage] if copy.stage else ROOT
     for source, destination in copy.files(context):
+        if copy.stage and OF_THE_SYSTEM.match(copy.sources[0]):
+            continue
         target = layer / destination.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
