@@ -16,6 +16,8 @@ FAULTS_VARIABLE: Final = "ODRADEK_FAULTS"
 CONTROL_HOST_VARIABLE: Final = "ODRADEK_CONTROL_HOST"
 CONTROL_PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
 PORT_MAX: Final = 65535
+LOG_FORMATS: Final = ("auto", "human", "json")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def usage_error(message: str) -> click.UsageError:

@@ -22,6 +22,9 @@ from broker.control_options import (
     CONTROL_HOST_VARIABLE,
     CONTROL_PORT_VARIABLE,
     FAULTS_VARIABLE,
+    LOG_FORMATS,
+    LOG_LEVELS,
+    PORT_MAX,
     bad_setting,
     control_port,
     port_of,
@@ -41,11 +44,6 @@ CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 
 TOPICS_VARIABLE: Final = "ODRADEK_TOPICS"
 CREATE_TOPICS_VARIABLE: Final = "KAFKA_CREATE_TOPICS"
 SASL_VARIABLE: Final = "ODRADEK_SASL"
-
-
-LOG_FORMATS: Final = ("auto", "human", "json")
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-PORT_MAX: Final = 65_535
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
@@ -134,13 +132,15 @@ def command(run: Callable[[Settings], None], environ: Mapping[str, str] | None =
     """The click command that parses the options and hands what they mean to `run`."""
     import click
 
+    from broker.click_options import options as all_options
+
     def callback(**options: object) -> None:
         run(_settings(options, os.environ if environ is None else environ))
 
     return click.Command(
         "serve",
         callback=callback,
-        params=_options(),
+        params=all_options(),
         help=(
             "Start a Kafka broker and serve until SIGTERM or SIGINT. Settings come from --config, from "
             "KAFKA_* variables as the apache/kafka image takes them, and from these options; each source "
@@ -149,98 +149,6 @@ def command(run: Callable[[Settings], None], environ: Mapping[str, str] | None =
         epilog="docs/configuration.md lists all settings.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-
-
-def _options() -> list[click.Parameter]:
-    import click
-
-    from broker.security.command_line import options as security_options
-
-    return [
-        click.Option(["--host"], help=f"Address to listen on.  [default: {DEFAULT_HOST}]"),
-        click.Option(
-            ["--port"],
-            type=click.IntRange(0, PORT_MAX),
-            help=f"Port to listen on; 0 picks a free one and prints it.  [default: {DEFAULT_PORT}]",
-        ),
-        click.Option(
-            ["--data-dir"],
-            type=click.Path(file_okay=False, path_type=Path),
-            help="Directory for the logs.  [default: a temporary directory, removed at the end]",
-        ),
-        click.Option(
-            ["--config"],
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="A server.properties file.",
-        ),
-        click.Option(
-            ["--set", "assignments"],
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Set one of Kafka's broker settings, or one of ours (odradek.*).",
-        ),
-        click.Option(
-            ["--default", "defaults"],
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="A setting that any file, variable or option overrides. The host of listeners=... is then the default of "
-            "--host and --control-host.",
-        ),
-        click.Option(
-            ["--topic", "topics"],
-            multiple=True,
-            metavar="NAME[:PARTITIONS[:key=value,...]]",
-            help="Create a topic at start, unless it exists; by default with num.partitions. So does ODRADEK_TOPICS.",
-        ),
-        click.Option(
-            ["--feature", "features"],
-            multiple=True,
-            metavar="NAME=LEVEL",
-            help="Finalize a feature at a level: transaction.version=0, 1 or 2.  [default: 2]",
-        ),
-        click.Option(
-            ["--nodes"],
-            type=click.IntRange(1),
-            default=1,
-            show_default=True,
-            help="Number of nodes in the cluster.",
-        ),
-        click.Option(
-            ["--control-port"],
-            type=click.IntRange(0, PORT_MAX),
-            help="Open a control port for faults, clock and trace; 0 picks a free one and prints it. "
-            "The variable ODRADEK_CONTROL_PORT sets it too.",
-        ),
-        click.Option(
-            ["--control-host"],
-            help="Address of the control port; any address but loopback requires ODRADEK_CONTROL_TOKEN.  "
-            f"[default: {DEFAULT_HOST}]",
-        ),
-        *security_options(),
-        click.Option(
-            ["--ends-with-stdin"],
-            is_flag=True,
-            help="Stop when standard input ends: the broker never outlives the program that started it.",
-        ),
-        *_log_options(),
-    ]
-
-
-def _log_options() -> list[click.Parameter]:
-    import click
-
-    return [
-        click.Option(
-            ["--log-format"],
-            type=click.Choice(LOG_FORMATS),
-            help="Format of the broker's own log.  [default: auto]",
-        ),
-        click.Option(
-            ["--log-level"],
-            type=click.Choice(LOG_LEVELS),
-            help="Lowest level that the broker logs.  [default: info]",
-        ),
-    ]
 
 
 def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Settings:

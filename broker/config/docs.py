@@ -31,6 +31,11 @@ Settings have Kafka's own names. They come from three sources; each overrides th
 3. options: `--set log.retention.ms=60000`, and `--host`, `--port`, `--data-dir`, `--log-format`, `--log-level`,
    `--tls`, `--sasl`.
 
+`--default log.dirs=/data` stands below all three: the container image gives its own settings so. The host of
+`--default listeners=…` is the default of `--host` and `--control-host`. Beside `KAFKA_SERVICE_HOST`, or another variable
+`…_SERVICE_HOST`, what Kubernetes sets of a Service has no effect. All nodes of a cluster run in one process (`--nodes`): a
+quorum in `controller.quorum.voters` or `controller.quorum.bootstrap.servers` that has nodes of other processes is an error.
+
 If Kafka would refuse a value, the broker does not start: a line names the setting, the value and its source.
 The broker also checks and accepts Kafka's settings that have no effect here, and warns of some on which you might rely, such
 as `create.topic.policy.class.name`. An unknown name gives a warning

@@ -11,9 +11,10 @@ from cryptography import x509
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from broker.click_options import options as click_options
 from broker.config.settings import ControlPort, Settings
 from broker.config.sources import OF_THE_START
-from broker.options import CREATE_TOPICS_VARIABLE, _options, command, parse, plain_options
+from broker.options import CREATE_TOPICS_VARIABLE, command, parse, plain_options
 from storage.config import ConfigError
 
 
@@ -97,7 +98,9 @@ def test_a_service_of_kubernetes_opens_no_control_port():
 def by_click(argv: list[str]) -> dict[str, object] | None:
     """The options as click hands them over; None for a mistake."""
     found: list[dict[str, object]] = []
-    with_all = click.Command("serve", callback=lambda **options: found.append(options), params=_options())
+    with_all = click.Command(
+        "serve", callback=lambda **options: found.append(options), params=click_options()
+    )
     try:
         with_all.main(argv, standalone_mode=False)
     except click.ClickException:
