@@ -12,11 +12,16 @@ def host_and_port(host: str, port: int) -> str:
 
 
 def where_nodes_listen(nodes: Iterable[NodeRuntime]) -> str:
-    """``PLAINTEXT://0.0.0.0:9092, SSL://0.0.0.0:9093``, and of a node that does not run its state."""
+    """``PLAINTEXT://0.0.0.0:9092, SSL://0.0.0.0:9093``, the state of a node that does not run, and offline partitions."""
     told: list[str] = []
     for node in nodes:
         if node.state is NodeState.RUNNING and not node.is_paused:
             told += [f"{each.name}://{host_and_port(each.host, each.port)}" for each in node.listeners]
+            told += [
+                f"{each.topic}-{each.index} is offline until the node starts again ({each.offline})"
+                for each in node.node.replicas.opened()
+                if each.offline is not None
+            ]
         else:
             told.append(f"node {node.node_id} is {node.shown_state}")
     return ", ".join(told)

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from broker.health import HealthSocket
 from broker.process import HEALTH_SOCKET_VARIABLE
@@ -89,6 +90,16 @@ def test_a_broker_answers_from_its_start_to_its_end_without_a_line_in_its_log(
     assert len(broker.log) == lines
     broker.terminate()
     assert check(program, name)[0] == 1
+
+
+def test_a_partition_whose_disk_was_full_is_named(start_broker: StartBroker, name: str) -> None:
+    """It stays offline though there is room again, and all else is served."""
+    environment = {HEALTH_SOCKET_VARIABLE: name, "ODRADEK_FAULTS": "full-disk topic=orders"}
+    broker = start_broker(topics=["orders:1"], environment=environment)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 1000})
+    producer.produce("orders", b"")
+    producer.flush(HANG_S)
+    assert "orders-0 is offline until the node starts again (" in read(name)
 
 
 def test_a_broker_that_stands_still_is_unhealthy(start_broker: StartBroker, name: str, program: Path) -> None:
