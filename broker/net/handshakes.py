@@ -104,6 +104,8 @@ class Handshake:
         loop = self._connections.loop
         alert(self._accepted)
         try:
+            if not await self._has_begun():
+                return
             await loop.connect_accepted_socket(
                 lambda: self.connection,
                 self._accepted,
@@ -116,6 +118,31 @@ class Handshake:
             error.__traceback__ = None
         except Exception as error:  # no context could be made
             log.error("TLS handshake failed", connection=self.connection_id, exc_info=error)
+
+    async def _has_begun(self) -> bool:
+        """Wait for the client's first byte; False if it leaves without one, as a TCP probe of the port does.
+
+        A probe a second would fill the log. Kafka logs such a client at level debug, a failed handshake at level info.
+        """
+        loop = self._connections.loop
+        while True:
+            try:
+                return bool(self._accepted.recv(1, socket.MSG_PEEK))
+            except BlockingIOError:
+                pass
+            except ConnectionError:
+                return False
+            readable = asyncio.Event()
+            loop.add_reader(self._accepted.fileno(), readable.set)
+            try:
+                async with asyncio.timeout(HANDSHAKE_S_MAX):
+                    await readable.wait()
+            except TimeoutError:
+                raise TimeoutError(
+                    f"the client is taking longer than {HANDSHAKE_S_MAX} seconds to begin"
+                ) from None
+            finally:
+                loop.remove_reader(self._accepted.fileno())
 
     def _end(self, *_: object) -> None:
         """Of the handshake: its socket is the connection's, or goes."""
