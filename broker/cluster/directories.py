@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from broker.metadata.files import META_PROPERTIES, partition_folders
+from storage.directory import DirectoryInUse
 from storage.files import StorageError
 
 
@@ -37,6 +38,11 @@ def node_directories(root: Path, node_ids: Sequence[int]) -> dict[int, Path]:
 
 def start_refusal(error: Exception) -> str:
     """Why a start failed; of a file that may not be written, as in a mounted volume, also what to do."""
+    if isinstance(error, DirectoryInUse) and _is_in_a_pod():
+        return (
+            f"{error}. A Deployment with a claim needs strategy: Recreate: with the default its new pod starts "
+            "while the old one runs"
+        )
     cause = error.__cause__ if isinstance(error, StorageError) else error
     if not isinstance(cause, OSError) or not isinstance(cause.filename, str):
         return str(error)

@@ -10,6 +10,7 @@ import pytest
 
 from broker.cluster.directories import start_refusal
 from broker.process import share_with_group
+from storage.directory import DirectoryInUse
 from storage.files import StorageError
 
 
@@ -28,6 +29,26 @@ def test_a_directory_of_another_user_is_named_with_what_to_do(
     assert f"docker run --user {owner.st_uid}:{owner.st_gid}" in said
     assert f"chown -R {owner.st_uid + 1}:7 {tmp_path}" in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, "/data is in use by another broker"),
+        (
+            {"KUBERNETES_SERVICE_HOST": "10.96.0.1"},
+            "/data is in use by another broker. A Deployment with a claim needs strategy: Recreate: "
+            "with the default its new pod starts while the old one runs",
+        ),
+    ],
+)
+def test_a_directory_in_use_is_told_in_a_pod_with_the_strategy(
+    variables: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert start_refusal(DirectoryInUse("/data is in use by another broker")) == said
 
 
 def test_a_directory_of_its_own_is_named_with_its_mode(tmp_path: Path) -> None:
