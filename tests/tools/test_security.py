@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from odradek.cli import main
 from odradek.client_security import client_security
 from odradek.errors import BadClientSettings
 from odradek.java_stores import key_store_pem, trust_store_pem
+from tests.support.deadlines import HANG_S
 from tests.tools.conftest import invoke
 
 PASSWORD = 'hu"nter\\2'
@@ -55,6 +58,21 @@ def test_a_command_logs_in_by_each_mechanism(secured: package.Broker, write: Wri
         assert done.exit_code == 0, done.output
     done = on(secured, "consume", topic, "--format", "%v\\n", "--command-config", config)
     assert done.stdout == "paid\n"
+
+
+def test_a_login_needs_nothing_that_the_image_lacks(secured: package.Broker, write: Write) -> None:
+    """kio, of which the sink's client makes its requests, is not in it."""
+    config = write(secured.client_config("alice", library="java", mechanism="SCRAM-SHA-512"))
+    program = (
+        "import sys; sys.modules['kio'] = None\n"
+        "from pathlib import Path\n"
+        "from odradek.client_security import client_security, properties_of\n"
+        f"print(client_security(properties_of(Path({config!r}))).mechanism)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "SCRAM-SHA-512\n"), done.stderr
 
 
 @pytest.mark.parametrize("kind", ["PEM", "JKS", "PKCS12"])

@@ -1,14 +1,15 @@
 """A client of several brokers that can hand over an open transaction: blocking sockets, any Kafka since 3.0.
 
-The writer is loaded when it is first used: it brings a compiler with it, and who only begins and ends transactions does so
-in a process that lives for a second.
+The client and the writer are loaded when they are first used. The writer brings a compiler with it, and who only begins
+and ends transactions does so in a process that lives for a second. The client brings kio with it, and the commands of
+`odradek`, which take their logins and TLS from here, run in an image without kio.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from odradek.spark.wire.cluster import Cluster
 from odradek.spark.wire.errors import (
     Authentication,
     Authorization,
@@ -26,10 +27,11 @@ from odradek.spark.wire.errors import (
     UnsupportedVersion,
     WireError,
 )
-from odradek.spark.wire.producer import InitializedProducers, Partition, ProducerId, TransactionState
 from odradek.spark.wire.settings import ClientSettings
 
 if TYPE_CHECKING:
+    from odradek.spark.wire.cluster import Cluster
+    from odradek.spark.wire.producer import InitializedProducers, Partition, ProducerId, TransactionState
     from odradek.spark.wire.writer import TransactionalWriter
 
 __all__ = [
@@ -58,9 +60,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "TransactionalWriter":
-        raise AttributeError(f"module 'odradek.spark.wire' has no attribute {name!r}")
-    from odradek.spark.wire.writer import TransactionalWriter
+_LOADED_LATE: Final = {
+    "Cluster": "cluster",
+    "InitializedProducers": "producer",
+    "Partition": "producer",
+    "ProducerId": "producer",
+    "TransactionState": "producer",
+    "TransactionalWriter": "writer",
+}
+"""The module of each."""
 
-    return TransactionalWriter
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADED_LATE:
+        raise AttributeError(f"module 'odradek.spark.wire' has no attribute {name!r}")
+    return getattr(import_module(f"odradek.spark.wire.{_LOADED_LATE[name]}"), name)

@@ -7,7 +7,6 @@ trying the same call again later is right. Everything else is final for the call
 from __future__ import annotations
 
 from odradek.errors import OdradekError
-from odradek.spark.wire.schema import ErrorCode
 
 
 class WireError(OdradekError):
@@ -126,6 +125,8 @@ _FINAL: dict[int, tuple[type[WireError], str]] = {
 
 def name_of(code: int) -> str:
     """Kafka's name of an error code."""
+    from odradek.spark.wire.schema import ErrorCode  # of kio, which a process that only logs in need not have
+
     try:
         return ErrorCode(code).name.upper()
     except ValueError:
