@@ -58,12 +58,13 @@ PROGRAMS = {
     "chromium": shutil.which("chromium"),
     "postgres": postgres_programs(),
     "prometheus": shutil.which("prometheus"),
+    "kubernetes": os.environ.get("ODRADEK_KUBECTL"),
 }
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What needs a program that is no Python package is left out where it is not: Wireshark's tshark, without which the
-    tests' own reader judges captures alone, kcat, Chromium, Prometheus, and PostgreSQL."""
+    tests' own reader judges captures alone, kcat, Chromium, Prometheus, PostgreSQL, and a Kubernetes (`ODRADEK_KUBECTL`)."""
     missing = [name for name, found in PROGRAMS.items() if found is None]
     left_out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
     # Imported when pytest has loaded it as a plug-in: before, its asserts could not be rewritten.
@@ -76,5 +77,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_report_header() -> str:
     return ", ".join(
-        f"{name}: {found or 'not installed, its tests are left out'}" for name, found in PROGRAMS.items()
+        f"{name}: {found or 'not here, its tests are left out'}" for name, found in PROGRAMS.items()
     )

@@ -1,0 +1,150 @@
+"""Move numbers exactly once while the broker comes and goes: one read-process-write transaction for each.
+
+    python -m tests.kubernetes.transactions HOST:PORT COUNT
+
+It writes 0 to COUNT-1 to `orders`, moves them to `invoices`, and reads these back. A line of JSON tells of each hundredth
+transaction, the last one of the end. What a client raises ends its session: the next one begins at the committed offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from tests.support.deadlines import TEST_S, Deadline
+
+GROUP = TRANSACTIONAL_ID = "billing"
+POLL_S = 1.0
+SILENT = {"log_level": 0}
+"""A broker that is away is a line for each attempt to connect."""
+LINES_EVERY = 100
+
+
+def say(**found: object) -> None:
+    print(json.dumps(found), flush=True)
+
+
+def read(bootstrap: str, group: str) -> Consumer:
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 6000,
+    }
+    return Consumer(settings | SILENT)
+
+
+def write(bootstrap: str, transactional_id: str) -> Producer:
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0}
+    producer = Producer(settings | SILENT)
+    producer.init_transactions()
+    return producer
+
+
+def fill(bootstrap: str, count: int) -> None:
+    producer = write(bootstrap, "orders")
+    producer.begin_transaction()
+    for number in range(count):
+        producer.produce("orders", str(number))
+        producer.poll(0)
+    producer.commit_transaction()
+
+
+class Job:
+    """The one transactional id, in one session after the other."""
+
+    def __init__(self, bootstrap: str, count: int) -> None:
+        self._bootstrap, self._count = bootstrap, count
+        self.committed = 0
+        self.failures: Counter[str] = Counter()
+
+    def run(self) -> None:
+        while not self._is_done():
+            consumer = read(self._bootstrap, GROUP)
+            try:
+                producer = write(self._bootstrap, TRANSACTIONAL_ID)
+                consumer.subscribe(["orders"])
+                self._move(consumer, producer)
+            except KafkaException as failure:
+                self.failures[failure.args[0].name()] += 1
+            finally:
+                consumer.close()
+
+    def _move(self, consumer: Consumer, producer: Producer) -> None:
+        """Until there is nothing more for a while, which may be the end, or a broker that is away."""
+        while (message := consumer.poll(POLL_S)) is not None:
+            if message.error():
+                raise KafkaException(message.error())
+            producer.begin_transaction()
+            producer.produce("invoices", message.value(), partition=message.partition())
+            position = TopicPartition("orders", message.partition(), message.offset() + 1)
+            producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata())
+            producer.commit_transaction()
+            self.committed += 1
+            if self.committed % LINES_EVERY == 0:
+                say(committed=self.committed)
+
+    def _is_done(self) -> bool:
+        """By the offsets that the group has committed: a control record, at the end of `orders`, needs none."""
+        consumer = read(self._bootstrap, GROUP)
+        try:
+            topic = consumer.list_topics("orders", POLL_S).topics["orders"]
+            asked = [TopicPartition("orders", index) for index in topic.partitions]
+            found = consumer.committed(asked, POLL_S)
+            ends = [consumer.get_watermark_offsets(each, POLL_S)[1] for each in asked]
+        except KafkaException:
+            return False
+        finally:
+            consumer.close()
+        # Behind the last record of a partition lies the marker of the transaction that wrote it.
+        return all(each.offset >= end - 1 or end == 0 for each, end in zip(found, ends, strict=True))
+
+
+def moved(bootstrap: str, count: int) -> Counter[int]:
+    """How often each number is there for a reader of committed records."""
+    consumer = read(bootstrap, "audit")
+    consumer.subscribe(["invoices"])
+    found: Counter[int] = Counter()
+    ends: dict[int, int] = {}
+    read_to: dict[int, int] = {}
+    deadline = Deadline(TEST_S)
+    try:
+        while not ends or any(read_to.get(index, 0) < end for index, end in ends.items()):
+            deadline.check(f"{count} numbers are read: {found.total()}")
+            for message in consumer.consume(count, POLL_S):
+                if message.error():
+                    raise KafkaException(message.error())
+                found[int(message.value())] += 1
+            for each in consumer.position(consumer.assignment()):
+                ends[each.partition] = consumer.get_watermark_offsets(each, POLL_S)[1]
+                read_to[each.partition] = max(each.offset, 0)
+    finally:
+        consumer.close()
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    bootstrap, count = arguments[0], int(arguments[1])
+    fill(bootstrap, count)
+    say(filled=count)
+    job = Job(bootstrap, count)
+    job.run()
+    found = moved(bootstrap, count)
+    verdict: dict[str, Any] = {
+        "lost": [number for number in range(count) if number not in found],
+        "doubled": [number for number, times in found.items() if times > 1],
+        "moved": found.total(),
+        "committed": job.committed,
+        "failures": job.failures,
+    }
+    say(**verdict)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
