@@ -61,6 +61,7 @@ DATED_TESTS = (
     "tests/broker/net/test_handshakes.py",
     "tests/broker/secrets/test_starts.py",
     "tests/broker/security/stalled.py",
+    "tests/kubernetes/",
 )
 # What waits, with how long it does: as the only argument, as the second one, or by name.
 WAITS = {

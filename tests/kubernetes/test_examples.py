@@ -10,6 +10,7 @@ import pytest
 from broker.control.operations import discover
 from broker.options import Settings, parse
 from broker.security.tls.authority import Authority
+from tests.docs.blocks import ROOT, blocks
 from tests.kubernetes.manifests import (
     EXAMPLES,
     ONE_FILE,
@@ -121,6 +122,15 @@ def test_what_clients_are_sent_to_has_the_namespace_in_it() -> None:
     for name in VARIANTS:
         for node in settings_of(manifests(name)).nodes:
             assert node.advertised_listeners[0].host == "kafka.shop.svc"
+
+
+def test_the_page_leads_to_each_of_them() -> None:
+    page = "docs/kubernetes.md"
+    text = (ROOT / page).read_text("utf-8")
+    for name in ALL:
+        assert f"| [{name}](../examples/kubernetes/{name}/" in text
+    words = [word for block in blocks(page) for word in block.text.split() if word.startswith("examples/")]
+    assert words == ["examples/kubernetes/base/odradek.yaml", "examples/kubernetes/claim"]
 
 
 @pytest.mark.parametrize(

@@ -11,21 +11,37 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from tests.support.clients import FINDS_COORDINATORS, PATIENCE
 from tests.support.deadlines import TEST_S, Deadline
 
 GROUP = TRANSACTIONAL_ID = "billing"
 POLL_S = 1.0
-SILENT = {"log_level": 0}
-"""A broker that is away is a line for each attempt to connect."""
+CALL_S = 10.0
+PARTITIONS = 4
+EMPTY_POLLS_MAX = 15
+"""In a row: joining the group takes some, and so does a broker that is away. Then the offsets say whether it was all."""
 LINES_EVERY = 100
 
 
 def say(**found: object) -> None:
     print(json.dumps(found), flush=True)
+
+
+def insist(call: Callable[[], object]) -> None:
+    """Call again for as long as the client says that the same call may be made again."""
+    while True:
+        try:
+            call()
+            return
+        except KafkaException as failure:
+            if not failure.args[0].retriable():
+                raise
 
 
 def read(bootstrap: str, group: str) -> Consumer:
@@ -37,13 +53,13 @@ def read(bootstrap: str, group: str) -> Consumer:
         "enable.auto.commit": False,
         "session.timeout.ms": 6000,
     }
-    return Consumer(settings | SILENT)
+    return Consumer(settings | PATIENCE)
 
 
 def write(bootstrap: str, transactional_id: str) -> Producer:
     settings = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0}
-    producer = Producer(settings | SILENT)
-    producer.init_transactions()
+    producer = Producer(settings | PATIENCE | FINDS_COORDINATORS)
+    insist(partial(producer.init_transactions, CALL_S))
     return producer
 
 
@@ -51,7 +67,7 @@ def fill(bootstrap: str, count: int) -> None:
     producer = write(bootstrap, "orders")
     producer.begin_transaction()
     for number in range(count):
-        producer.produce("orders", str(number))
+        producer.produce("orders", str(number), partition=number % PARTITIONS)
         producer.poll(0)
     producer.commit_transaction()
 
@@ -78,14 +94,21 @@ class Job:
 
     def _move(self, consumer: Consumer, producer: Producer) -> None:
         """Until there is nothing more for a while, which may be the end, or a broker that is away."""
-        while (message := consumer.poll(POLL_S)) is not None:
+        empty = 0
+        while empty < EMPTY_POLLS_MAX:
+            message = consumer.poll(POLL_S)
+            if message is None:
+                empty += 1
+                continue
+            empty = 0
             if message.error():
                 raise KafkaException(message.error())
             producer.begin_transaction()
             producer.produce("invoices", message.value(), partition=message.partition())
             position = TopicPartition("orders", message.partition(), message.offset() + 1)
-            producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata())
-            producer.commit_transaction()
+            places, member = [position], consumer.consumer_group_metadata()
+            insist(partial(producer.send_offsets_to_transaction, places, member, CALL_S))
+            insist(partial(producer.commit_transaction, CALL_S))
             self.committed += 1
             if self.committed % LINES_EVERY == 0:
                 say(committed=self.committed)
