@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from storage.modules import use_python
 from tests.support.children import reset_signals
 from tests.support.deadlines import TEST_S
+from tests.support.docker_socket import engine
 from tests.support.postgres import programs as postgres_programs
 
 pytest_plugins = [
@@ -59,12 +60,14 @@ PROGRAMS = {
     "postgres": postgres_programs(),
     "prometheus": shutil.which("prometheus"),
     "kubernetes": os.environ.get("ODRADEK_KUBECTL"),
+    "docker": engine(),
 }
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What needs a program that is no Python package is left out where it is not: Wireshark's tshark, without which the
-    tests' own reader judges captures alone, kcat, Chromium, Prometheus, PostgreSQL, and a Kubernetes (`ODRADEK_KUBECTL`)."""
+    tests' own reader judges captures alone, kcat, Chromium, Prometheus, PostgreSQL, a Docker engine, and a Kubernetes
+    (`ODRADEK_KUBECTL`)."""
     missing = [name for name, found in PROGRAMS.items() if found is None]
     left_out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
     # Imported when pytest has loaded it as a plug-in: before, its asserts could not be rewritten.
