@@ -60,7 +60,7 @@ more: $(VENV)/.dev $(VENV)/.java
 
 # The programs are built, and their clients fetched, into .cache at the first call.
 clients: $(VENV)/.dev $(VENV)/.java
-	$(PYTEST) --tier clients tests/clients tests/differential/console_tools
+	$(PYTEST) --tier clients tests/clients tests/containers tests/differential/console_tools
 
 # Runs of the chaos go on behind the last seed in tests/chaos/results.jsonl, so many minutes.
 CHAOS_MINUTES ?= 30
@@ -68,8 +68,10 @@ CHAOS_MINUTES ?= 30
 CERTIFY_MINUTES ?= 60
 # So do those of the clients and frameworks, behind the last seeds in tests/clients/soak.jsonl.
 CLIENT_MINUTES ?= 40
+# The container checks, and Testcontainers with a real engine, where there is one: the first lines say so.
 soak: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier soak
+	$(PYTEST) --tier clients tests/clients/test_testcontainers.py
 	$(BIN)/python -m tests.simulation.nightly
 	$(BIN)/python -m tests.fuzz.differential --seeds 200
 	$(BIN)/python -m tests.chaos.soak --minutes $(CHAOS_MINUTES)

@@ -1,7 +1,7 @@
 """The Kafka modules of the Testcontainers libraries, unmodified, with our image in place of theirs.
 
-The engine that they speak to is ours (`tests/support/engine`): it builds the image from the Dockerfile, and runs containers
-as processes in namespaces of their own, as the user of the image.
+The engine that they speak to is the machine's own where one runs. Elsewhere it is ours (`tests/support/engine`): it builds
+the image from the Dockerfile, and runs containers as processes in namespaces of their own, as the user of the image.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pytest
 from tests.docs.blocks import blocks, titled
 from tests.docs.terminal import OUTSIDE, Terminal, commands, is_there
 from tests.support.deadlines import HANG_S, TEST_S
-from tests.support.engine import Engine, engine_or_skip
+from tests.support.engine import Engine, RealEngine, engine_or_skip
 from tests.support.foreign import go_program, node_folder, node_program, python_packages
 from tests.support.java import jars_folder, java, kafka_classpath
 from tests.support.javaprog import JVM_OPTIONS, compiled
@@ -43,12 +43,12 @@ AS_CONFLUENT = "odradek:8.3.0"
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
+def engine() -> Iterator[Engine | RealEngine]:
     with engine_or_skip() as engine:
         yield engine
 
 
-def says(engine: Engine, command: Sequence[object], **environment: str) -> list[dict[str, Any]]:
+def says(engine: Engine | RealEngine, command: Sequence[object], **environment: str) -> list[dict[str, Any]]:
     """The lines of JSON that a program says that uses this engine, and has to end well."""
     done = subprocess.run(
         [*map(str, command)],
@@ -64,27 +64,27 @@ def says(engine: Engine, command: Sequence[object], **environment: str) -> list[
 
 
 def expect_modules(
-    engine: Engine, command: Sequence[object], images: Mapping[str, str], **environment: str
+    engine: Engine | RealEngine, command: Sequence[object], images: Mapping[str, str], **environment: str
 ) -> None:
     """Each module starts a container, moves a transaction through the mapped port, and removes the container."""
-    engine.removed.clear()
+    before = len(engine.removed)
     said = says(engine, [*command, *(f"{name}={image}" for name, image in images.items())], **environment)
     assert said == [{"module": name, "read": ["paid"]} for name in images]
     assert engine.containers == {}
-    for name, container in zip(images, engine.removed, strict=True):
+    for name, container in zip(images, engine.removed[before:], strict=True):
         # That the machine is busy is no fault of a module.
         warnings = [line for line in container.log.text.splitlines() if '"level": "warning"' in line]
         assert [line for line in warnings if "event loop is late" not in line] == [], name
 
 
-def test_python(engine: Engine):
+def test_python(engine: Engine | RealEngine):
     images = {"KafkaContainer": IMAGE, "KafkaContainer.with_kraft": AS_CONFLUENT, "RedpandaContainer": IMAGE}
     folder = python_packages(TESTCONTAINERS_PYTHON)
     expect_modules(engine, [sys.executable, HERE / "python" / "modules.py"], images, PYTHONPATH=str(folder))
 
 
 @pytest.mark.parametrize("artifact", JAVA_ARTIFACTS)
-def test_java(engine: Engine, artifact: str):
+def test_java(engine: Engine | RealEngine, artifact: str):
     images = {
         "kafka.KafkaContainer": IMAGE,
         "kafka.ConfluentKafkaContainer": IMAGE,
@@ -96,19 +96,19 @@ def test_java(engine: Engine, artifact: str):
     expect_modules(engine, [java(), *JVM_OPTIONS, "-cp", programs, "Modules"], images)
 
 
-def test_go(engine: Engine):
+def test_go(engine: Engine | RealEngine):
     command = go_program("testcontainers", HERE / "go")
     expect_modules(engine, command, {"kafka.Run": IMAGE})
 
 
-def test_node(engine: Engine):
+def test_node(engine: Engine | RealEngine):
     """Its tag is taken for Confluent's version: from 8.0.0 on there is only KRaft."""
     command = node_program("modules", HERE / "node")
     images = {"KafkaContainer": IMAGE, "KafkaContainer.withKraft": AS_CONFLUENT}
     expect_modules(engine, command, images)
 
 
-def test_a_container_with_the_broker_s_handle(engine: Engine):
+def test_a_container_with_the_broker_s_handle(engine: Engine | RealEngine):
     folder = python_packages(TESTCONTAINERS_PYTHON)
     command = [sys.executable, HERE / "python" / "container.py", IMAGE]
     assert says(engine, command, PYTHONPATH=f"{folder}{os.pathsep}{ROOT}") == [
@@ -126,12 +126,12 @@ def test_a_container_with_the_broker_s_handle(engine: Engine):
         {"brokers": 2, "protocol": "SASL_SSL", "said": "orders"},
         {"certificates": False},
         {"failed": ["num.partitions"]},
-        {"failed": ["--user 1000:1000"]},
+        {"failed": ["--tmpfs /srv/records"]},
     ]
     assert engine.containers == {}
 
 
-def test_the_page_s_python_does_as_it_stands_there(engine: Engine):
+def test_the_page_s_python_does_as_it_stands_there(engine: Engine | RealEngine):
     page = (ROOT / "docs" / "container.md").read_text("utf-8")
     snippets = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(snippets) == 2
@@ -157,7 +157,7 @@ def test_the_page_names_the_versions_that_are_tested():
 # ---- docs/recipes/
 
 
-def prints(engine: Engine, command: Sequence[object], **environment: str) -> str:
+def prints(engine: Engine | RealEngine, command: Sequence[object], **environment: str) -> str:
     """What a program says whose rule lost the answer to its commit; its container is gone."""
     before = set(engine.containers)
     done = subprocess.run(
@@ -173,7 +173,7 @@ def prints(engine: Engine, command: Sequence[object], **environment: str) -> str
     return done.stdout
 
 
-def test_the_recipe_for_docker(engine: Engine, tmp_path: Path):
+def test_the_recipe_for_docker(engine: Engine | RealEngine, tmp_path: Path):
     (tmp_path / "Dockerfile").touch()
     with Terminal(tmp_path, programs=PROGRAMS, ports=OUTSIDE, **engine.environment) as terminal:
         for block in blocks("docs/recipes/docker.md"):
@@ -183,7 +183,7 @@ def test_the_recipe_for_docker(engine: Engine, tmp_path: Path):
             terminal.take(block)
 
 
-def test_the_commands_of_the_image_s_page(engine: Engine, tmp_path: Path):
+def test_the_commands_of_the_image_s_page(engine: Engine | RealEngine, tmp_path: Path):
     (tmp_path / "Dockerfile").touch()
     first, tls, faults = (block for block in blocks("docs/container.md") if block.language == "console")
     with Terminal(tmp_path, programs=PROGRAMS, ports=OUTSIDE, **engine.environment) as terminal:
@@ -205,7 +205,7 @@ def test_the_commands_of_the_image_s_page(engine: Engine, tmp_path: Path):
 RECIPES = "docs/recipes/testcontainers.md"
 
 
-def test_the_recipe_for_python(engine: Engine, tmp_path: Path):
+def test_the_recipe_for_python(engine: Engine | RealEngine, tmp_path: Path):
     folder = python_packages(TESTCONTAINERS_PYTHON)
     is_there("odradek[testcontainers]")
     (tmp_path / "payments.py").write_text(titled(RECIPES)["payments.py"])
@@ -213,7 +213,7 @@ def test_the_recipe_for_python(engine: Engine, tmp_path: Path):
     assert prints(engine, [sys.executable, tmp_path / "payments.py"], PYTHONPATH=path) == "paid once\n"
 
 
-def test_the_recipe_for_java(engine: Engine, tmp_path: Path):
+def test_the_recipe_for_java(engine: Engine | RealEngine, tmp_path: Path):
     artifact = JAVA_ARTIFACTS[0]
     jars = jars_folder(artifact.replace(":", "-"), f"org.testcontainers:{artifact}")
     (tmp_path / "Payments.java").write_text(titled(RECIPES)["Payments.java"])
@@ -221,7 +221,7 @@ def test_the_recipe_for_java(engine: Engine, tmp_path: Path):
     assert "200\npaid once\n" in prints(engine, [java(), *JVM_OPTIONS, "-cp", programs, "Payments"])
 
 
-def test_the_recipe_for_go(engine: Engine, tmp_path: Path):
+def test_the_recipe_for_go(engine: Engine | RealEngine, tmp_path: Path):
     (tmp_path / "payments").mkdir()
     (tmp_path / "payments" / "main.go").write_text(titled(RECIPES)["payments/main.go"])
     for name in ("go.mod", "go.sum"):
@@ -229,7 +229,7 @@ def test_the_recipe_for_go(engine: Engine, tmp_path: Path):
     assert prints(engine, go_program("payments", tmp_path)) == "200\npaid once\n"
 
 
-def test_the_recipe_for_node(engine: Engine, tmp_path: Path):
+def test_the_recipe_for_node(engine: Engine | RealEngine, tmp_path: Path):
     (tmp_path / "payments.js").write_text(titled(RECIPES)["payments.js"])
     (tmp_path / "node_modules").symlink_to(node_folder(HERE / "node") / "node_modules")
     assert prints(engine, ["node", tmp_path / "payments.js"]) == "paid, and not known\n"

@@ -132,6 +132,13 @@ class Container:
         return done.stdout.strip()
 
 
+def built(docker: Docker) -> str:
+    """The image to check; built where it has changed."""
+    if "ODRADEK_CHECKED_IMAGE" not in os.environ:
+        docker.build()
+    return IMAGE
+
+
 def transaction(bootstrap: str, topic: str = "orders", **settings: object) -> list[str]:
     """One aborted and one committed; what a consumer of committed records reads."""
     client = {"bootstrap.servers": bootstrap, **PATIENCE, **settings}

@@ -1,4 +1,7 @@
-"""A Docker engine for tests, without Docker: the API on a unix socket, containers as processes in namespaces."""
+"""A Docker engine for tests: the machine's own where one runs, else one without Docker.
+
+That has the API on a unix socket, and containers as processes in namespaces.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,18 @@ import os
 
 import pytest
 
+from tests.support.docker_socket import engine
 from tests.support.engine.process import CannotContain, check
+from tests.support.engine.real import RealEngine
 from tests.support.engine.server import Engine
 
-__all__ = ["Engine", "engine_or_skip"]
+__all__ = ["Engine", "RealEngine", "engine_or_skip"]
 
 
-def engine_or_skip() -> Engine:
-    """An engine; skips the test where the machine allows no containers, fails it in CI."""
+def engine_or_skip() -> Engine | RealEngine:
+    """An engine that has our image; skips the test where the machine allows no containers, fails it in CI."""
+    if (socket := engine()) is not None:
+        return RealEngine(socket)
     try:
         check()
     except CannotContain as reason:
