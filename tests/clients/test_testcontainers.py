@@ -126,7 +126,7 @@ def test_a_container_with_the_broker_s_handle(engine: Engine | RealEngine):
         {"brokers": 2, "protocol": "SASL_SSL", "said": "orders"},
         {"certificates": False},
         {"failed": ["num.partitions"]},
-        {"failed": ["--tmpfs /srv/records"]},
+        {"failed": ["--tmpfs /records"]},
     ]
     assert engine.containers == {}
 

@@ -65,8 +65,8 @@ with OdradekContainer(image, nodes=2, tls=True, users={"alice": "secret"}, topic
     say(brokers=len(metadata.brokers), protocol=config["security.protocol"], said=output.decode().strip())
 say(certificates=certificates.exists())
 
-for settings in ({"num.partitions": "many"}, {"log.dirs": "/srv/records"}):
+for settings in ({"num.partitions": "many"}, {"log.dirs": "/records"}):
     try:
         OdradekContainer(image, settings=settings).start()
     except BrokerFailed as error:
-        say(failed=[word for word in ("num.partitions", "--tmpfs /srv/records") if word in str(error)])
+        say(failed=[word for word in ("num.partitions", "--tmpfs /records") if word in str(error)])
