@@ -100,9 +100,9 @@ def translated(module: HotModule) -> str:
     )
     [path] = map(Path, made.sources)
     hot = set(HOT.read_text("utf-8").split())
-    path.write_text(
-        OTHERS + FUNCTION.sub(lambda found: optimised(found, hot), path.read_text("utf-8")), "utf-8"
-    )
+    # Cython writes over no file that does not begin with its first line.
+    first, rest = path.read_text("utf-8").split("\n", 1)
+    path.write_text(first + OTHERS + FUNCTION.sub(lambda found: optimised(found, hot), rest), "utf-8")
     return str(path)
 
 

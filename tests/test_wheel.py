@@ -311,3 +311,13 @@ def test_the_folder_has_its_own_python_and_no_other_is_needed(users_environment:
     assert all(Path(each).is_relative_to(moved) for each in where)
     names = {path.name for path in (moved / "lib").glob("*/site-packages/*")}
     assert not {"pip", "setuptools", "Cython"} & names
+
+
+def test_a_module_that_was_translated_is_translated_again(tmp_path: Path) -> None:
+    translate = "import build_backend as b; [m] = [m for m in b.hot_modules() if m.name == 'storage.room']"
+    run(
+        sys.executable,
+        "-c",
+        f"{translate}; b.translated(m); b.translated(m)",
+        cwd=copy_of_the_sources(tmp_path),
+    )
