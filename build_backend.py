@@ -63,7 +63,7 @@ class HotModule:
     def __init__(self, source: Path) -> None:
         self.source = source
         self.name = ".".join(source.with_suffix("").parts)
-        of = (source.read_text("utf-8"), types(), repr(DIRECTIVES), HOT.read_text("utf-8"))
+        of = (source.read_text("utf-8"), types(), repr(DIRECTIVES), OTHERS, HOT.read_text("utf-8"))
         self.digest = hashlib.sha256("\0".join(of).encode()).hexdigest()
 
     @property
