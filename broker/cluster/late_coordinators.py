@@ -31,6 +31,8 @@ class Coordinator(Protocol):
 
     def on_topic_deleted(self, topic: Topic) -> None: ...
 
+    def partition_for(self, key: str) -> int: ...
+
     def known(self) -> Iterable[Any]: ...
 
 
@@ -60,6 +62,8 @@ class LateCoordinator(MetadataListener):
         made = self._made
         if made is None:
             made = self._made = self._make()
+            # Each TxnOffsetCommit asks: Python finds it from now on without this class.
+            self.__dict__["partition_for"] = made.partition_for
             # What it has to know of the metadata it is told from here, in the order of the node's listeners.
             self._metadata.unsubscribe(made)
             if self._is_started:
