@@ -90,7 +90,7 @@ mutants: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# None is optimised in the first build, so each that is called is a function of its own, and seen.
+# None is marked as hot in the first build, so each that is called is a function of its own, and seen.
 hot: $(VENV)/.dev
 	: > storage/hot_functions.txt
 	$(COMPILE_ODRADEK)
