@@ -454,7 +454,7 @@ async def test_a_read_only_disk_is_named_at_the_start_and_nothing_is_lost_by_try
     async with running(disk):
         pass
     disk.read_only = True
-    with pytest.raises(StartError, match=rf"Read-only file system.*{disk.root}"):
+    with pytest.raises(StartError, match=rf"{disk.root}.*the file system is read-only"):
         async with running(disk):
             pass
     disk.mend()
