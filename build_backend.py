@@ -53,6 +53,12 @@ def name_of(function: str) -> str:
 
 
 @cache
+def hot_functions() -> frozenset[str]:
+    """By `name_of`."""
+    return frozenset(HOT.read_text("utf-8").split())
+
+
+@cache
 def types() -> str:
     """All files of types: a module knows the layout of classes of others."""
     return "\0".join(path.read_text("utf-8") for name in SERVER for path in sorted(Path(name).rglob("*.pxd")))
@@ -64,7 +70,7 @@ class HotModule:
     def __init__(self, source: Path) -> None:
         self.source = source
         self.name = ".".join(source.with_suffix("").parts)
-        of = (source.read_text("utf-8"), types(), repr(DIRECTIVES), OTHERS, HOT.read_text("utf-8"))
+        of = (source.read_text("utf-8"), types(), repr(DIRECTIVES), OTHERS, repr(sorted(hot_functions())))
         self.digest = hashlib.sha256("\0".join(of).encode()).hexdigest()
 
     @property
@@ -100,17 +106,16 @@ def translated(module: HotModule) -> str:
         quiet=True,
     )
     [path] = map(Path, made.sources)
-    hot = set(HOT.read_text("utf-8").split())
     # Cython writes over no file that does not begin with its first line.
     first, rest = path.read_text("utf-8").split("\n", 1)
-    path.write_text(first + OTHERS + FUNCTION.sub(lambda found: optimised(found, hot), rest), "utf-8")
+    path.write_text(first + OTHERS + FUNCTION.sub(optimised, rest), "utf-8")
     return str(path)
 
 
-def optimised(found: re.Match[str], hot: set[str]) -> str:
+def optimised(found: re.Match[str]) -> str:
     """The beginning of a function's declaration, which says whether it is."""
     result, function = found.groups()
-    return found[0] if name_of(function) in hot else f"static NOT_HOT {result}{function}("
+    return found[0] if name_of(function) in hot_functions() else f"static NOT_HOT {result}{function}("
 
 
 def _cython() -> list[str]:
