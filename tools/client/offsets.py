@@ -15,13 +15,14 @@ from tools.client.errors import check
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 def list_offset(
     cluster: Cluster, topic: str, partition: int, timestamp: int, isolation: int = READ_UNCOMMITTED
 ) -> int:
-    """The offset of ``LATEST``, ``EARLIEST``, or of the first record at or after a time in ms (-1 if there is none).
+    """The offset of the first record at or after a time in ms (-1 if there is none), or of one of the constants above.
 
     ``LATEST`` is the high watermark, or with ``READ_COMMITTED`` the last stable offset.
     """

@@ -9,10 +9,10 @@ import click
 
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
-from tools.client.offsets import EARLIEST, LATEST, list_offset
+from tools.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, list_offset
 from tools.kafka_tools.common import HELP, kafka_command
 
-TIMES: Final = {"latest": LATEST, "earliest": EARLIEST, "max-timestamp": -3}
+TIMES: Final = {"latest": LATEST, "earliest": EARLIEST, "max-timestamp": MAX_TIMESTAMP}
 _RANGE: Final = re.compile(r"(\d*)(-?)(\d*)")
 
 
