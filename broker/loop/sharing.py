@@ -1,4 +1,4 @@
-"""Long work in a thread, beside a loop that has clients: who waits how long for the interpreter."""
+"""Long work in a thread beside a loop that serves clients: how soon the thread hands the interpreter to the loop."""
 
 from __future__ import annotations
 
