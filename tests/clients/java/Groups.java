@@ -20,6 +20,7 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.ProducerFencedException;
+import org.apache.kafka.common.errors.UnknownMemberIdException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -157,6 +158,12 @@ public final class Groups {
                     // The consumer of the new protocol can lose a partition while it collects that partition's records:
                     // those of others that it had collected are gone (as KAFKA-16227, in another place).
                     System.err.println("polls again: " + unassigned);
+                    isBehind = true;
+                    continue;
+                } catch (UnknownMemberIdException fenced) {
+                    // OffsetFetch v9 and later names the member (KIP-848). One that the group has given up asks before its
+                    // next heartbeat has joined again, and the client hands the error on.
+                    System.err.println("asks again: " + fenced);
                     isBehind = true;
                     continue;
                 }
