@@ -34,13 +34,13 @@ class Difference:
     """What a run has not, has too often, or has though no reference run had it; keys whose order is another one."""
 
     lost: Counter[Row]
-    doubled: Counter[Row]
+    duplicated: Counter[Row]
     unexpected: Counter[Row]
-    out_of_order: tuple[tuple[str, str], ...] = ()
+    reordered: tuple[tuple[str, str], ...] = ()
     """(topic, key)"""
 
     def __bool__(self) -> bool:
-        return bool(self.lost or self.doubled or self.unexpected or self.out_of_order)
+        return bool(self.lost or self.duplicated or self.unexpected or self.reordered)
 
 
 def rows(records: Iterable[Record], ignored: Fields = frozenset()) -> list[Row]:
@@ -116,9 +116,9 @@ def compare(expected: Sequence[Row], found: Sequence[Row], how: Compare) -> Diff
         expected, found = _latest(expected), _latest(found)
     wanted, got = Counter(expected), Counter(found)
     more = got - wanted
-    doubled = Counter({each: count for each, count in more.items() if each in wanted})
+    duplicated = Counter({each: count for each, count in more.items() if each in wanted})
     difference = Difference(
-        wanted - got, doubled, Counter({k: v for k, v in more.items() if k not in wanted})
+        wanted - got, duplicated, Counter({k: v for k, v in more.items() if k not in wanted})
     )
     if how is Compare.ORDERED and not difference:
         return Difference(Counter(), Counter(), Counter(), tuple(_reordered(expected, found)))

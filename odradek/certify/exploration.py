@@ -29,6 +29,8 @@ class Coverage(Enum):
     UNTRIED = "untried"
     CLEAN = "clean"
     FAILED = "failed"
+    UNFINISHED = "unfinished"
+    NO_EFFECT = "no effect"
     NOT_REACHED = "not reached"
 
 

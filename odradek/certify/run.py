@@ -21,7 +21,7 @@ from odradek.certify.job import Job, wait_until
 from odradek.certify.plan import Plan
 from odradek.certify.seeding import SEEDER
 from odradek.certify.staging import Staging, newest_write
-from odradek.certify.verdict import Outputs
+from odradek.certify.verdict import Ending, Outputs
 from odradek.certify.workload import Workload
 from odradek.deadlines import stretched
 from odradek.errors import NotFound, OdradekError
@@ -53,6 +53,8 @@ class Run:
     """The end of what the job printed."""
     clock_was_moved: bool = False
     """So the times of its trace are none of the job's."""
+    without_effect: dict[int, str] = field(default_factory=dict)
+    """Of faults of the plan that struck and changed nothing: why, by their place in the plan."""
     trace: list[Exchange] = field(default_factory=list)
     """With its evidence only (`Stage.add_evidence`), as are the timelines of its transactional ids."""
     timelines: dict[str, str] = field(default_factory=dict)
@@ -61,6 +63,11 @@ class Run:
     def is_reached(self) -> bool:
         """All faults of the plan have struck."""
         return all(self.hits)
+
+    @property
+    def is_effective(self) -> bool:
+        """They struck, and each of them mattered: a run without a failure says something."""
+        return self.is_reached and not self.without_effect
 
 
 class Patience:
@@ -294,7 +301,7 @@ class Stage:
             if not open_now
             else self._records()
         )
-        return Outputs(committed, written, not why_not, why_not, open_now)
+        return Outputs(committed, written, Ending.IDLE if why_not else Ending.FINISHED, why_not, open_now)
 
     def add_evidence(self, run: Run) -> Run:
         """The trace and the timelines of the newest run. They cost more than the run itself, and most runs need none."""

@@ -1,4 +1,4 @@
-"""The verdict on one run: lost, doubled, torn, out of order, stuck, each with its evidence."""
+"""The verdict on one run: lost, duplicated, torn, reordered, stuck and so on, each with its evidence."""
 
 from __future__ import annotations
 
@@ -19,12 +19,34 @@ class Kind(Enum):
     """What is wrong with a run."""
 
     LOST = "lost"
-    DOUBLED = "doubled"
+    DUPLICATED = "duplicated"
     TORN = "torn"
+    REORDERED = "reordered"
+    CHANGED = "changed"
     UNEXPECTED = "unexpected"
-    OUT_OF_ORDER = "out of order"
     STUCK = "stuck"
     REFUSED = "refused by the check"
+    UNFINISHED = "unfinished"
+    """All instances ended with code 0 before the input was done. No failure: a supervisor may start them again."""
+    REDELIVERED = "redelivered"
+    """Repeats that the comparison allows. No failure."""
+
+    @property
+    def is_failure(self) -> bool:
+        return self not in (Kind.UNFINISHED, Kind.REDELIVERED)
+
+
+class Ending(Enum):
+    """How a run came to its end."""
+
+    FINISHED = "finished"
+    """The job has done its work: what is missing in the outputs is lost."""
+    UNFINISHED = "unfinished"
+    """All instances ended with code 0 before the input was done: what is missing may still come."""
+    IDLE = "idle"
+    """The job is alive, and asks for no change any more (`Workload.patience_s`): stuck, and what is missing is lost."""
+    OVERDUE = "overdue"
+    """The deadline of the run passed, or instances ended with an error and none starts again: stuck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +82,15 @@ class Outputs:
     """As read_committed returns them."""
     written: Sequence[Record]
     """All of them, those of aborted and open transactions too."""
-    finished: bool
+    ending: Ending = Ending.FINISHED
     why_not: str = ""
     """Of a run that did not finish."""
     open_transactions: Sequence[str] = field(default_factory=tuple)
     """Those that hold up read_committed readers of the outputs at the end, as sentences."""
+
+    @property
+    def finished(self) -> bool:
+        return self.ending is Ending.FINISHED
 
 
 @dataclass(slots=True)
@@ -117,15 +143,15 @@ def _findings(reference: Reference, outputs: Outputs, difference: Difference) ->
             Finding(Kind.LOST, f"{_count(whole)} missing", tuple(_evidence(whole, outputs.written, ignored)))
         )
     for kind, counted, word in (
-        (Kind.DOUBLED, difference.doubled, "more than once"),
+        (Kind.DUPLICATED, difference.duplicated, "more than once"),
         (Kind.UNEXPECTED, difference.unexpected, "that no run without faults has"),
     ):
         if counted:
             evidence = tuple(_evidence(counted, outputs.committed, ignored))
             found.append(Finding(kind, f"{_count(counted)} {word}", evidence))
-    if difference.out_of_order:
-        keys = [f"{topic}: key {key}" for topic, key in difference.out_of_order[:EVIDENCE_MAX]]
-        found.append(Finding(Kind.OUT_OF_ORDER, f"{len(difference.out_of_order)} keys", tuple(keys)))
+    if difference.reordered:
+        keys = [f"{topic}: key {key}" for topic, key in difference.reordered[:EVIDENCE_MAX]]
+        found.append(Finding(Kind.REORDERED, f"{len(difference.reordered)} keys", tuple(keys)))
     return found
 
 

@@ -53,11 +53,14 @@ class Notice:
 
 _SENTENCES: Final = {
     Kind.LOST: "Records that a run without faults has are missing",
-    Kind.DOUBLED: "Records are there more than once",
+    Kind.DUPLICATED: "Records are there more than once",
     Kind.TORN: "Records are missing in one output topic, while another one has the same key complete",
     Kind.UNEXPECTED: "Records are there that no run without faults has",
-    Kind.OUT_OF_ORDER: "Records of a key are in another order than without faults",
+    Kind.REORDERED: "Records of a key are in another order than without faults",
     Kind.STUCK: "The run came to no end, or an open transaction holds up readers of the output",
+    Kind.CHANGED: "Records are there with other headers, or null in place of an empty value",
+    Kind.UNFINISHED: "All instances ended with code 0 before the input was done",
+    Kind.REDELIVERED: "Records are there more than once, which the comparison allows",
     Kind.REFUSED: "The check refuses the outputs",
 }
 KINDS: Final = {

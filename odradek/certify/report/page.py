@@ -16,6 +16,8 @@ from odradek.certify.verdict import failures as how_many
 _CLASSES: Final = {
     Coverage.CLEAN: "clean",
     Coverage.FAILED: "failed",
+    Coverage.UNFINISHED: "unreached",
+    Coverage.NO_EFFECT: "unreached",
     Coverage.NOT_REACHED: "unreached",
     Coverage.UNTRIED: "untried",
 }

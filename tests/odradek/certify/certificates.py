@@ -10,7 +10,7 @@ from odradek.certify.lints import Lint
 from odradek.certify.moments import Moment, moments
 from odradek.certify.plan import Injection, Plan
 from odradek.certify.run import Run
-from odradek.certify.verdict import Finding, Kind, Outputs
+from odradek.certify.verdict import Ending, Finding, Kind, Outputs
 from odradek.certify.workload import Workload
 from tests.odradek.certify.traces import fetch, init, trace, transaction
 
@@ -20,12 +20,12 @@ OUTSIDE = Lint("offsets-outside", "the consumer commits outside of the transacti
 
 def failure(*findings: Finding, fault: str = "lose-answer") -> Failure:
     plan = Plan((Injection(COMMIT, BY_NAME[fault]),))
-    run = Run(plan, Outputs((), (), finished=True), [1], 1.0, [], ["instance 1 is killed"], "")
+    run = Run(plan, Outputs((), (), Ending.FINISHED), [1], 1.0, [], ["instance 1 is killed"], "")
     return Failure(plan, list(findings), run, [OUTSIDE], came_back=4, tried=5)
 
 
 LOST = Finding(Kind.LOST, "2 records missing", ('out: {"id": 1} (never written)', "out: b (never written)"))
-REORDERED = Finding(Kind.OUT_OF_ORDER, "1 keys")
+REORDERED = Finding(Kind.REORDERED, "1 keys")
 
 
 def certificate(*failures: Failure, clean: int = 0, lints: tuple[Lint, ...] = ()) -> Certificate:

@@ -28,7 +28,7 @@ def test_rows_are_compared_as_multisets() -> None:
     expected, found = rows(map(record, "aabc")), rows(map(record, "abbx"))
     difference = compare(expected, found, Compare.ROWS)
     assert difference.lost == Counter({("out", "", "a"): 1, ("out", "", "c"): 1})
-    assert difference.doubled == Counter({("out", "", "b"): 1})
+    assert difference.duplicated == Counter({("out", "", "b"): 1})
     assert difference.unexpected == Counter({("out", "", "x"): 1})
 
 
@@ -36,7 +36,7 @@ def test_the_order_of_rows_means_nothing_unless_it_is_asked_for() -> None:
     expected = rows([record("1", "k"), record("2", "k"), record("1", "other")])
     found = rows([record("1", "other"), record("2", "k"), record("1", "k")])
     assert not compare(expected, found, Compare.ROWS)
-    assert compare(expected, found, Compare.ORDERED).out_of_order == (("out", "k"),)
+    assert compare(expected, found, Compare.ORDERED).reordered == (("out", "k"),)
 
 
 def test_keyed_compares_the_last_value_of_each_key() -> None:

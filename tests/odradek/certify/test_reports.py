@@ -58,7 +58,7 @@ def test_a_certificate_from_behind_a_proxy_says_that_faults_struck_calls_only(tm
 def test_findings_are_errors_and_lints_are_warnings() -> None:
     assert [(each.level, each.rule.id) for each in of_certificate(WRONG)] == [
         ("error", "lost"),
-        ("error", "out-of-order"),
+        ("error", "reordered"),
         ("warning", "offsets-outside"),
     ]
 
@@ -76,7 +76,7 @@ def test_a_finding_has_its_records_the_reason_and_the_way_to_have_it_again() -> 
 
 
 def test_of_many_records_the_first_are_shown() -> None:
-    many = Finding(Kind.DOUBLED, "9 records more than once", tuple(map(str, range(9))))
+    many = Finding(Kind.DUPLICATED, "9 records more than once", tuple(map(str, range(9))))
     lines = of_certificate(certificate(failure(many)))[0].message.splitlines()
     assert lines[1:7] == ["0", "1", "2", "3", "4", "and 4 more"]
 
@@ -257,7 +257,7 @@ def test_annotations_are_printed_where_github_runs(directory: Path) -> None:
     assert json.loads(result.stdout)["verdict"] == "failed"
     assert [line.partition(",")[0].partition("%3A")[0] for line in result.stderr.splitlines()] == [
         "::error title=lost",
-        "::error title=out of order",
+        "::error title=reordered",
         "::warning title=offsets-outside",
     ]
     assert "file=certify.toml" in result.stderr

@@ -10,12 +10,12 @@ from pyarrow import parquet
 
 from odradek.certify.check import asked, ndjson
 from odradek.certify.comparison import Compare
-from odradek.certify.verdict import Kind, Outputs, Reference, judge
+from odradek.certify.verdict import Ending, Kind, Outputs, Reference, judge
 from tests.odradek.certify.test_comparison import record
 
 
 def outputs(*records: object, written: tuple[object, ...] = (), **more: object) -> Outputs:
-    return Outputs(records, written or records, **{"finished": True, **more})  # type: ignore[arg-type]
+    return Outputs(records, written or records, **more)  # type: ignore[arg-type]
 
 
 def reference(*records: object) -> Reference:
@@ -37,7 +37,7 @@ def test_a_lost_record_is_shown_with_what_became_of_it() -> None:
 
 def test_a_doubled_record_is_shown_with_both_places() -> None:
     (finding,) = judge(reference(record("a")), outputs(record("a", offset=1), record("a", offset=5)))
-    assert finding.kind is Kind.DOUBLED
+    assert finding.kind is Kind.DUPLICATED
     assert finding.evidence == ("out: a (out-0 @1, no transaction; out-0 @5, no transaction)",)
 
 
@@ -50,7 +50,8 @@ def test_what_is_missing_in_one_topic_while_another_has_the_key_is_torn() -> Non
 
 def test_a_run_that_came_to_no_end_is_stuck_and_so_are_its_readers() -> None:
     found = judge(
-        reference(), outputs(finished=False, why_not="no end", open_transactions=("out-0: readers stop",))
+        reference(),
+        outputs(ending=Ending.OVERDUE, why_not="no end", open_transactions=("out-0: readers stop",)),
     )
     assert [each.kind for each in found] == [Kind.STUCK, Kind.STUCK]
     assert found[0].sentence == "no end"

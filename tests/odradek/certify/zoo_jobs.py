@@ -82,34 +82,34 @@ class Right(NamedTuple):
 
 
 OF_PYTHON: Final = [
-    Wrong("offsets_outside", frozenset({"doubled", "lost"}), "offsets-outside"),
-    Wrong("read_uncommitted", frozenset({"doubled", "unexpected"}), "read-uncommitted"),
-    Wrong("weak_producer", frozenset({"doubled", "lost", "torn"}), "weak-producer", ("out", "journal")),
+    Wrong("offsets_outside", frozenset({"duplicated", "lost"}), "offsets-outside"),
+    Wrong("read_uncommitted", frozenset({"duplicated", "unexpected"}), "read-uncommitted"),
+    Wrong("weak_producer", frozenset({"duplicated", "lost", "torn"}), "weak-producer", ("out", "journal")),
     Wrong("unawaited", frozenset({"lost"}), "send-not-awaited"),
     # With its positions beyond those of the group it never brings the lag to 0, also where nothing is lost.
     Wrong("reported_early", frozenset({"lost", "stuck"}), "reported-early"),
-    Wrong("auto_commit", frozenset({"doubled", "lost"}), "offsets-outside"),
-    Wrong("second_producer", frozenset({"doubled", "torn"}), "second-producer", ("out", "journal")),
+    Wrong("auto_commit", frozenset({"duplicated", "lost"}), "offsets-outside"),
+    Wrong("second_producer", frozenset({"duplicated", "torn"}), "second-producer", ("out", "journal")),
     Wrong("no_rewind", frozenset({"lost"}), "no-rewind"),
     Wrong("swallowed", frozenset({"stuck"}), "fatal-error-swallowed"),
-    Wrong("changing_id", frozenset({"stuck", "doubled"}), "changing-id"),
-    Wrong("no_group_metadata", frozenset({"stuck", "doubled"}), "no-group-metadata"),
+    Wrong("changing_id", frozenset({"stuck", "duplicated"}), "changing-id"),
+    Wrong("no_group_metadata", frozenset({"stuck", "duplicated"}), "no-group-metadata"),
 ]
 OF_GO: Final = [
-    Wrong("uncommitted", frozenset({"doubled", "unexpected"}), "read-uncommitted"),
-    Wrong("outside", frozenset({"doubled", "lost"}), "offsets-outside"),
-    Wrong("newid", frozenset({"doubled", "stuck"}), "changing-id"),
-    Wrong("journal", frozenset({"doubled", "torn"}), "weak-producer", ("out", "journal")),
+    Wrong("uncommitted", frozenset({"duplicated", "unexpected"}), "read-uncommitted"),
+    Wrong("outside", frozenset({"duplicated", "lost"}), "offsets-outside"),
+    Wrong("newid", frozenset({"duplicated", "stuck"}), "changing-id"),
+    Wrong("journal", frozenset({"duplicated", "torn"}), "weak-producer", ("out", "journal")),
 ]
 OF_JAVA: Final = [
     Wrong("NoRewind", frozenset({"lost"}), "no-rewind"),
-    Wrong("CommitSync", frozenset({"doubled", "lost"}), "offsets-outside"),
+    Wrong("CommitSync", frozenset({"duplicated", "lost"}), "offsets-outside"),
     Wrong("ReportedEarly", frozenset({"lost", "stuck"}), "reported-early"),
     Wrong("ShortTimeout", frozenset({"lost"}), "short-time-out"),
     Wrong("SharedId", frozenset({"stuck"}), "shared-id", instances=2, restart="never", is_seldom=True),
-    Wrong("StreamsLoop", frozenset({"doubled", "lost"}), "streams-at-least-once"),
+    Wrong("StreamsLoop", frozenset({"duplicated", "lost"}), "streams-at-least-once"),
 ]
-OF_SPARK: Final = [Wrong("spark_sink", frozenset({"doubled"}), "spark-sink", until="exit")]
+OF_SPARK: Final = [Wrong("spark_sink", frozenset({"duplicated"}), "spark-sink", until="exit")]
 BY_MORE_THAN_CALLS: Final = ("read_uncommitted", "changing_id", "no_group_metadata")
 """No fault on a call alone shows what is wrong with them. It takes a transaction on the input that aborts in the midst of a
 run, readers that wait while the clock of transactions stands, or an instance that is frozen and comes back: a proxy stages
@@ -130,7 +130,7 @@ OF_OTHERS: Final = [
     (
         Wrong(
             "FlinkCopier",
-            frozenset({"stuck", "lost", "doubled"}),
+            frozenset({"stuck", "lost", "duplicated"}),
             "",
             until=f"records={RECORDS}",
             is_seldom=True,
