@@ -1,0 +1,144 @@
+"""What a job could be exactly once by: seen where it is, and not where something only looks like it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.certify.comparison import Compare
+from odradek.certify.lints import Evidence, Lint, changing_ids, lint
+from odradek.certify.mechanisms import LIFTED_BY, caps, mechanisms
+from tests.odradek.certify.traces import end, entry, fetch, init, offsets, produce, trace, transaction
+
+Entries = list[Any]
+
+ASKS = entry("OffsetFetch", {"group_id": "g"})
+"""The job asks its group where to read on."""
+JOINS = entry("JoinGroup", {"group_id": "g"})
+
+
+def seen(*entries: Any) -> Evidence:
+    return Evidence(trace(*entries), frozenset({"in"}), frozenset({"out", "journal"}))
+
+
+def found(
+    one: Entries, two: Entries | None = None, compare: Compare = Compare.ROWS, *, has_check: bool = False
+) -> list[str]:
+    two = one if two is None else two
+    return [each.name for each in mechanisms(seen(*one), seen(*two), compare, has_check=has_check)]
+
+
+def streams(number: int) -> Entries:
+    name = f"copier-{number}-1"
+    return [init(name), ASKS, fetch("in"), *transaction(name, 5)]
+
+
+def without_member(name: str) -> Entries:
+    return [
+        init(name),
+        ASKS,
+        fetch("in"),
+        produce("out", tx=name),
+        offsets("in", 5, tx=name, member=""),
+        end(name),
+    ]
+
+
+FLINK: Entries = [
+    entry("DescribeCluster", client_id="copier-enumerator-admin-client"),
+    init("copier-0-1"),
+    fetch("in"),
+    produce("out", tx="copier-0-1"),
+    end("copier-0-1"),
+    offsets("in", 5),
+]
+SPARK: Entries = [
+    ASKS,
+    fetch("in"),
+    produce("out", tx="copier-1-0"),
+    offsets("__consumer_offsets", 1, tx="copier-driver", member=""),
+    end("copier-driver"),
+    end("copier-1-0"),
+]
+SQLITE: Entries = [JOINS, fetch("in"), offsets("in", 5)]
+"""Rows and positions are in a database. What it commits besides is for show: it asks for none of it."""
+AT_LEAST_ONCE: Entries = [JOINS, ASKS, fetch("in"), produce("out"), offsets("in", 5)]
+AUTO_COMMIT: Entries = [init("a"), ASKS, fetch("in"), produce("out", tx="a"), end("a"), offsets("in", 5)]
+"""No transaction has its positions."""
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "expected"),
+    [
+        (streams(1), streams(2), ["fenced-positions"]),
+        (streams(1), streams(1), ["fenced-positions", "stable-id"]),
+        (without_member("a"), without_member("a"), ["stable-id"]),
+        (without_member("a-1"), without_member("a-2"), []),
+        (FLINK, FLINK, ["positions-elsewhere"]),
+        (SPARK, SPARK, ["positions-elsewhere"]),
+        (SQLITE, SQLITE, ["positions-elsewhere"]),
+        (AT_LEAST_ONCE, AT_LEAST_ONCE, []),
+        (AUTO_COMMIT, AUTO_COMMIT, []),
+    ],
+)
+def test_what_could_hold_is_seen(one: Entries, two: Entries, expected: list[str]) -> None:
+    assert found(one, two) == expected
+
+
+def test_the_user_may_say_what_holds() -> None:
+    assert found(AT_LEAST_ONCE, has_check=True) == ["check"]
+    assert found(AT_LEAST_ONCE, compare=Compare.KEYED) == ["keyed"]
+
+
+def test_positions_elsewhere_do_not_hold_records_that_no_transaction_has() -> None:
+    assert found([fetch("in"), produce("out")]) == []
+
+
+def test_a_transaction_with_outputs_alone_beside_one_with_positions_alone_holds_nothing() -> None:
+    apart = [
+        *(init("a"), ASKS, fetch("in")),
+        *(produce("out", tx="a"), end("a")),
+        *(offsets("in", 5, tx="b"), end("b")),
+    ]
+    assert found(apart) == []
+
+
+def test_a_transaction_that_was_never_committed_shows_nothing() -> None:
+    assert found([init("a"), ASKS, fetch("in"), *transaction("a", 5, committed=False)]) == []
+
+
+def test_a_job_that_reads_what_it_has_written_may_know_it() -> None:
+    assert found([*AT_LEAST_ONCE, fetch("out")]) == ["reads-own-output"]
+    stage = [*AT_LEAST_ONCE, fetch("out"), offsets("out", 3)]
+    assert found(stage) == [], "the next stage of a pipeline commits what it has read"
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "expected"),
+    [
+        (streams(1), streams(2), []),
+        (FLINK, FLINK, []),
+        (SQLITE, SQLITE, []),
+        (AT_LEAST_ONCE, AT_LEAST_ONCE, ["offsets-outside"]),
+        (AUTO_COMMIT, AUTO_COMMIT, ["offsets-outside"]),
+        ([*streams(1), produce("journal")], streams(1), ["second-producer"]),
+        ([*streams(1), produce("journal", producer=(-1, -1))], streams(1), ["weak-producer"]),
+        ([*streams(1), fetch("in", isolation=0)], streams(1), ["read-uncommitted"]),
+    ],
+)
+def test_a_lint_leaves_no_promise_where_nothing_lifts_it(
+    one: Entries, two: Entries, expected: list[str]
+) -> None:
+    ours, theirs = seen(*one), seen(*two)
+    lints = [*lint(ours), *changing_ids(ours, theirs)]
+    seen_besides = mechanisms(ours, theirs, Compare.ROWS, has_check=False)
+    assert [each.name for each in caps(lints, seen_besides)] == expected
+    judged = mechanisms(ours, theirs, Compare.ROWS, has_check=True)
+    assert caps(lints, judged) == [], "the user's check says what is right"
+
+
+def test_what_a_certificate_is_not_capped_by() -> None:
+    for name in ("changing-id", "no-group-metadata", "short-time-out", "shared-id"):
+        assert name not in LIFTED_BY
+        assert caps([Lint(name, "")], []) == []
