@@ -108,7 +108,7 @@ def _stable(one: Evidence, two: Evidence) -> Iterator[Exchange]:
 
 
 def _elsewhere(evidence: Evidence) -> Iterator[Exchange | str]:
-    """Its positions come from no group: nobody commits them, or nobody asks for them.
+    """Its positions come from no group: the job commits none, or asks for none.
 
     Of a producer without transactions a group's positions and those in a database are alike: a crash parts them from the
     records. So this counts where the outputs are in transactions, or are none of Kafka.
