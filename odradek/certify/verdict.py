@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from odradek.certify.comparison import Compare, Difference, Fields, Row, compare, row, rows
+from odradek.certify.comparison import Compare, Difference, by_content, compare
+from odradek.certify.rows import Fields, Row, row, rows
 from odradek.topics import Record
 
 EVIDENCE_MAX: Final = 20
@@ -69,6 +70,11 @@ def failures(number: int) -> str:
     return "1 failure" if number == 1 else f"{number} failures"
 
 
+def failed(findings: Iterable[Finding]) -> bool:
+    """Whether one of them is a failure."""
+    return any(each.kind.is_failure for each in findings)
+
+
 def kinds_of(findings: Iterable[Finding]) -> tuple[str, ...]:
     """What is wrong, each kind once, in the order of the findings."""
     return tuple(dict.fromkeys(each.kind.value for each in findings))
@@ -87,10 +93,17 @@ class Outputs:
     """Of a run that did not finish."""
     open_transactions: Sequence[str] = field(default_factory=tuple)
     """Those that hold up read_committed readers of the outputs at the end, as sentences."""
+    said: Sequence[Finding] = field(default_factory=tuple)
+    """By the user's check, which was asked while the broker and the folder of the run were there."""
 
     @property
     def finished(self) -> bool:
         return self.ending is Ending.FINISHED
+
+    @property
+    def may_still_come(self) -> bool:
+        """What is missing is not lost yet: the run was over before the job was."""
+        return self.ending in (Ending.UNFINISHED, Ending.OVERDUE)
 
 
 @dataclass(slots=True)
@@ -100,85 +113,140 @@ class Reference:
     records: InitVar[Sequence[Record]]
     how: Compare
     ignored: Fields = frozenset()
+    also: frozenset[str] = frozenset()
     rows: Sequence[Row] = field(init=False)
 
     def __post_init__(self, records: Sequence[Record]) -> None:
-        self.rows = rows(records, self.ignored)
+        self.rows = rows(records, self.ignored, self.also)
+
+    def difference(self, records: Iterable[Record]) -> Difference:
+        return compare(self.rows, rows(records, self.ignored, self.also), self.how)
 
 
-def judge(reference: Reference, outputs: Outputs) -> list[Finding]:
-    """All that is wrong with the run; empty: its outputs are those of the reference run."""
-    found = stuck(outputs)
-    difference = compare(reference.rows, rows(outputs.committed, reference.ignored), reference.how)
-    return found + _findings(reference, outputs, difference)
+def judge(reference: Reference | None, outputs: Outputs) -> list[Finding]:
+    """All that is found in the run (`failed`); empty: its outputs are right by the reference, where there is one, and by the
+    user's check, where one was asked."""
+    difference = Difference() if reference is None else reference.difference(outputs.committed)
+    return [
+        *_of_the_end(outputs, difference),
+        *_of_the_records(reference, outputs, difference),
+        *_said(outputs),
+    ]
 
 
 def stuck(outputs: Outputs) -> list[Finding]:
     """What has no end: the run itself, or a transaction that it left open."""
+    return [each for each in _of_the_end(outputs, Difference()) if each.kind is Kind.STUCK]
+
+
+_MISSING: Final = frozenset({Kind.LOST, Kind.TORN, Kind.REFUSED})
+"""What is no fault while records may still come. A check that only refuses may do so because they are missing."""
+_SUPERVISOR: Final = (
+    "A supervisor that always restarts (--restart always, as Kubernetes does) starts it again; "
+    "one that restarts failures only does not"
+)
+
+
+def _of_the_end(outputs: Outputs, difference: Difference) -> list[Finding]:
     found = []
-    if not outputs.finished:
-        found.append(Finding(Kind.STUCK, outputs.why_not or "the run came to no end"))
+    missing = _still_missing(outputs, difference)
+    if outputs.ending is Ending.UNFINISHED:
+        sentence = (
+            f"{outputs.why_not or 'all instances ended with code 0 before the input was done'}. {_SUPERVISOR}"
+        )
+        found.append(Finding(Kind.UNFINISHED, sentence, missing))
+    elif not outputs.finished:
+        found.append(Finding(Kind.STUCK, outputs.why_not or "the run came to no end", missing))
     if outputs.open_transactions:
         sentence = "an open transaction holds up read_committed readers of the output"
         found.append(Finding(Kind.STUCK, sentence, tuple(outputs.open_transactions)))
     return found
 
 
-def _findings(reference: Reference, outputs: Outputs, difference: Difference) -> list[Finding]:
-    ignored = reference.ignored
+def _still_missing(outputs: Outputs, difference: Difference) -> tuple[str, ...]:
+    if not outputs.may_still_come:
+        return ()
+    counted = [f"{_count(difference.lost)} not there yet"] if difference.lost else []
+    refused = [each for each in outputs.said if each.kind in _MISSING]
+    said = [f"{each.sentence}: {line}" for each in refused for line in each.evidence or ("it said nothing",)]
+    return (*counted, *said[:EVIDENCE_MAX])
+
+
+def _said(outputs: Outputs) -> list[Finding]:
+    return [each for each in outputs.said if not (outputs.may_still_come and each.kind in _MISSING)]
+
+
+def _of_the_records(reference: Reference | None, outputs: Outputs, difference: Difference) -> list[Finding]:
+    if reference is None or not (difference or difference.redelivered):
+        return []
     found = []
-    lost = difference.lost
-    torn = _torn(reference, lost)
-    if torn:
-        found.append(
-            Finding(
-                Kind.TORN,
-                f"{_count(torn)} missing, while other output topics have the same keys complete",
-                tuple(_evidence(torn, outputs.written, ignored)),
-            )
-        )
-    whole = lost - torn
-    if whole:
-        found.append(
-            Finding(Kind.LOST, f"{_count(whole)} missing", tuple(_evidence(whole, outputs.written, ignored)))
-        )
+    if not outputs.may_still_come:
+        found += _missing(reference, difference.lost, _Places(outputs.written, reference.ignored))
+    places = _Places(outputs.committed, reference.ignored)
     for kind, counted, word in (
         (Kind.DUPLICATED, difference.duplicated, "more than once"),
         (Kind.UNEXPECTED, difference.unexpected, "that no run without faults has"),
+        (Kind.REDELIVERED, difference.redelivered, "more than once, which the comparison allows"),
     ):
         if counted:
-            evidence = tuple(_evidence(counted, outputs.committed, ignored))
-            found.append(Finding(kind, f"{_count(counted)} {word}", evidence))
-    if difference.reordered:
-        keys = [f"{topic}: key {key}" for topic, key in difference.reordered[:EVIDENCE_MAX]]
-        found.append(Finding(Kind.REORDERED, f"{len(difference.reordered)} keys", tuple(keys)))
+            found.append(Finding(kind, f"{_count(counted)} {word}", places.evidence(counted)))
+    is_last_word = not (outputs.may_still_come and reference.how is Compare.KEYED)
+    if difference.changed and is_last_word:
+        evidence = tuple(
+            f"{each} ({places.of(each.found)})" for each in list(difference.changed)[:EVIDENCE_MAX]
+        )
+        found.append(
+            Finding(Kind.CHANGED, f"{_count(difference.changed)} other than without faults", evidence)
+        )
+    if difference.reordered and is_last_word:
+        keys = tuple(map(str, difference.reordered[:EVIDENCE_MAX]))
+        found.append(Finding(Kind.REORDERED, f"{len(difference.reordered)} keys", keys))
+    return found
+
+
+def _missing(reference: Reference, lost: Counter[Row], places: _Places) -> list[Finding]:
+    torn = _torn(reference, lost)
+    whole = lost - torn
+    found = []
+    if torn:
+        sentence = f"{_count(torn)} missing, while other output topics have the same keys complete"
+        found.append(Finding(Kind.TORN, sentence, places.evidence(torn)))
+    if whole:
+        found.append(Finding(Kind.LOST, f"{_count(whole)} missing", places.evidence(whole)))
     return found
 
 
 def _torn(reference: Reference, lost: Mapping[Row, int]) -> Counter[Row]:
     """Lost rows whose key is complete in another output topic: a part of what belongs together is visible."""
-    topics: defaultdict[str, set[str]] = defaultdict(set)
-    incomplete = {(topic, key) for topic, key, _ in lost}
-    for topic, key, _ in reference.rows:
-        topics[key].add(topic)
+    topics: defaultdict[object, set[str]] = defaultdict(set)
+    incomplete = {(each.topic, each.key) for each in lost}
+    for each in reference.rows:
+        topics[each.key].add(each.topic)
     return Counter(
         {
             each: count
             for each, count in lost.items()
-            if each[1] and any((topic, each[1]) not in incomplete for topic in topics[each[1]])
+            if each.key and any((topic, each.key) not in incomplete for topic in topics[each.key])
         }
     )
 
 
-def _evidence(counted: Mapping[Row, int], records: Iterable[Record], ignored: Fields) -> Iterable[str]:
-    """Each row with all of its records: partition, offset, producer, epoch, outcome of its transaction."""
-    places: defaultdict[Row, list[Record]] = defaultdict(list)
-    for record in records:
-        places[row(record, ignored)].append(record)
-    for topic, key, value in list(counted)[:EVIDENCE_MAX]:
-        shown = f"{topic}: {f'key {key}, ' if key else ''}{value[:200]}"
-        copies = "; ".join(map(_place, places[topic, key, value])) or "never written"
-        yield f"{shown} ({copies})"
+class _Places:
+    """Where the records of a row are: partition, offset, producer, epoch, outcome of their transaction.
+
+    ``ignored`` are the fields that the rows do not have.
+    """
+
+    def __init__(self, records: Iterable[Record], ignored: Fields) -> None:
+        self._records: defaultdict[Hashable, list[Record]] = defaultdict(list)
+        for each in records:
+            self._records[by_content(row(each, ignored))].append(each)
+
+    def of(self, one: Row) -> str:
+        return "; ".join(map(_place, self._records[by_content(one)])) or "never written"
+
+    def evidence(self, counted: Iterable[Row]) -> tuple[str, ...]:
+        return tuple(f"{each} ({self.of(each)})" for each in list(counted)[:EVIDENCE_MAX])
 
 
 def _place(record: Record) -> str:
@@ -188,6 +256,6 @@ def _place(record: Record) -> str:
     return said + (f", {record.outcome}" if record.outcome else ", no transaction")
 
 
-def _count(counted: Mapping[Row, int]) -> str:
+def _count(counted: Mapping[Any, int]) -> str:
     number = sum(counted.values())
     return "1 record" if number == 1 else f"{number} records"

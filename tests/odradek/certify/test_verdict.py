@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
-from pathlib import Path
+import pytest
 
-from pyarrow import parquet
-
-from odradek.certify.check import asked, ndjson
 from odradek.certify.comparison import Compare
-from odradek.certify.verdict import Ending, Kind, Outputs, Reference, judge
+from odradek.certify.verdict import Ending, Finding, Kind, Outputs, Reference, failed, judge, stuck
 from tests.odradek.certify.test_comparison import record
 
 
@@ -35,7 +30,7 @@ def test_a_lost_record_is_shown_with_what_became_of_it() -> None:
     assert finding.evidence == ("out: b (out-0 @9, producer 4 epoch 2, aborted)",)
 
 
-def test_a_doubled_record_is_shown_with_both_places() -> None:
+def test_a_duplicated_record_is_shown_with_both_places() -> None:
     (finding,) = judge(reference(record("a")), outputs(record("a", offset=1), record("a", offset=5)))
     assert finding.kind is Kind.DUPLICATED
     assert finding.evidence == ("out: a (out-0 @1, no transaction; out-0 @5, no transaction)",)
@@ -58,48 +53,86 @@ def test_a_run_that_came_to_no_end_is_stuck_and_so_are_its_readers() -> None:
     assert found[1].evidence == ("out-0: readers stop",)
 
 
-def test_a_check_of_the_users_reads_the_outputs_and_says_what_it_thinks() -> None:
-    records = [record("a", "k"), record("b")]
-    assert asked("test $(wc -l) = 2", records) == []
-    (finding,) = asked("grep -c nothing; echo too few; exit 3", records)
-    assert finding.kind is Kind.REFUSED
-    assert finding.sentence.endswith("ended with exit code 3")
-    assert finding.evidence == ("0", "too few")
+LOST = [record("a"), record("b")], [record("a")]
+REFUSED = Finding(Kind.REFUSED, "check ended with exit code 1", ("58 rows",))
 
 
-def test_a_check_that_asks_for_parquet_gets_the_columns_of_sparks_source(tmp_path: Path) -> None:
-    records = [record("a", "k", offset=3, timestamp_ms=1_500, headers=(("h", b"\x80"),)), record("b")]
-    (finding,) = asked(f"cp {{parquet}} {tmp_path}/kept; exit 1", records)
-    assert finding.sentence.startswith("cp {parquet} ")
-    assert parquet.read_table(tmp_path / "kept").to_pylist() == [
-        {
-            "key": b"k",
-            "value": b"a",
-            "topic": "out",
-            "partition": 0,
-            "offset": 3,
-            "timestamp": datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC),
-            "headers": [{"key": "h", "value": b"\x80"}],
-        },
-        {
-            "key": None,
-            "value": b"b",
-            "topic": "out",
-            "partition": 0,
-            "offset": 0,
-            "timestamp": datetime(1970, 1, 1, tzinfo=UTC),
-            "headers": [],
-        },
-    ]
+@pytest.mark.parametrize(
+    ("ending", "kinds"),
+    [
+        (Ending.FINISHED, [Kind.LOST]),
+        (Ending.IDLE, [Kind.STUCK, Kind.LOST]),
+        (Ending.OVERDUE, [Kind.STUCK]),
+        (Ending.UNFINISHED, [Kind.UNFINISHED]),
+    ],
+)
+def test_what_is_missing_is_lost_only_where_it_cannot_come_any_more(
+    ending: Ending, kinds: list[Kind]
+) -> None:
+    expected, found = LOST
+    findings = judge(reference(*expected), outputs(*found, ending=ending))
+    assert [each.kind for each in findings] == kinds
+    assert failed(findings) == (ending is not Ending.UNFINISHED)
+    if Kind.LOST not in kinds:
+        assert findings[0].evidence == ("1 record not there yet",)
 
 
-def test_records_become_lines_of_json() -> None:
-    assert json.loads(ndjson([record("v", "k", offset=4)])) == {
-        "topic": "out",
-        "partition": 0,
-        "offset": 4,
-        "timestamp_ms": 0,
-        "key": "k",
-        "value": "v",
-        "headers": [],
-    }
+@pytest.mark.parametrize("ending", list(Ending))
+def test_what_is_there_too_often_is_a_failure_whatever_the_end(ending: Ending) -> None:
+    expected, _ = LOST
+    findings = judge(reference(*expected), outputs(record("a"), record("a"), ending=ending))
+    assert Kind.DUPLICATED in [each.kind for each in findings]
+    assert failed(findings)
+
+
+@pytest.mark.parametrize("ending", list(Ending))
+def test_the_users_check_may_refuse_what_is_not_there_yet(ending: Ending) -> None:
+    duplicated = Finding(Kind.DUPLICATED, "check says", ("row 7",))
+    findings = judge(None, outputs(ending=ending, said=(REFUSED, duplicated)))
+    assert duplicated in findings
+    is_word = ending in (Ending.FINISHED, Ending.IDLE)
+    assert (REFUSED in findings) == is_word
+    if not is_word:
+        assert findings[0].evidence == ("check ended with exit code 1: 58 rows",)
+
+
+def test_the_check_and_the_comparison_judge_both() -> None:
+    expected, found = LOST
+    findings = judge(reference(*expected), outputs(*found, said=(REFUSED,)))
+    assert [each.kind for each in findings] == [Kind.LOST, Kind.REFUSED]
+
+
+def test_an_unfinished_run_says_what_a_supervisor_would_do() -> None:
+    (finding,) = judge(
+        None, outputs(ending=Ending.UNFINISHED, why_not="all instances ended with code 0 before lag=0")
+    )
+    assert finding.sentence.startswith(
+        "all instances ended with code 0 before lag=0. A supervisor that always restarts"
+    )
+    assert stuck(outputs(ending=Ending.UNFINISHED)) == []
+
+
+def test_a_changed_record_is_shown_with_what_changed_and_where_it_is() -> None:
+    one, two = record("v", "k", headers=(("trace", "3"),)), record("v", "k", offset=4)
+    (finding,) = judge(reference(one), outputs(two))
+    assert finding.kind is Kind.CHANGED
+    assert finding.evidence == (
+        "out: key k, v: header trace missing, without faults 3 (out-0 @4, no transaction)",
+    )
+
+
+def test_repeats_that_the_comparison_allows_are_counted_and_no_failure() -> None:
+    keyed = Reference([record("1", "k")], Compare.KEYED)
+    (finding,) = judge(keyed, outputs(record("1", "k"), record("1", "k", offset=1)))
+    assert (finding.kind, finding.sentence) == (
+        Kind.REDELIVERED,
+        "1 record more than once, which the comparison allows",
+    )
+    assert not failed([finding])
+
+
+def test_the_last_value_of_a_key_is_not_judged_before_the_end() -> None:
+    keyed = Reference([record("10", "k")], Compare.KEYED)
+    still = outputs(record("7", "k"), ending=Ending.UNFINISHED)
+    assert [each.kind for each in judge(keyed, still)] == [Kind.UNFINISHED]
+    assert [each.kind for each in judge(keyed, outputs(record("7", "k")))] == [Kind.CHANGED]

@@ -1,0 +1,153 @@
+"""What of a record is compared: topic, key, value and headers; on demand its partition and its timestamp.
+
+Null and the empty text are two values, and so are text and bytes. Fields of JSON values and headers that differ between two
+runs without faults are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from odradek.topics import Record
+
+Data = str | bytes | None
+Headers = tuple[tuple[str, Data], ...]
+Fields = frozenset[str]
+"""Names of JSON fields, dots between levels; ``header NAME`` is that header, ``header *`` all of them."""
+HEADER: Final = "header "
+ALL_HEADERS: Final = "header *"
+PARTITION: Final = "partition"
+TIMESTAMP: Final = "timestamp"
+ON_DEMAND: Final = (PARTITION, TIMESTAMP)
+"""What is compared only where ``--compare-also`` names it."""
+_SHOWN_MAX: Final = 200
+
+
+class Row(NamedTuple):
+    """What of a record is compared."""
+
+    topic: str
+    key: Data
+    value: Data
+    headers: Headers = ()
+    """Sorted by name; headers of one name are in their order."""
+    partition: int | None = None
+    """None where partitions are not compared."""
+    timestamp_ms: int | None = None
+    """None where timestamps are not compared."""
+
+    def __str__(self) -> str:
+        """``out: key k, v``
+
+        >>> str(Row("out", None, "")), str(Row("out", "", None)), str(Row("out", "k", b"\\x80", partition=3))
+        ('out: ""', 'out: key "", null', 'out-3: key k, 0x80')
+        """
+        place = self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+        key = "" if self.key is None else f"key {shown(self.key)}, "
+        return f"{place}: {key}{shown(self.value)}"
+
+
+def shown(data: Data) -> str:
+    """For people, with null and empty text apart.
+
+    >>> shown(None), shown(""), shown("null"), shown("v"), shown(b"\\x01")
+    ('null', '""', '"null"', 'v', '0x01')
+    """
+    if data is None:
+        return "null"
+    if isinstance(data, bytes):
+        return "0x" + data[: _SHOWN_MAX // 2].hex()
+    if data in ("", "null") or data.startswith(("0x", '"')):
+        return json.dumps(data[:_SHOWN_MAX], ensure_ascii=False)
+    return data[:_SHOWN_MAX]
+
+
+def rows(
+    records: Iterable[Record], ignored: Fields = frozenset(), also: Iterable[str] = frozenset()
+) -> list[Row]:
+    """``also`` is a part of `ON_DEMAND`."""
+    also = frozenset(also)
+    return [row(each, ignored, also) for each in records]
+
+
+def row(record: Record, ignored: Fields = frozenset(), also: frozenset[str] = frozenset()) -> Row:
+    value = record.value
+    if ignored and isinstance(value, str):
+        value = without(value, ignored)
+    return Row(
+        record.topic,
+        record.key,
+        value,
+        _headers(record.headers, ignored) if record.headers else (),
+        record.partition if PARTITION in also else None,
+        record.timestamp_ms if TIMESTAMP in also else None,
+    )
+
+
+def _headers(headers: Headers, ignored: Fields) -> Headers:
+    """Clients in which headers are a map send them in any order: only that of headers of one name says something."""
+    if ALL_HEADERS in ignored:
+        return ()
+    kept = [each for each in headers if HEADER + each[0] not in ignored] if ignored else headers
+    return tuple(sorted(kept, key=itemgetter(0)))
+
+
+@lru_cache(maxsize=10_000)
+def without(value: str, ignored: Fields) -> str:
+    """A JSON value without these fields, its keys in their order; any other text as it is."""
+    if not ignored:
+        return value
+    found = _object(value)
+    if found is None:
+        return value
+    return json.dumps(_pruned(found, ignored, ""), sort_keys=True, ensure_ascii=False)
+
+
+def _object(value: Data) -> dict[str, Any] | None:
+    if not isinstance(value, str) or not value.startswith("{"):
+        return None
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _pruned(found: Mapping[str, Any], ignored: Fields, prefix: str) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, value in found.items():
+        path = f"{prefix}{name}"
+        if path not in ignored:
+            kept[name] = _pruned(value, ignored, f"{path}.") if isinstance(value, Mapping) else value
+    return kept
+
+
+def differing_fields(one: Iterable[Record], two: Iterable[Record]) -> Fields:
+    """The fields of JSON values and the headers that two runs without faults do not share: timestamps, random ids."""
+    first, second = _field_values(one), _field_values(two)
+    return frozenset(name for name in first.keys() | second.keys() if first[name] != second[name])
+
+
+def _field_values(records: Iterable[Record]) -> defaultdict[str, Counter[Data]]:
+    values: defaultdict[str, Counter[Data]] = defaultdict(Counter)
+    for record in records:
+        for header, data in record.headers:
+            values[HEADER + header][data] += 1
+        found = _object(record.value)
+        if found is not None:
+            for name, value in _leaves(found, ""):
+                values[name][value] += 1
+    return values
+
+
+def _leaves(found: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, str]]:
+    for name, value in found.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", json.dumps(value, sort_keys=True)
