@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Final
 
 from benchmarks import machine
 from odradek.certify import certifier
-from odradek.certify.certifier import Certificate, Certifier
+from odradek.certify.certificate import Certificate
+from odradek.certify.certifier import Certifier
 from odradek.certify.plan import Plan
 from odradek.certify.run import Run, Stage
 
@@ -102,7 +103,9 @@ def main() -> int:
         certificate = certified(Path(name), options.minutes, options.stages)
     *_, high = quantiles(Timed.beyond_s, n=10)
     print(", ".join(f"{key} {value}" for key, value in machine.describe().items()))
-    print(f"{Timed.single} runs of one fault in {options.minutes:g} minutes, verdict {certificate.verdict}")
+    print(
+        f"{Timed.single} runs of one fault in {options.minutes:g} minutes, verdict {certificate.verdict.value}"
+    )
     print(f"beyond the job, of {len(Timed.beyond_s)} runs in which it was started once: ", end="")
     print(f"{median(Timed.beyond_s) * 1000:.0f} ms (median), {high * 1000:.0f} ms (9 of 10)")
     return 0

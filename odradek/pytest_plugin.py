@@ -21,7 +21,7 @@ import pytest
 
 if TYPE_CHECKING:
     from odradek.broker import Broker
-    from odradek.certify.certifier import Certificate
+    from odradek.certify.certificate import Certificate
     from odradek.control_client import ControlClient
     from odradek.remote import Clock, Faults, Rule
 

@@ -1,4 +1,8 @@
-"""Which plan is tried next: each class with each fault once, then pairs of these, then plans drawn from a seed.
+"""Which plan is tried next: breadth before depth.
+
+First each fault that a certificate needs, once at each decisive request (`requirements`), and again where it was not
+reached or had no effect; then the rest of the grid, pairs of faults, and plans drawn from a seed. Plans whose client waits
+for a response that never comes are a sequence of their own (`slow`), to be run beside the others.
 
 The plans come one by one, since what was learned from one run decides about the next: what fails alone is not tried in
 company, and a class whose moment was not reached is tried at another of its members.
@@ -14,24 +18,30 @@ from itertools import product
 from random import Random
 from typing import Final
 
-from odradek.certify.faults import BY_NAME, FAULTS, Act, Reach, applicable
-from odradek.certify.moments import READS, Moment, MomentClass, classes
+from odradek.certify import requirements
+from odradek.certify.faults import BY_NAME, FAULTS, Fault, Reach, applicable
+from odradek.certify.moments import Moment, MomentClass, classes
 from odradek.certify.plan import Cell, Injection, Plan, single
+from odradek.certify.requirements import DECISIVE, Requirement
 
 TRIES: Final = 3
-"""Members of a class at which a fault is tried until one is reached."""
+"""Members of a class at which a fault is tried until one is reached and has an effect."""
 RANDOM_FAULTS_MAX: Final = 3
 
 
 class Coverage(Enum):
-    """Of a cell of the matrix."""
+    """Of a cell of the matrix: what is known of it, the least first."""
 
     UNTRIED = "untried"
-    CLEAN = "clean"
-    FAILED = "failed"
-    UNFINISHED = "unfinished"
-    NO_EFFECT = "no effect"
     NOT_REACHED = "not reached"
+    NO_EFFECT = "no effect"
+    """The fault struck, and changed nothing: says nothing of the job."""
+    CLEAN = "clean"
+    UNFINISHED = "unfinished"
+    FAILED = "failed"
+
+
+_RANK: Final = list(Coverage)
 
 
 @dataclass(slots=True)
@@ -42,7 +52,12 @@ class Exploration:
     nodes: int = 1
     seed: int = 1
     reaches: tuple[Reach, ...] = tuple(Reach)
+    left_out: frozenset[str] = frozenset()
+    """Faults that the user does not want tried."""
+    is_elsewhere: bool = False
+    """The job's positions are not in Kafka."""
     cells: dict[Cell, Coverage] = field(default_factory=dict)
+    needed: list[Requirement] = field(default_factory=list)
     _tries: defaultdict[Cell, int] = field(default_factory=lambda: defaultdict(int))
     _members: Mapping[MomentClass, list[Moment]] = field(default_factory=dict)
 
@@ -50,57 +65,87 @@ class Exploration:
         self._members = classes(self.moments)
         for members in self._members.values():
             for fault in applicable(members[0], self.nodes, self.reaches):
-                self.cells[members[0].kind, fault.name] = Coverage.UNTRIED
+                if fault.name not in self.left_out:
+                    self.cells[members[0].kind, fault.name] = Coverage.UNTRIED
+        self.needed = requirements.required(
+            self.moments, self.nodes, self.reaches, self.left_out, is_elsewhere=self.is_elsewhere
+        )
 
-    def learned(self, plan: Plan, *, reached: bool, failed: bool) -> None:
-        """What a run has shown of the cells of its plan."""
+    def learned(self, plan: Plan, state: Coverage) -> None:
+        """What a run has shown of the cell of its plan; of several faults together it shows nothing of each."""
         cell = plan.injections[0].cell if len(plan) == 1 else None
-        if cell is None or cell not in self.cells:
-            return
-        if failed:
-            self.cells[cell] = Coverage.FAILED
-        elif reached and self.cells[cell] is not Coverage.FAILED:
-            self.cells[cell] = Coverage.CLEAN
-        elif self.cells[cell] is Coverage.UNTRIED:
-            self.cells[cell] = Coverage.NOT_REACHED
+        if cell in self.cells and _RANK.index(state) > _RANK.index(self.cells[cell]):
+            self.cells[cell] = state
 
-    def plans(self) -> Iterator[Plan]:
-        """Without end."""
-        yield from self._singles(is_slow=False, reads=False)
-        yield from self._singles(is_slow=False, reads=True)
+    @property
+    def unmet(self) -> list[Requirement]:
+        """What a certificate needs, and no run has shown yet."""
+        clean = (cell for cell, state in self.cells.items() if state is Coverage.CLEAN)
+        return requirements.unmet(self.needed, clean)
+
+    # -- what is tried -------------------------------------------------------------------------------------------
+
+    def plans(self, *, is_full: bool = True) -> Iterator[Plan]:
+        """Without end; without ``is_full`` what a certificate needs, and no more. None of them is `slow`."""
+        yield from self._needed(is_slow=False)
+        if not is_full:
+            return
+        yield from self._rest(is_slow=False)
         yield from self._again()
         yield from self._pairs()
-        yield from self._singles(is_slow=True, reads=False)
-        yield from self._singles(is_slow=True, reads=True)
         yield from self._random()
 
-    def _singles(self, *, is_slow: bool, reads: bool) -> Iterator[Plan]:
-        """Fault by fault. What writes comes before what only reads: that is where records are lost and doubled."""
-        for fault in FAULTS:
-            for kind, members in self._members.items():
-                cell = kind, fault.name
-                is_read = kind.on in READS and fault.act is not Act.ABORT_INPUT
-                if cell in self.cells and fault.is_slow is is_slow and is_read is reads:
-                    yield single(self._member(members, cell), fault)
+    def slow(self, *, is_full: bool = True) -> Iterator[Plan]:
+        """Plans whose runs wait for a response that never comes."""
+        yield from self._needed(is_slow=True)
+        if is_full:
+            yield from self._rest(is_slow=True)
+
+    def _needed(self, *, is_slow: bool) -> Iterator[Plan]:
+        for _ in range(TRIES):
+            for each in self.unmet:
+                if requirements.is_slow(each) is is_slow and (cell := self._best(each)) is not None:
+                    yield self._at(cell)
+
+    def _best(self, requirement: Requirement) -> Cell | None:
+        """Of the cells that meet it the one that was tried least; none where it has failed, or came to no end."""
+        cells = list(requirements.cells_of(requirement, self.cells))
+        if any(self.cells[each] in (Coverage.FAILED, Coverage.UNFINISHED) for each in cells):
+            return None
+        return min(cells, key=lambda each: (self._tries[each], -len(self._members[each[0]])), default=None)
+
+    def _rest(self, *, is_slow: bool) -> Iterator[Plan]:
+        """The rest of the grid, fault by fault; decisive requests first: that is where records are lost and duplicated."""
+        for is_decisive in (True, False):
+            for fault in FAULTS:
+                for kind in self._members if fault.is_slow is is_slow else ():
+                    is_open = self.cells.get((kind, fault.name)) is Coverage.UNTRIED
+                    if is_open and (kind.on in DECISIVE) is is_decisive:
+                        yield self._at((kind, fault.name))
 
     def _again(self) -> Iterator[Plan]:
-        """Cells that were not reached, at other members of their classes."""
+        """Cells that were not reached or had no effect, at other members of their classes."""
         for _ in range(TRIES - 1):
             for cell, state in list(self.cells.items()):
-                if state is Coverage.NOT_REACHED:
-                    kind, name = cell
-                    yield single(self._member(self._members[kind], cell), BY_NAME[name])
+                is_open = state in (Coverage.NOT_REACHED, Coverage.NO_EFFECT)
+                if is_open and self._tries[cell] < TRIES and not BY_NAME[cell[1]].is_slow:
+                    yield self._at(cell)
 
-    def _member(self, members: Sequence[Moment], cell: Cell) -> Moment:
-        """The second one first: there is something before it, and something behind it."""
+    def _at(self, cell: Cell) -> Plan:
+        """At the second member first: there is something before it, and something behind it."""
+        kind, name = cell
+        members = self._members[kind]
         order = [members[1], members[0], *members[2:]] if len(members) > 2 else list(members)
         chosen = order[self._tries[cell] % len(order)]
         self._tries[cell] += 1
-        return chosen
+        return self._drawn(chosen, BY_NAME[name], self._tries[cell])
+
+    def _drawn(self, moment: Moment, fault: Fault, number: int) -> Plan:
+        return single(moment, fault)
 
     def _pairs(self) -> Iterator[Plan]:
         """Each two faults together, and each two classes, at least once."""
-        clean = [cell for cell, state in self.cells.items() if state is Coverage.CLEAN]
+        clean = self._fast_and_clean()
         random = Random(f"{self.seed}/pairs")
         random.shuffle(clean)
         covered: set[frozenset[object]] = set()
@@ -112,12 +157,16 @@ class Exploration:
 
     def _random(self) -> Iterator[Plan]:
         random = Random(f"{self.seed}/random")
-        while True:
-            clean = [cell for cell, state in self.cells.items() if state is Coverage.CLEAN]
-            if not clean:
-                return
+        while clean := self._fast_and_clean():
             count = random.randint(1, min(RANDOM_FAULTS_MAX, len(clean)))
             yield self._together(random, random.sample(clean, count))
+
+    def _fast_and_clean(self) -> list[Cell]:
+        return [
+            cell
+            for cell, state in self.cells.items()
+            if state is Coverage.CLEAN and not BY_NAME[cell[1]].is_slow
+        ]
 
     def _together(self, random: Random, cells: Iterable[Cell]) -> Plan:
         return Plan(

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from odradek.certify.certifier import Certificate
+from odradek.certify.certificate import Certificate
 from odradek.certify.report.certificate import as_dict
 from odradek.certify.report.page import page
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from odradek.certify.certifier import Certificate
+from odradek.certify.certificate import Certificate
 from odradek.certify.report.badge import badge
 from odradek.certify.report.certificate import as_dict
 from odradek.certify.report.junit import junit
 from odradek.certify.report.notices import of_certificate
 from odradek.certify.report.page import page
 from odradek.certify.report.sarif import sarif
+from odradek.errors import OdradekError
 
 JSON: Final = "certificate.json"
+LOCK: Final = ".lock"
 
 
 def write(
@@ -35,7 +39,22 @@ def write(
         "certificate.sarif": sarif(of_certificate(certificate), file),
     }
     for name, text in files.items():
-        (directory / name).write_text(text, encoding="utf-8")
+        (directory / f".{name}").write_text(text, encoding="utf-8")
+        (directory / f".{name}").replace(directory / name)  # a reader meanwhile gets the one or the other
+
+
+@contextlib.contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Of two commands that write to one directory the second is refused: each would overwrite what the other has found."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OdradekError(
+                f"another odradek certify writes to {directory}/: wait for its end, or name another --report DIRECTORY"
+            ) from None
+        yield
 
 
 def options(directory: Path) -> dict[str, Any]:
@@ -45,7 +64,8 @@ def options(directory: Path) -> dict[str, Any]:
 
 def plan(directory: Path, plan_id: str) -> str:
     """The plan of this id in the certificate that lies there, as JSON. ``ValueError`` names those that there are."""
-    failures = json.loads((directory / JSON).read_text(encoding="utf-8"))["failures"]
+    found = json.loads((directory / JSON).read_text(encoding="utf-8"))
+    failures = [*found["failures"], *found.get("unfinished", ())]
     for failure in failures:
         if failure["plan_id"] == plan_id:
             return json.dumps(failure["plan"])

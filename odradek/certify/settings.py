@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 from odradek.certify.comparison import Compare
+from odradek.certify.faults import BY_NAME
 from odradek.certify.job import ALWAYS, Command
+from odradek.certify.outcome import ACCEPTABLE, Verdict
 from odradek.certify.workload import Seed, Until, Workload, read_expected, read_seeds
 from odradek.durations import seconds
 
@@ -17,6 +20,7 @@ NAMES: Final = (
     *("topic", "seed-records", "job", "jobs", "output", "until", "compare", "ignore", "expect"),
     *("check", "restart"),
     *("nodes", "upstream", "set", "patience", "budget", "seed", "stages", "failures", "report"),
+    *("profile", "accept", "leave-out"),
 )
 _RESTARTS: Final = {"always": ALWAYS, "never": 0}
 
@@ -47,6 +51,13 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         if not path:
             raise ValueError(f"{said!r}: expected TOPIC=FILE")
         seeds += read_seeds(topic, directory / path)
+    _check_topics(
+        topics,
+        {
+            **dict.fromkeys((each.topic for each in seeds), "--seed-records"),
+            **dict.fromkeys(outputs, "--output"),
+        },
+    )
     expect = options.get("expect")
     if expect and options.get("check"):
         raise ValueError("--expect and --check: one of them says what is right")
@@ -65,8 +76,48 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         settings=dict(each.split("=", 1) for each in _several(options.get("set"))),
         expected=read_expected(directory / expect, outputs) if expect else None,
         check=options.get("check"),
+        left_out=_left_out(_several(options.get("leave-out"))),
         patience_s=seconds(str(options["patience"])) if options.get("patience") else None,
     )
+
+
+def accepted(options: Mapping[str, Any]) -> tuple[Verdict, ...]:
+    """The verdicts besides "exactly once" that the user takes."""
+    known = {each.value.replace(" ", "-"): each for each in ACCEPTABLE}
+    said = _several(options.get("accept"))
+    for each in said:
+        if each not in known:
+            raise ValueError(f"{each!r}: --accept takes {' or '.join(known)}")
+    return tuple(known[each] for each in said)
+
+
+def _left_out(said: Iterable[str]) -> frozenset[str]:
+    for each in said:
+        if each not in BY_NAME:
+            raise ValueError(
+                f"there is no fault {each!r}{nearest(each, BY_NAME)}; there is {', '.join(BY_NAME)}"
+            )
+    return frozenset(said)
+
+
+def _check_topics(topics: Iterable[str], named: Mapping[str, str]) -> None:
+    """``named``: the topics that other options name, and by which one. A misspelt one is named with the nearest."""
+    known = [each.partition(":")[0] for each in topics]
+    for name, option in named.items():
+        if known and name not in known:
+            raise ValueError(
+                f"{option} {name}: no --topic has this name{nearest(name, known)}; there is {', '.join(known)}"
+            )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question with the nearest of the known names, or nothing.
+
+    >>> nearest("oot", ["in", "out"]), nearest("x", ["in"])
+    (' (did you mean out?)', '')
+    """
+    found = get_close_matches(name, list(known), 1)
+    return f" (did you mean {found[0]}?)" if found else ""
 
 
 def restarts(text: str) -> int:

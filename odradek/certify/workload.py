@@ -78,6 +78,8 @@ class Workload:
     """What the outputs are to hold; without it what they hold without faults."""
     check: str | None = None
     """A command that gets the outputs as NDJSON, and says by its exit code whether they are right."""
+    left_out: frozenset[str] = frozenset()
+    """Faults that are not tried."""
     patience_s: float | None = None
     """A run in which the job asks for no change that long, beyond the time of a reference run, is stuck. None: `PATIENCE_S`,
     and where the cluster's time cannot be moved the time-outs of the job's clients too."""

@@ -6,10 +6,10 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -17,14 +17,14 @@ from odradek.commands.common import HELP_NAMES, end_at_sigterm, needing, say, sa
 from odradek.errors import OdradekError
 from odradek.printable import printable_lines
 
-FAILED: Final = 1
 UNJUDGED: Final = 2
 """Exit code: the job could not be judged; so does a wrong command line."""
-BUDGET: Final = "10m"
+INTERRUPTED: Final = 130
 REPORT: Final = "certificate"
 """Where the reports are written."""
 _EVERY_S: Final = 5.0
-_T = TypeVar("_T")
+_WRITES_EVERY_S: Final = 10.0
+"""How long what is found may be on the screen only."""
 
 
 @click.group(invoke_without_command=True, context_settings=HELP_NAMES)
@@ -74,7 +74,21 @@ _T = TypeVar("_T")
 @click.option(
     "--budget",
     metavar="TIME",
-    help="Behind the runs without faults, begin none after this time.  [default: 10m]",
+    help="Begin no run with faults after this time.  [default: 10m, with --profile pr 1m]",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(["pr", "full"]),
+    help="pr: what a certificate needs, as far as the budget goes; full: all else too.  [default: full]",
+)
+@click.option(
+    "--accept",
+    multiple=True,
+    type=click.Choice(["incomplete", "no-promise"]),
+    help="End with exit code 0 for this verdict too.",
+)
+@click.option(
+    "--leave-out", multiple=True, metavar="FAULT", help="A fault that is not tried; the certificate says so."
 )
 @click.option("--seed", type=int, help="Of the plans that are drawn.  [default: 1]")
 @click.option("--stages", type=click.IntRange(1, 64), help="Runs side by side.  [default: 1]")
@@ -109,7 +123,14 @@ def certify(
 ) -> None:
     """Certify a job: run it through every failure, and say which one it does not survive.
 
-    The exit code is 0 if no failure was found, 1 if one was, and 2 if the job could not be judged.
+    \b
+    The exit code is the verdict:
+      0    exactly once: each fault that a certificate needs has struck, and did no harm
+      1    failed: records were lost, duplicated, torn, reordered or changed, or a run was stuck
+      2    not judged: the job does not finish without faults, or comes to other outputs each time
+      3    incomplete: no failure was found, and less was tried than a certificate needs
+      4    no promise: nothing was seen that could keep the job exactly once
+      130  interrupted
 
     \b
     odradek certify --topic in:4 --topic out:4 --seed-records in=flights.ndjson \\
@@ -124,20 +145,22 @@ def certify(
         if ctx.invoked_subcommand is not None and "job" not in options:
             options = reports.options(_report(options)) | options
         folder = (path or Path(settings.FILE)).resolve().parent
-        certifier = Certifier.of(options, folder, BUDGET, _progress())
+        directory, file = _report(options), _file(path)
+        screen = _Screen(directory, options, file)
+        certifier = Certifier.of(options, folder, observer=screen)
+        accepted = settings.accepted(options)
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
-    ctx.obj = _Asked(options, certifier.certificate.workload)
+    ctx.obj = _Asked(options, certifier)
     if ctx.invoked_subcommand is not None:
         return
-    with _live(certifier.certificate, live_port):
-        certificate = _judged(certifier.run)
-    directory, file = _report(options), _file(path)
+    with _judging(), reports.alone(directory), _live(certifier.certificate, live_port):
+        certificate = certifier.run()
     reports.write(certificate, directory, options, file)
     _say(certificate, directory, as_json)
     if github:
         _annotate(certificate, file)
-    raise SystemExit({"clean": 0, "failed": FAILED, "none": UNJUDGED}[certificate.verdict])
+    raise SystemExit(0 if certificate.verdict in accepted else certificate.verdict.exit_code)
 
 
 @contextlib.contextmanager
@@ -188,21 +211,35 @@ def _file(path: Path | None) -> str | None:
 
 @certify.command()
 @click.argument("plan", metavar="PLAN")
-@click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, help="Try it so often.")
+@click.option(
+    "--times",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Try it so often, or until it comes back.",
+)
 @click.option(
     "--hold-at-fault",
     is_flag=True,
     help="Stand still before each fault until Enter, so that a debugger can be attached to the job.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each time.")
+@click.option("--timelines", is_flag=True, help="Print the timeline of each transactional id too.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each try.")
 @click.pass_obj
-def again(asked: _Asked, plan: str, times: int, hold_at_fault: bool, as_json: bool) -> None:
-    """Try a PLAN of a certificate again, by its id, or by its JSON.
+def again(asked: _Asked, plan: str, times: int, hold_at_fault: bool, timelines: bool, as_json: bool) -> None:
+    """Try a PLAN of a certificate again, by its id, or by its JSON, until it comes back.
 
     The options are those of the certificate, unless others are given before "again".
+
+    \b
+    The exit code is
+      0    it did not come back in any try
+      1    it came back: the job is wrong under this plan
+      2    not judged: the job does not finish without faults, or comes to other outputs each time
+      3    not reached: in no try all its faults struck and had an effect
     """
     from odradek.certify import reports
-    from odradek.certify.certifier import Certifier
+    from odradek.certify.certifier import tried_again
     from odradek.certify.plan import from_json
     from odradek.certify.report.text import attempt
 
@@ -211,21 +248,23 @@ def again(asked: _Asked, plan: str, times: int, hold_at_fault: bool, as_json: bo
         chosen = from_json(plan if plan.startswith("[") else reports.plan(directory, plan))
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
-    failed = 0
     on_hold = _hold if hold_at_fault else None
-    for run, findings in _judged(lambda: Certifier(asked.workload, 0.0).again(chosen, times, on_hold)):
-        if as_json:
-            say_json(
-                {
-                    "plan": chosen.id,
-                    "reached": run.is_reached,
-                    "findings": [each.as_dict() for each in findings],
-                }
-            )
-        else:
-            say(attempt(run, findings))
-        failed += bool(findings)
-    raise SystemExit(FAILED if failed else 0)
+
+    def tries() -> Iterator[Any]:
+        for run, findings, why in asked.certifier.again(chosen, 1 if hold_at_fault else times, on_hold):
+            if as_json:
+                said = {"plan": chosen.id, "reached": run.is_reached, "effective": run.is_effective}
+                reasons = [each.as_dict() for each in why]
+                say_json({**said, "findings": [each.as_dict() for each in findings], "diagnosis": reasons})
+            else:
+                say(attempt(run, findings, [each.sentence for each in why], timelines=timelines))
+            yield run, findings
+
+    with _judging():
+        outcome = tried_again(tries())
+    if not as_json:
+        say(outcome.value)
+    raise SystemExit(outcome.exit_code)
 
 
 def _hold(held: object) -> None:
@@ -244,33 +283,61 @@ class _Asked:
     """What the command line and the file say."""
 
     options: dict[str, Any]
-    workload: Any
+    certifier: Any
 
 
 def _report(options: Mapping[str, Any]) -> Path:
     return Path(str(options.get("report") or REPORT))
 
 
-def _progress() -> Callable[[Any, str], None]:
-    from odradek.certify.report.text import progress_line
+class _Screen:
+    """Prints to standard error what happens, and keeps the reports on disk up to date."""
 
-    last = [0.0]
+    def __init__(self, directory: Path, options: Mapping[str, Any], file: str | None) -> None:
+        self._directory, self._options, self._file = directory, options, file
+        self._shown = self._written = time.monotonic()
 
-    def progress(certificate: Any, text: str) -> None:
-        if time.monotonic() - last[0] > _EVERY_S:
-            last[0] = time.monotonic()
+    def says(self, text: str) -> None:
+        click.echo(printable_lines(text), err=True)
+
+    def begins(self, certificate: Any, budget_s: float) -> None:
+        from odradek.certify.report.text import opening
+
+        click.echo(opening(certificate, budget_s), err=True)
+
+    def progress(self, certificate: Any, text: str) -> None:
+        from odradek.certify.report.text import progress_line
+
+        now = time.monotonic()
+        if now - self._shown > _EVERY_S:
+            self._shown = now
             click.echo(progress_line(certificate, text), err=True)
+        if now - self._written > _WRITES_EVERY_S:
+            self._write(certificate)
 
-    return progress
+    def found(self, certificate: Any, failure: Any) -> None:
+        from odradek.certify.report.text import failed
+
+        click.echo(printable_lines("\n".join(failed(failure))), err=True)
+        self._write(certificate)
+
+    def _write(self, certificate: Any) -> None:
+        from odradek.certify import reports
+
+        self._written = time.monotonic()
+        reports.write(certificate, self._directory, self._options, self._file)
 
 
-def _judged(work: Callable[[], _T]) -> _T:
-    """What comes of it; exit code 2 if the job cannot be judged."""
+@contextlib.contextmanager
+def _judging() -> Iterator[None]:
+    """Exit code 2 if the job cannot be judged."""
     try:
-        return work()
+        yield
     except (OdradekError, ValueError) as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(printable_lines(f"Error: {error}"), err=True)
         raise SystemExit(UNJUDGED) from None
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
 
 
 def _options(path: Path | None, said: dict[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.certify.certifier import Certificate
+from odradek.certify.certificate import Certificate
 from odradek.certify.exploration import Coverage
+from odradek.certify.outcome import Verdict
 from odradek.certify.report.rendering import rendered
 from odradek.certify.verdict import failures
 
@@ -22,6 +23,7 @@ _WIDTHS: Final = {
     **dict.fromkeys("il", 562),
     **dict.fromkeys("j", 705),
     **dict.fromkeys(" f", 720),
+    **dict.fromkeys("()", 930),
     **dict.fromkeys("t", 807),
     **dict.fromkeys("r", 874),
     **dict.fromkeys(":", 930),
@@ -54,11 +56,14 @@ def badge(certificate: Certificate) -> str:
 
 
 def says(certificate: Certificate) -> tuple[str, str]:
-    """The message and its colour. Survived is each fault at each class of moments that was reached and did no harm."""
-    survived = certificate.covered()[Coverage.CLEAN]
-    if not certificate.is_clean:
+    """The message and its colour. Survived is each fault at each class of moments that had an effect and did no harm."""
+    verdict = certificate.verdict
+    if verdict is Verdict.FAILED:
         return f"not: {failures(len(certificate.failures))}", RED
-    return (f"{failures(survived)} survived", GREEN) if survived else ("nothing covered", GREY)
+    if verdict is Verdict.CLEAN:
+        return f"{failures(certificate.covered()[Coverage.CLEAN])} survived", GREEN
+    ground = f" ({certificate.met} of {len(certificate.needed)})" if verdict is Verdict.INCOMPLETE else ""
+    return verdict.value + ground, GREY
 
 
 def width_px(text: str) -> int:

@@ -7,13 +7,13 @@ import json
 from importlib.metadata import version
 from typing import Any, Final
 
-from odradek.certify.certifier import Certificate, Failure
+from odradek.certify.certificate import Certificate, Failure
 from odradek.certify.exploration import Coverage
 from odradek.certify.workload import Workload
 
 NOT_PROMISED: Final = (
-    "Faults strike at requests that the job made in the reference run, not at instants inside the job's own code.",
-    "Cells that are not reached or not tried say nothing.",
+    "Faults strike at requests that the job made in the reference run, and at instants drawn between two of them.",
+    "Cells that are not reached, without effect or not tried say nothing.",
     "Clean means that the outputs were those of a run without faults, under the faults, seeds and versions named here.",
 )
 
@@ -29,10 +29,28 @@ def not_promised(workload: Workload) -> list[str]:
     return [*NOT_PROMISED, elsewhere]
 
 
+VERSION: Final = 2
+"""Of the JSON form. 1 had the verdicts clean, failed and none, and the kinds doubled and out of order."""
+
+
 def as_dict(certificate: Certificate) -> dict[str, Any]:
     workload = certificate.workload
+    verdict = certificate.verdict
     return {
-        "verdict": certificate.verdict,
+        "version": VERSION,
+        "verdict": verdict.value,
+        "exit_code": verdict.exit_code,
+        "why_not_judged": certificate.not_judged or None,
+        "needed": {
+            "met": certificate.met,
+            "of": len(certificate.needed),
+            "unmet": [{"request": each.on, "fault": each.fault} for each in certificate.unmet],
+            "missing_s": round(certificate.missing_s(), 1) if certificate.unmet else 0.0,
+        },
+        "mechanisms": [each.as_dict() for each in certificate.mechanisms],
+        "caps": [each.name for each in certificate.caps],
+        "profile": certificate.profile,
+        "remarks": certificate.remarks,
         "odradek": version("odradek"),
         "clients": certificate.clients,
         "job": {
@@ -50,9 +68,16 @@ def as_dict(certificate: Certificate) -> dict[str, Any]:
         "reference_s": round(certificate.reference_s, 3),
         "cells": _cells(certificate),
         "lints": [each.as_dict() for each in certificate.lints],
-        "failures": [failure_as_dict(each) for each in certificate.failures],
+        "failures": [failure_as_dict(each) for each in by_certainty(certificate)],
+        "unfinished": [failure_as_dict(each) for each in certificate.unfinished],
+        "redelivered_runs": certificate.redelivered,
         "not_promised": not_promised(workload),
     }
+
+
+def by_certainty(certificate: Certificate) -> list[Failure]:
+    """The failures, the most certain first."""
+    return sorted(certificate.failures, key=lambda each: each.certainty, reverse=True)
 
 
 def _cells(certificate: Certificate) -> dict[str, Any]:
@@ -78,6 +103,7 @@ def failure_as_dict(failure: Failure) -> dict[str, Any]:
         "tried": failure.tried,
         "seldom": failure.is_seldom,
         "notes": failure.run.notes,
+        "without_effect": failure.run.without_effect,
         "exits": [{"instance": number, "code": code} for number, code in failure.run.exits],
         "timelines": failure.run.timelines,
         "log": failure.run.log,

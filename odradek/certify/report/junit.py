@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from odradek.certify.certifier import Certificate, Failure
+from odradek.certify.certificate import Certificate, Failure
 from odradek.certify.exploration import Coverage
+from odradek.certify.outcome import Verdict
 from odradek.certify.plan import Cell
 from odradek.printable import printable_lines
 
@@ -15,6 +16,7 @@ def junit(certificate: Certificate) -> str:
     failures = {
         failure.plan.injections[0].cell: failure for failure in certificate.failures if len(failure.plan) == 1
     }
+    _verdict(suite, certificate)
     for cell, state in certificate.cells.items():
         _case(suite, cell, state, failures.get(cell))
     for failure in certificate.failures:
@@ -23,10 +25,19 @@ def junit(certificate: Certificate) -> str:
             _failed(case, failure)
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    suite.set("errors", str(len(suite.findall("testcase/error"))))
     suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     ElementTree.indent(suite)
     # XML has no place for most control characters, which names and values of clients may hold.
     return printable_lines(ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)) + "\n"
+
+
+def _verdict(suite: ElementTree.Element, certificate: Certificate) -> None:
+    """Without it a certificate that is incomplete, or of a job that promises nothing, were a green suite."""
+    case = ElementTree.SubElement(suite, "testcase", classname="certificate", name="verdict")
+    if certificate.verdict not in (Verdict.CLEAN, Verdict.FAILED):
+        element = ElementTree.SubElement(case, "error", message=certificate.verdict.value)
+        element.text = certificate.not_judged or None
 
 
 def _case(suite: ElementTree.Element, cell: Cell, state: Coverage, failure: Failure | None) -> None:

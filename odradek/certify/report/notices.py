@@ -6,7 +6,7 @@ SARIF (`sarif`) and the annotations of GitHub (`github`) are written from notice
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.certify.linting import Sight
@@ -15,7 +15,7 @@ from odradek.certify.verdict import Finding, Kind
 
 if TYPE_CHECKING:
     # At run time these bring packages of the extra, which the lints alone do not need.
-    from odradek.certify.certifier import Certificate, Failure
+    from odradek.certify.certificate import Certificate, Failure
 
 ERROR: Final = "error"
 WARNING: Final = "warning"
@@ -63,6 +63,7 @@ _SENTENCES: Final = {
     Kind.REDELIVERED: "Records are there more than once, which the comparison allows",
     Kind.REFUSED: "The check refuses the outputs",
 }
+VERDICT: Final = Rule("verdict", "The job is neither certified nor shown to be wrong", _VERDICTS)
 KINDS: Final = {
     kind: Rule(kind.value.replace(" ", "-"), sentence, _VERDICTS) for kind, sentence in _SENTENCES.items()
 }
@@ -74,7 +75,22 @@ def of_certificate(certificate: Certificate) -> list[Notice]:
     found = [
         _of_finding(failure, finding) for failure in certificate.failures for finding in failure.findings
     ]
-    return found + of_sights(map(Sight, certificate.lints))
+    unfinished = [
+        replace(_of_finding(failure, finding), level=WARNING)
+        for failure in certificate.unfinished
+        for finding in failure.findings
+    ]
+    return [*found, *unfinished, *_of_verdict(certificate), *of_sights(map(Sight, certificate.lints))]
+
+
+def _of_verdict(certificate: Certificate) -> list[Notice]:
+    """A verdict that is neither exactly once nor a failure."""
+    verdict = certificate.verdict.value
+    if verdict in ("clean", "failed"):
+        return []
+    unmet = [str(each) for each in certificate.unmet]
+    message = certificate.not_judged or "\n".join(["missing:", *_some(unmet)])
+    return [Notice(VERDICT, WARNING, verdict, message, {}, "verdict")]
 
 
 def of_sights(sights: Iterable[Sight]) -> list[Notice]:
@@ -84,7 +100,7 @@ def of_sights(sights: Iterable[Sight]) -> list[Notice]:
 
 def rules(notices: Iterable[Notice]) -> list[Rule]:
     """Those of all kinds of findings, and those of the lints among the notices."""
-    return list(dict.fromkeys([*KINDS.values(), *(each.rule for each in notices)]))
+    return list(dict.fromkeys([*KINDS.values(), VERDICT, *(each.rule for each in notices)]))
 
 
 def _of_finding(failure: Failure, finding: Finding) -> Notice:
@@ -92,7 +108,7 @@ def _of_finding(failure: Failure, finding: Finding) -> Notice:
     lines = [
         finding.sentence,
         *_some(finding.evidence),
-        *(f"why: {each.sentence} ({each.link})" for each in failure.diagnosis),
+        *([f"why: {each.sentence} ({each.link})" for each in failure.diagnosis] or ["why: unknown"]),
         f"again: odradek certify again {plan.id}",
     ]
     facts = {

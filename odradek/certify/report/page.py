@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from odradek.certify.certifier import Certificate
+from odradek.certify.certificate import Certificate
 from odradek.certify.exploration import Coverage
 from odradek.certify.faults import FAULTS
+from odradek.certify.outcome import Verdict
 from odradek.certify.plan import Cell
-from odradek.certify.report.certificate import failure_as_dict, not_promised
+from odradek.certify.report.certificate import by_certainty, failure_as_dict, not_promised
 from odradek.certify.report.rendering import rendered
 from odradek.certify.verdict import failures as how_many
 
 _CLASSES: Final = {
     Coverage.CLEAN: "clean",
     Coverage.FAILED: "failed",
-    Coverage.UNFINISHED: "unreached",
+    Coverage.UNFINISHED: "unfinished",
     Coverage.NO_EFFECT: "unreached",
     Coverage.NOT_REACHED: "unreached",
     Coverage.UNTRIED: "untried",
@@ -43,14 +44,39 @@ def _shown(certificate: Certificate) -> dict[str, Any]:
     ]
     return {
         "certificate": certificate,
+        "verdict": certificate.verdict.value,
         "command": " ".join(certificate.workload.command.words),
         "counts": {state.value: certificate.covered()[state] for state in Coverage},
         "faults": faults,
         "rows": rows,
-        "how_many": how_many(len(certificate.failures)),
-        "failures": [failure_as_dict(each) | {"title": str(each.plan)} for each in certificate.failures],
+        "headline": _headline(certificate),
+        "needed": {
+            "met": certificate.met,
+            "of": len(certificate.needed),
+            "unmet": list(map(str, certificate.unmet)),
+        },
+        "failures": [
+            failure_as_dict(each) | {"title": str(each.plan)}
+            for each in (*by_certainty(certificate), *certificate.unfinished)
+        ],
         "not_promised": not_promised(certificate.workload),
     }
+
+
+def _headline(certificate: Certificate) -> str:
+    match certificate.verdict:
+        case Verdict.FAILED:
+            return f"No: {how_many(len(certificate.failures))}."
+        case Verdict.CLEAN:
+            return "Yes, under each fault that a certificate needs."
+        case Verdict.INCOMPLETE:
+            return "Not known yet: no failure was found, and less was tried than a certificate needs."
+        case Verdict.NO_PROMISE:
+            return "Nothing was seen that could keep it so. No failure was found."
+        case Verdict.NOT_JUDGED:
+            return "Not judged."
+        case Verdict.INTERRUPTED:
+            return "Not known: interrupted."
 
 
 def _cell(cells: Mapping[Cell, Coverage], links: Mapping[Cell, str], cell: Cell) -> dict[str, str]:

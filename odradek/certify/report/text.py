@@ -6,22 +6,51 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from odradek.certify.certifier import Certificate, Failure
+from odradek.certify.certificate import Certificate, Failure
 from odradek.certify.exploration import Coverage
+from odradek.certify.outcome import Verdict
+from odradek.certify.report.certificate import by_certainty
 from odradek.certify.run import Run
 from odradek.certify.verdict import Finding, failures, kinds_of
 
 _EVIDENCE_MAX: Final = 3
+_UNMET_MAX: Final = 8
 
 
 def progress_line(certificate: Certificate, text: str) -> str:
-    covered = certificate.covered()
-    tried = covered.total() - covered[Coverage.UNTRIED]
     passed_s = time.monotonic() - certificate.began
     return (
-        f"{passed_s:5.0f} s  {certificate.runs} runs, {tried} of {covered.total()} cells, "
-        f"{failures(len(certificate.failures))}: {text}"
+        f"{passed_s:5.0f} s  {certificate.runs} runs, {certificate.met} of {len(certificate.needed)} that a "
+        f"certificate needs, {failures(len(certificate.failures))}: {text}"
     )
+
+
+def opening(certificate: Certificate, budget_s: float) -> str:
+    """What the budget is enough for, before the first fault."""
+    clients = (
+        ", ".join(f"{name} {version}" for name, version in certificate.clients.items()) or "unknown client"
+    )
+    waits = (
+        f"{clients} waits up to {certificate.wait_s:.0f} s for a response that never comes"
+        if certificate.wait_s
+        else clients
+    )
+    needs_s = certificate.missing_s()
+    enough = "enough" if needs_s <= budget_s else "not enough, so the certificate will be incomplete"
+    return (
+        f"the job came to the same twice without faults, in {certificate.reference_s:.1f} s; {waits}. A certificate needs "
+        f"{len(certificate.needed)} faults at its requests, about {duration(needs_s)} at this pace; the budget of "
+        f"{duration(budget_s)} is {enough}"
+    )
+
+
+def duration(time_s: float) -> str:
+    """
+    >>> duration(42.4), duration(200)
+    ('42 s', '3 min 20 s')
+    """
+    minutes, rest_s = divmod(round(time_s), 60)
+    return f"{minutes} min {rest_s} s" if minutes else f"{rest_s} s"
 
 
 def summary(certificate: Certificate) -> str:
@@ -32,22 +61,64 @@ def summary(certificate: Certificate) -> str:
 def _lines(certificate: Certificate) -> Iterator[str]:
     if certificate.ignored:
         yield f"not compared, since it differs without faults: {', '.join(sorted(certificate.ignored))}"
+    yield from certificate.remarks
     for each in certificate.lints:
-        yield f"warning: {each.sentence} ({each.link})"
-    for failure in certificate.failures:
-        yield from _failure(failure)
+        yield f"seen without any fault: {each.sentence} ({each.link})"
+    for failure in by_certainty(certificate):
+        yield from failed(failure)
+    for failure in certificate.unfinished:
+        yield from failed(failure)
+    if certificate.redelivered:
+        yield f"redelivered in {certificate.redelivered} runs: repeats, which the comparison allows"
     covered = certificate.covered()
-    counts = ", ".join(f"{covered[each]} {each.value}" for each in Coverage)
-    yield f"{certificate.runs} runs in {certificate.took_s:.0f} s; of {covered.total()} cells {counts}"
-    if certificate.verdict == "none":
-        yield "NO VERDICT: no fault has struck within the budget"
-    elif certificate.verdict == "clean":
-        yield "CLEAN: under each fault that was tried the outputs are those of a run without faults"
-    else:
-        yield f"NOT EXACTLY ONCE: {failures(len(certificate.failures))}"
+    counts = ", ".join(f"{covered[each]} {each.value}" for each in Coverage if covered[each])
+    yield f"{certificate.runs} runs in {duration(certificate.took_s)}; of {covered.total()} cells {counts or 'none'}"
+    if certificate.needed:
+        yield f"{certificate.met} of {len(certificate.needed)} that a certificate needs"
+    yield from _verdict(certificate)
 
 
-def _failure(failure: Failure) -> Iterator[str]:
+def _verdict(certificate: Certificate) -> Iterator[str]:
+    match certificate.verdict:
+        case Verdict.FAILED:
+            yield f"NOT EXACTLY ONCE: {failures(len(certificate.failures))}"
+        case Verdict.NOT_JUDGED:
+            yield f"NOT JUDGED: {certificate.not_judged}"
+        case Verdict.INTERRUPTED:
+            yield "INTERRUPTED: no failure was found until then"
+        case Verdict.NO_PROMISE:
+            yield f"NO PROMISE: no failure was found, and {_no_promise(certificate)}"
+        case Verdict.INCOMPLETE:
+            yield f"INCOMPLETE: no failure was found; missing are {_missing(certificate)}"
+        case Verdict.CLEAN:
+            by = ", ".join(each.name for each in certificate.mechanisms)
+            yield (
+                "EXACTLY ONCE: under each fault that a certificate needs the outputs are those of a run without faults"
+                + (f" ({by})" if by else "")
+            )
+
+
+def _no_promise(certificate: Certificate) -> str:
+    if certificate.caps:
+        return f"something leaves no promise: {'; '.join(each.sentence for each in certificate.caps)}"
+    return (
+        "nothing was seen that could keep the job exactly once: no positions in the transaction of the outputs, or outside "
+        "of Kafka, no check, no keyed comparison"
+    )
+
+
+def _missing(certificate: Certificate) -> str:
+    unmet = [str(each) for each in certificate.unmet]
+    if not unmet:
+        return "runs that come to their end" if certificate.unfinished else "a kill"
+    more = f" and {len(unmet) - _UNMET_MAX} more" if len(unmet) > _UNMET_MAX else ""
+    return (
+        f"{', '.join(unmet[:_UNMET_MAX])}{more}; about {duration(certificate.missing_s())} more at this pace"
+    )
+
+
+def failed(failure: Failure) -> Iterator[str]:
+    """A failure with its evidence and reason, and the command that repeats it."""
     often = f"{failure.came_back} of {failure.tried} times"
     yield f"{', '.join(failure.kinds).upper()}: {failure.plan} ({often}{', seldom' if failure.is_seldom else ''})"
     yield from _findings(failure.findings)
@@ -55,6 +126,8 @@ def _failure(failure: Failure) -> Iterator[str]:
         yield f"  {note}"
     for each in failure.diagnosis:
         yield f"  why: {each.sentence} ({each.link})"
+    if not failure.diagnosis:
+        yield "  why: unknown"
     yield f"  again: odradek certify again {failure.plan.id}"
 
 
@@ -65,12 +138,18 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
             yield f"    {line}"
 
 
-def attempt(run: Run, findings: Sequence[Finding]) -> str:
+def attempt(
+    run: Run, findings: Sequence[Finding], why: Sequence[str] = (), *, timelines: bool = False
+) -> str:
     """One run of a plan that is tried again."""
-    verdict = ", ".join(kinds_of(findings)) or ("clean" if run.is_reached else "not reached")
+    verdict = ", ".join(kinds_of(findings))
+    if not verdict:
+        verdict = "clean" if run.is_effective else "no effect" if run.is_reached else "not reached"
     lines = [
         f"{verdict}: {run.plan} ({run.took_s:.1f} s)",
         *_findings(findings),
+        *(f"  no effect: {each}" for each in run.without_effect.values()),
         *(f"  {each}" for each in run.notes),
+        *(f"  why: {each}" for each in why),
     ]
-    return "\n".join([*lines, *run.timelines.values()])
+    return "\n".join([*lines, *(run.timelines.values() if timelines else ())])

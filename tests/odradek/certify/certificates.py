@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from odradek.certify.certifier import Certificate, Failure
+from odradek.certify.certificate import Certificate, Failure
 from odradek.certify.exploration import Coverage, Exploration
 from odradek.certify.faults import BY_NAME
 from odradek.certify.job import Command
 from odradek.certify.lints import Lint
+from odradek.certify.mechanisms import Mechanism
 from odradek.certify.moments import Moment, moments
 from odradek.certify.plan import Injection, Plan
 from odradek.certify.run import Run
@@ -28,11 +29,17 @@ LOST = Finding(Kind.LOST, "2 records missing", ('out: {"id": 1} (never written)'
 REORDERED = Finding(Kind.REORDERED, "1 keys")
 
 
-def certificate(*failures: Failure, clean: int = 0, lints: tuple[Lint, ...] = ()) -> Certificate:
-    """So many cells of its matrix are clean; those of the failures have failed."""
+BY_CHECK = Mechanism("check", "--check judges each run")
+
+
+def certificate(
+    *failures: Failure, clean: int = 0, whole: bool = False, lints: tuple[Lint, ...] = ()
+) -> Certificate:
+    """So many cells of its matrix are clean, or ``whole`` all of them; those of the failures have failed."""
     found = Certificate(Workload(Command(("job",)), ("out",)), seed=1, lints=list(lints))
     found.exploration = Exploration(moments(trace(init("a"), fetch("in"), transaction("a", 5))))
-    for cell in list(found.cells)[:clean]:
+    found.mechanisms = [BY_CHECK]
+    for cell in list(found.cells)[: len(found.cells) if whole else clean]:
         found.exploration.cells[cell] = Coverage.CLEAN
     for each in failures:
         found.exploration.cells[each.plan.injections[0].cell] = Coverage.FAILED

@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from odradek.certify.certifier import Certificate
+from odradek.certify.certificate import Certificate
+from odradek.certify.outcome import Verdict
 from odradek.certify.report import badge as badge_module
 from odradek.certify.report.badge import GREEN, GREY, LABEL, RED, badge, says, width_px
 from tests.odradek.certify.certificates import LOST, certificate, failure
@@ -14,14 +15,20 @@ from tests.odradek.certify.certificates import LOST, certificate, failure
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+def no_promise() -> Certificate:
+    found = certificate(whole=True)
+    found.mechanisms = []
+    return found
+
+
 @pytest.mark.parametrize(
     ("found", "message", "colour"),
     [
-        (certificate(clean=21), "21 failures survived", GREEN),
-        (certificate(clean=1), "1 failure survived", GREEN),
+        (certificate(whole=True), f"{len(certificate().cells)} failures survived", GREEN),
+        (certificate(clean=1), f"incomplete (1 of {len(certificate().needed)})", GREY),
         (certificate(failure(LOST), clean=9), "not: 1 failure", RED),
         (certificate(failure(LOST), failure(LOST, fault="reset")), "not: 2 failures", RED),
-        (certificate(), "nothing covered", GREY),
+        (no_promise(), "no promise", GREY),
     ],
 )
 def test_a_badge_says_what_was_found(found: Certificate, message: str, colour: str) -> None:
@@ -32,10 +39,10 @@ def test_a_badge_says_what_was_found(found: Certificate, message: str, colour: s
 
 
 def test_a_badge_is_a_picture_with_a_name() -> None:
-    picture = ElementTree.fromstring(badge(certificate(clean=3)))
+    picture = ElementTree.fromstring(badge(certificate(whole=True)))
     assert picture.get("role") == "img"
-    assert picture.get("aria-label") == "exactly once: 3 failures survived"
-    assert picture.findtext(f"{SVG}title") == "exactly once: 3 failures survived"
+    assert picture.get("aria-label") == f"exactly once: {len(certificate().cells)} failures survived"
+    assert picture.findtext(f"{SVG}title") == f"exactly once: {len(certificate().cells)} failures survived"
 
 
 def test_each_text_lies_in_its_own_half() -> None:
@@ -56,7 +63,12 @@ def test_a_text_is_as_wide_as_its_letters() -> None:
 
 
 def test_all_letters_of_a_badge_are_in_the_table() -> None:
-    texts = [LABEL, "0123456789 failures survived", "not: 1 failure", "nothing covered"]
+    texts = [
+        LABEL,
+        "0123456789 failures survived",
+        "not: 1 failure",
+        *(f"{each.value} (1 of 2)" for each in Verdict),
+    ]
     assert {letter for text in texts for letter in text} <= badge_module._WIDTHS.keys()
 
 

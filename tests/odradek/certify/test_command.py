@@ -51,7 +51,7 @@ def test_a_failure_is_reported_and_comes_again_by_its_id(directory: Path) -> Non
     result = CliRunner().invoke(certify, [*said, "--failures", "1", "--json"])
     assert result.exit_code == 1, result.output
     found = json.loads((directory / "certificate" / "certificate.json").read_text())
-    assert found["verdict"] == "failed"
+    assert (found["verdict"], found["exit_code"], found["version"]) == ("failed", 1, 2)
     (failure, *_) = found["failures"]
     again = CliRunner().invoke(certify, ["again", failure["plan_id"], "--json"])
     assert again.exit_code == 1, again.output

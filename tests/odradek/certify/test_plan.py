@@ -12,6 +12,7 @@ from odradek.certify.faults import BY_NAME, FAULTS, Act, applicable, applies, ru
 from odradek.certify.lints import DOCS
 from odradek.certify.moments import Moment, moments
 from odradek.certify.plan import Injection, Plan, from_json, single
+from odradek.certify.requirements import is_slow
 from tests.odradek.certify.traces import fetch, init, trace, transaction
 
 COMMIT = Moment("EndTxn", (("transactional_id", "a"),), 2, "commit")
@@ -88,10 +89,39 @@ def test_each_cell_is_tried_once_before_any_pair() -> None:
         if len(plan) > 1:
             break
         tried.append(plan.injections[0].cell)
-        found.learned(plan, reached=True, failed=False)
+        found.learned(plan, Coverage.CLEAN)
     quick = [cell for cell in found.cells if not BY_NAME[cell[1]].is_slow]
     assert sorted(tried, key=str) == sorted(quick, key=str)
     assert all(found.cells[cell] is Coverage.CLEAN for cell in quick)
+
+
+def test_what_a_certificate_needs_is_tried_first_each_fault_at_each_request() -> None:
+    found = exploration()
+    quick = [each for each in found.needed if not is_slow(each)]
+    first = list(islice(found.plans(), len(quick)))
+    assert [(each.injections[0].moment.on, each.injections[0].fault.name) for each in first] == [
+        (each.on, each.fault) for each in quick
+    ]
+
+
+def test_what_waits_for_a_response_that_never_comes_is_a_sequence_of_its_own() -> None:
+    found = exploration()
+    slow = list(found.slow())
+    assert all(each.injections[0].fault.is_slow for each in slow)
+    assert {each.injections[0].cell for each in slow} == {
+        cell for cell in found.cells if BY_NAME[cell[1]].is_slow
+    }
+    assert [each.injections[0].moment.on for each in slow[:4]] == [
+        each.on for each in found.needed if is_slow(each)
+    ]
+
+
+def test_a_profile_for_pull_requests_tries_what_a_certificate_needs_and_no_more() -> None:
+    found = exploration()
+    for plan in (*found.plans(is_full=False), *found.slow(is_full=False)):
+        found.learned(plan, Coverage.CLEAN)
+    assert found.unmet == []
+    assert len([each for each in found.cells.values() if each is Coverage.CLEAN]) == len(found.needed)
 
 
 def test_a_moment_in_the_middle_comes_first() -> None:
@@ -99,7 +129,8 @@ def test_a_moment_in_the_middle_comes_first() -> None:
     assert plan.injections[0].moment.ordinal == 2
 
 
-def test_a_cell_that_was_not_reached_is_tried_at_other_members() -> None:
+@pytest.mark.parametrize("state", [Coverage.NOT_REACHED, Coverage.NO_EFFECT])
+def test_a_cell_that_shows_nothing_is_tried_at_other_members(state: Coverage) -> None:
     found = exploration()
     ordinals = []
     for plan in found.plans():
@@ -109,8 +140,16 @@ def test_a_cell_that_was_not_reached_is_tried_at_other_members() -> None:
         is_commit = injection.moment.on == "EndTxn" and injection.fault.name == "freeze"
         if is_commit:
             ordinals.append(injection.moment.ordinal)
-        found.learned(plan, reached=not is_commit, failed=False)
+        found.learned(plan, state if is_commit else Coverage.CLEAN)
     assert ordinals == [2, 1, 3]
+
+
+def test_a_later_try_takes_nothing_back() -> None:
+    found = exploration()
+    plan = single(COMMIT, BY_NAME["freeze"])
+    for state in (Coverage.NO_EFFECT, Coverage.CLEAN, Coverage.NOT_REACHED):
+        found.learned(plan, state)
+    assert found.cells[plan.injections[0].cell] is Coverage.CLEAN
 
 
 def test_what_fails_alone_is_not_tried_in_company() -> None:
@@ -118,20 +157,17 @@ def test_what_fails_alone_is_not_tried_in_company() -> None:
     for plan in islice(found.plans(), 400):
         if len(plan) > 1:
             assert all(each.fault.name != "kill-after" for each in plan.injections)
-        found.learned(
-            plan, reached=True, failed=plan.injections[0].fault.name == "kill-after" and len(plan) == 1
-        )
+        is_failure = plan.injections[0].fault.name == "kill-after" and len(plan) == 1
+        found.learned(plan, Coverage.FAILED if is_failure else Coverage.CLEAN)
 
 
 def test_pairs_bring_each_two_faults_together() -> None:
     found = exploration()
     seen = set()
-    for plan in islice(found.plans(), 5000):
-        if plan.injections[0].fault.is_slow:
-            break
+    for plan in islice(found.plans(), 2000):
         if len(plan) == 2:
             seen.add(frozenset(each.fault.name for each in plan.injections))
-        found.learned(plan, reached=True, failed=False)
+        found.learned(plan, Coverage.CLEAN)
     names = {name for (_, name), state in found.cells.items() if state is Coverage.CLEAN}
     wanted = {frozenset({one, two}) for one in names for two in names if one < two}
     missing = {pair for pair in wanted - seen if _has_two_classes(found, pair)}
@@ -149,7 +185,7 @@ def test_the_same_seed_draws_the_same_plans() -> None:
         found = exploration(seed=seed)
         plans = []
         for plan in found.plans():
-            found.learned(plan, reached=True, failed=False)
+            found.learned(plan, Coverage.CLEAN)
             plans.append(plan.id)
             if len(plans) == 600:
                 return plans

@@ -7,15 +7,18 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
 
 from odradek.certify import reports
-from odradek.certify.certifier import Certificate, Certifier
+from odradek.certify.certificate import Certificate
+from odradek.certify.certifier import Certifier
 from odradek.certify.lints import DOCS, Lint
 from odradek.certify.report import sarif as sarif_module
 from odradek.certify.report.github import workflow_commands
+from odradek.certify.report.junit import junit
 from odradek.certify.report.notices import KINDS, Notice, Rule, of_certificate, of_sights
 from odradek.certify.report.sarif import sarif
 from odradek.certify.verdict import Finding, Kind
@@ -50,6 +53,18 @@ def test_a_certificate_from_behind_a_proxy_says_that_faults_struck_calls_only(tm
         assert (
             "The job ran before kafka:9092, behind a proxy: faults struck requests and answers only." in text
         )
+
+
+def test_a_suite_of_an_incomplete_certificate_is_not_green() -> None:
+    (error,) = ElementTree.fromstring(junit(certificate(clean=3))).findall("testcase/error")
+    assert error.get("message") == "incomplete"
+    assert ElementTree.fromstring(junit(certificate(whole=True))).findall("testcase/error") == []
+
+
+def test_what_is_neither_right_nor_wrong_is_a_warning() -> None:
+    (only,) = of_certificate(certificate(clean=3))
+    assert (only.level, only.rule.id, only.title) == ("warning", "verdict", "incomplete")
+    assert only.message.startswith("missing:\n")
 
 
 # -- notices --------------------------------------------------------------------------------------------------------
@@ -140,6 +155,7 @@ def test_a_log_has_the_shape_of_the_standard() -> None:
     assert run["tool"]["driver"]["version"] == version("odradek")
     assert {each["id"] for each in run["tool"]["driver"]["rules"]} == {
         *(each.id for each in KINDS.values()),
+        "verdict",
         "offsets-outside",
     }
     assert [each["level"] for each in run["results"]] == ["error", "error", "warning"]
@@ -191,7 +207,7 @@ def test_a_rule_leads_to_the_documentation_if_its_address_is_known(monkeypatch: 
 
 
 def test_a_clean_certificate_has_no_result() -> None:
-    assert log_of(sarif(of_certificate(certificate(clean=3))))["results"] == []
+    assert log_of(sarif(of_certificate(certificate(whole=True))))["results"] == []
 
 
 # -- annotations of GitHub ------------------------------------------------------------------------------------------
@@ -310,6 +326,6 @@ def test_no_lint_is_no_notice() -> None:
 
 
 def test_a_lint_alone_is_a_rule_with_its_own_link() -> None:
-    clean: Certificate = certificate(lints=(Lint("some-lint", "s"),))
+    clean: Certificate = certificate(whole=True, lints=(Lint("some-lint", "s"),))
     (only,) = of_certificate(clean)
     assert (only.rule.link, only.message) == (f"{DOCS}#some-lint", "s")

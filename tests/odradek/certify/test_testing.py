@@ -66,7 +66,7 @@ RECORDS = {"in": [{"key": f"k{number % 3}", "value": f"v{number}"} for number in
 def test_a_job_is_certified_and_one_that_is_wrong_is_a_failed_assertion(tmp_path: Path) -> None:
     of = partial(certify, records=RECORDS, output="out", directory=tmp_path)
     right, wrong = ([sys.executable, str(ZOO / each), "{bootstrap}", "{instance}"] for each in JOBS)
-    assert of(right, budget="1s").is_clean
+    assert of(right, budget="1s", accept="incomplete").failures == []
     with pytest.raises(NotExactlyOnce, match="again: odradek certify again ") as failed:
         of(wrong, failures=1, budget=f"{PATIENT_S:g}s", report="report")
     (failure,) = failed.value.certificate.failures

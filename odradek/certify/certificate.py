@@ -1,0 +1,136 @@
+"""What is known of a job: the matrix of moments and faults, failures, and the verdict that follows from them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from odradek.certify import requirements
+from odradek.certify.comparison import Fields
+from odradek.certify.exploration import Coverage, Exploration
+from odradek.certify.lints import Lint
+from odradek.certify.mechanisms import Mechanism
+from odradek.certify.outcome import Verdict
+from odradek.certify.plan import Cell, Plan
+from odradek.certify.requirements import Requirement
+from odradek.certify.run import Run
+from odradek.certify.verdict import Finding, kinds_of
+from odradek.certify.workload import Workload
+
+
+@dataclass(slots=True)
+class Failure:
+    """A plan under which the job is wrong, or unfinished."""
+
+    plan: Plan
+    findings: list[Finding]
+    run: Run
+    diagnosis: list[Lint]
+    """Why, by the evidence of this run; empty: unknown."""
+    came_back: int = 0
+    tried: int = 0
+
+    @property
+    def is_seldom(self) -> bool:
+        return self.came_back < self.tried
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return kinds_of(self.findings)
+
+    @property
+    def certainty(self) -> tuple[float, int]:
+        """The higher, the more certain: how often it came back, and by how few faults."""
+        return self.came_back / max(1, self.tried), -len(self.plan)
+
+
+@dataclass(slots=True)
+class Certificate:
+    """What is known of the job so far."""
+
+    workload: Workload
+    seed: int
+    profile: str = "full"
+    exploration: Exploration | None = None
+    reference_s: float = 0.0
+    ignored: Fields = frozenset()
+    lints: list[Lint] = field(default_factory=list)
+    """What the trace shows without any fault: context, and the reason for nothing."""
+    mechanisms: list[Mechanism] = field(default_factory=list)
+    """What was seen in the reference runs that can keep the job exactly once."""
+    caps: list[Lint] = field(default_factory=list)
+    """Those of the lints that leave no promise in spite of the mechanisms."""
+    failures: list[Failure] = field(default_factory=list)
+    unfinished: list[Failure] = field(default_factory=list)
+    redelivered: int = 0
+    """Runs in which records came more than once, as the comparison allows."""
+    remarks: list[str] = field(default_factory=list)
+    """What a reader must know of how the runs were judged: until when they went on, what was not compared."""
+    not_judged: str = ""
+    """Why there is nothing to compare with."""
+    interrupted: bool = False
+    runs: int = 0
+    began: float = field(default_factory=time.monotonic)
+    plans_began: float | None = None
+    took_s: float = 0.0
+    clients: dict[str, str] = field(default_factory=dict)
+    """Client libraries with their versions, as their ApiVersions requests name them."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """So far; the table is in `odradek.certify.outcome`."""
+        if self.failures:
+            return Verdict.FAILED
+        if self.not_judged:
+            return Verdict.NOT_JUDGED
+        if self.interrupted:
+            return Verdict.INTERRUPTED
+        if self.exploration is not None and (self.caps or not self.mechanisms):
+            return Verdict.NO_PROMISE
+        return Verdict.CLEAN if self._has_ground else Verdict.INCOMPLETE
+
+    @property
+    def _has_ground(self) -> bool:
+        was_killed = any(fault in requirements.KILLS for _, fault in self._clean)
+        return bool(self.needed) and was_killed and not self.unmet and not self.unfinished
+
+    @property
+    def _clean(self) -> list[Cell]:
+        return [cell for cell, state in self.cells.items() if state is Coverage.CLEAN]
+
+    @property
+    def needed(self) -> Sequence[Requirement]:
+        """What a certificate of this job needs; nothing before the moments are known."""
+        return self.exploration.needed if self.exploration is not None else ()
+
+    @property
+    def unmet(self) -> Sequence[Requirement]:
+        return self.exploration.unmet if self.exploration is not None else ()
+
+    @property
+    def met(self) -> int:
+        return len(self.needed) - len(self.unmet)
+
+    @property
+    def cells(self) -> Mapping[Cell, Coverage]:
+        """None before the moments are known."""
+        return self.exploration.cells if self.exploration is not None else {}
+
+    def covered(self) -> Counter[Coverage]:
+        return Counter(self.cells.values())
+
+    @property
+    def wait_s(self) -> float:
+        """How long a run of this job lasts whose response never comes."""
+        return requirements.wait_s(self.clients) + self.reference_s
+
+    def missing_s(self) -> float:
+        """The time that what is unmet takes, at the pace so far; runs that wait go on side by side."""
+        fast = [each for each in self.unmet if not requirements.is_slow(each)]
+        slow = len(self.unmet) - len(fast)
+        tried = max(1, self.runs - 2)
+        passed_s = time.monotonic() - self.plans_began if self.plans_began is not None else 0.0
+        pace_s = max(self.reference_s, min(passed_s / tried, 10 * self.reference_s))
+        return max(len(fast) * pace_s, -(-slow // requirements.SIDE_BY_SIDE) * self.wait_s)

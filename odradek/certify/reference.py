@@ -1,0 +1,148 @@
+"""The runs without faults: what is right, how long a run takes, and what the job's requests are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odradek.certify.certificate import Certificate
+from odradek.certify.check import asked
+from odradek.certify.comparison import Fields, compare, differing_fields, rows
+from odradek.certify.exchanges import time_outs_s
+from odradek.certify.exploration import Exploration
+from odradek.certify.lints import Evidence, Lint, changing_ids, lint
+from odradek.certify.lints.clients import only_broker_dropped
+from odradek.certify.mechanisms import ELSEWHERE, caps, mechanisms
+from odradek.certify.moments import moments, patterns
+from odradek.certify.observer import Observer
+from odradek.certify.plan import Plan
+from odradek.certify.run import Run, Stage
+from odradek.certify.verdict import Finding, Outputs, Reference, judge, stuck
+from odradek.certify.workload import LONGEST_S, Workload
+from odradek.errors import OdradekError
+
+
+class NotJudged(OdradekError):
+    """There is nothing to compare with: a run without faults did not finish or wrote nothing, or two of them differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Says of a run's outputs what is wrong with them."""
+
+    workload: Workload
+    expected: Reference | None
+    """None where the check alone judges."""
+    deadline_s: float
+    time_outs_s: float
+    """The time-outs of the job's clients, where the cluster's time cannot be moved."""
+
+    def __call__(self, outputs: Outputs) -> list[Finding]:
+        """By the user's check where there is one, else by the outputs of the reference run."""
+        if self.workload.check is None:
+            assert self.expected is not None
+            return judge(self.expected, outputs)
+        return [*stuck(outputs), *asked(self.workload.check, outputs.committed)]
+
+    def failed(self, outputs: Outputs) -> bool:
+        return any(each.kind.is_failure for each in self(outputs))
+
+    def diagnosed(self, run: Run, findings: Sequence[Finding]) -> list[Lint]:
+        """What the run's own trace shows."""
+        found = lint(seen(self.workload, run))
+        if stuck(run.outputs) and (dropped := only_broker_dropped(run.trace, run.exits)) is not None:
+            found.insert(0, dropped)
+        return found
+
+
+def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
+    """Run the job twice without faults. `NotJudged` says why there is nothing to compare with."""
+    workload = certificate.workload
+    one = _finished(stage, workload, observer)
+    _judged_alone(workload, one)
+    two = _finished(stage, workload, observer)
+    ignored = workload.ignored
+    first, second = one.outputs.committed, two.outputs.committed
+    if compare(rows(first, ignored), rows(second, ignored), workload.compare):
+        ignored |= differing_fields(first, second)
+    if workload.check is None and compare(rows(first, ignored), rows(second, ignored), workload.compare):
+        raise NotJudged(
+            f"two runs without faults came to other outputs ({len(first)} and {len(second)} records). Name what may "
+            "differ with --ignore, or say with --check what is right"
+        )
+    expected = Reference(
+        workload.expected if workload.expected is not None else first, workload.compare, ignored
+    )
+    if workload.expected is not None:
+        _refuse("without faults: ", judge(expected, one.outputs))
+    _learn(stage, certificate, (one, two), ignored)
+    time_outs = 0.0 if stage.cluster.moves_time else time_outs_s(one.trace)
+    return Judge(workload, expected, workload.deadline_s(certificate.reference_s) + time_outs, time_outs)
+
+
+def _finished(stage: Stage, workload: Workload, observer: Observer) -> Run:
+    """What is right is not known yet: it gets the whole moment in which a job may write on."""
+    run = stage.add_evidence(stage.run(Plan(), workload.deadline_s(LONGEST_S), None, is_right=None))
+    if not run.outputs.finished:
+        said = [f"the job did not finish without faults: {run.outputs.why_not}", *_refusals(run)]
+        raise NotJudged("\n".join([*said, run.log]))
+    return run
+
+
+def _judged_alone(workload: Workload, run: Run) -> None:
+    """The first run is judged before there is a second one."""
+    if workload.check is not None:
+        _refuse("without faults ", asked(workload.check, run.outputs.committed))
+    elif not run.outputs.committed:
+        topics = sorted({name for each in run.trace if each.api == "Produce" for name in each.topics})
+        wrote = f"it wrote to {', '.join(topics)}" if topics else "it wrote nothing at all"
+        outputs = ", ".join(workload.outputs)
+        raise NotJudged(
+            "\n".join([f"without faults the job left no committed record in {outputs}: {wrote}", run.log])
+        )
+
+
+def _learn(stage: Stage, certificate: Certificate, runs: tuple[Run, Run], ignored: Fields) -> None:
+    workload = certificate.workload
+    one, two = runs
+    ours, theirs = seen(workload, one), seen(workload, two)
+    certificate.ignored = ignored
+    certificate.reference_s = max(one.took_s, two.took_s)
+    certificate.lints = [*lint(ours), *changing_ids(ours, theirs)]
+    certificate.clients = _clients(one)
+    found = moments(one.trace, patterns(one.trace, two.trace))
+    certificate.mechanisms = mechanisms(ours, theirs, workload.compare, has_check=workload.check is not None)
+    certificate.caps = caps(certificate.lints, certificate.mechanisms)
+    certificate.exploration = Exploration(
+        found,
+        workload.nodes,
+        certificate.seed,
+        stage.cluster.reaches,
+        workload.left_out,
+        is_elsewhere=any(each.name == ELSEWHERE for each in certificate.mechanisms),
+    )
+    certificate.runs = 2
+
+
+def seen(workload: Workload, run: Run) -> Evidence:
+    outputs = frozenset(workload.outputs)
+    return Evidence(run.trace, workload.inputs, outputs, not run.clock_was_moved)
+
+
+def _refuse(said: str, findings: Sequence[Finding]) -> None:
+    """The job cannot be judged if there is a finding: the first one says why."""
+    for finding in findings:
+        raise NotJudged("\n".join([said + finding.sentence, *finding.evidence]))
+
+
+def _refusals(run: Run) -> list[str]:
+    """The newest request of each API that the broker has refused."""
+    return list({each.api: each.line for each in run.trace if each.errors}.values())
+
+
+def _clients(run: Run) -> dict[str, str]:
+    return {
+        str(each.request.get("client_software_name")): str(each.request.get("client_software_version"))
+        for each in run.trace
+        if each.api == "ApiVersions" and each.request.get("client_software_name")
+    }
