@@ -6,11 +6,15 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
+import pytest
 from pyarrow import parquet
 
+from odradek.certify import check
 from odradek.certify.check import asked, ndjson
 from odradek.certify.verdict import Kind
 from tests.odradek.certify.test_comparison import record
+from tests.support.clients import eventually
 
 
 def test_a_check_of_the_users_reads_the_outputs_and_says_what_it_thinks() -> None:
@@ -58,3 +62,60 @@ def test_records_become_lines_of_json() -> None:
         "value": "v",
         "headers": [],
     }
+
+
+# -- what it is told of the run --------------------------------------------------------------------------------------
+
+VALUES = {"bootstrap": "127.0.0.1:9092", "data": "/tmp/a b", "run": "reference", "instance": "1 2"}
+
+
+def test_it_gets_what_the_job_gets() -> None:
+    (finding,) = asked("printf '%s\\n' {data} {run} {bootstrap} {instance} {other}; exit 1", [], VALUES)
+    assert finding.evidence == ("/tmp/a b", "reference", "127.0.0.1:9092", "1", "2", "{other}")
+    (finding,) = asked('echo "$ODRADEK_DATA,$ODRADEK_RUN,$KAFKA_BOOTSTRAP_SERVERS"; exit 1', [], VALUES)
+    assert finding.evidence == ("/tmp/a b,reference,127.0.0.1:9092",)
+
+
+def test_it_is_started_where_the_job_is(tmp_path: Path) -> None:
+    (finding,) = asked("pwd; exit 1", [], directory=tmp_path)
+    assert finding.evidence == (str(tmp_path),)
+
+
+def test_the_shells_own_braces_stay() -> None:
+    assert asked("""test "$(echo a b | awk '{print $2}')" = b""", [], VALUES) == []
+
+
+# -- what it says ----------------------------------------------------------------------------------------------------
+
+
+def test_its_lines_may_name_what_is_wrong() -> None:
+    lines = "printf 'lost: row 7\\nlost: row 9\\nDuplicated: row 8\\n61 rows\\n'"
+    lost, duplicated = asked(f"{lines}; exit 1", [])
+    assert (lost.kind, lost.evidence) == (Kind.LOST, ("row 7", "row 9"))
+    assert (duplicated.kind, duplicated.evidence) == (Kind.DUPLICATED, ("row 8",))
+    assert asked(lines, []) == []
+
+
+def test_not_yet_asks_again_with_the_records_of_then() -> None:
+    more = iter([[record("a")], [record("a"), record("b")]])
+    assert asked("test $(wc -l) = 2 || exit 75", [], again=lambda: next(more)) == []
+    (finding,) = asked("echo too few; exit 75", [], again=lambda: next(more, None))
+    assert finding.kind is Kind.REFUSED
+    assert finding.sentence.endswith("exit code 75 (not yet) until there was no time any more")
+    assert finding.evidence == ("too few",)
+
+
+def test_one_that_does_not_end_is_ended_with_all_that_it_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(check, "TIMEOUT_S", 0.2)
+    (finding,) = asked(f"sleep 600 & echo $! > {tmp_path}/pid; wait", [])
+    assert finding.kind is Kind.REFUSED
+    assert "has not ended within" in finding.sentence
+    if (pid := (tmp_path / "pid")).exists():  # not on a machine so busy that the shell has not come so far
+        sleeper = int(pid.read_text() or 0)
+        eventually(lambda: not _is_alive(sleeper))
+
+
+def _is_alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
