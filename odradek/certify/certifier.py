@@ -75,7 +75,7 @@ class Certifier:
         said = options.get("budget") or budget
         return cls(
             settings.workload(options, directory),
-            seconds(str(said)) if said else BUDGET_S[profile],
+            settings.named("--budget", seconds, said) if said else BUDGET_S[profile],
             seed=int(options.get("seed") or 1),
             stages=int(options.get("stages") or 1),
             profile=profile,

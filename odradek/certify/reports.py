@@ -58,13 +58,23 @@ def alone(directory: Path) -> Iterator[None]:
 
 
 def options(directory: Path) -> dict[str, Any]:
-    """With which the certificate that lies there was made."""
-    return dict(json.loads((directory / JSON).read_text(encoding="utf-8"))["options"])
+    """With which the certificate that lies there was made. ``ValueError`` if there is none."""
+    return dict(_read(directory)["options"])
+
+
+def _read(directory: Path) -> dict[str, Any]:
+    path = directory / JSON
+    if not path.is_file():
+        raise ValueError(
+            f"there is no certificate in {directory}/: run odradek certify first, or name its --report"
+        )
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def plan(directory: Path, plan_id: str) -> str:
     """The plan of this id in the certificate that lies there, as JSON. ``ValueError`` names those that there are."""
-    found = json.loads((directory / JSON).read_text(encoding="utf-8"))
+    found = _read(directory)
     failures = [*found["failures"], *found.get("unfinished", ())]
     for failure in failures:
         if failure["plan_id"] == plan_id:

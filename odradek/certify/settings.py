@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from odradek.certify.comparison import Compare
 from odradek.certify.faults import BY_NAME
@@ -16,6 +17,7 @@ from odradek.certify.workload import Seed, Until, Workload, read_expected, read_
 from odradek.durations import seconds
 
 FILE: Final = "certify.toml"
+_T = TypeVar("_T")
 NAMES: Final = (
     *("topic", "seed-records", "job", "jobs", "output", "until", "compare", "ignore", "expect"),
     *("check", "restart"),
@@ -33,13 +35,15 @@ def read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: {error}") from None
     unknown = [name for name in found if name not in NAMES]
     if unknown:
-        raise ValueError(f"{path}: there is no {unknown[0]}; there is {', '.join(NAMES)}")
+        raise ValueError(
+            f"{path}: there is no option {unknown[0]}{nearest(unknown[0], NAMES)}; there is {', '.join(NAMES)}"
+        )
     return found
 
 
 def workload(options: Mapping[str, Any], directory: Path) -> Workload:
     """The workload of these options; ``directory`` is where files and the job are. ``ValueError`` says what is wrong."""
-    topics = _several(options.get("topic"))
+    topics = [_topic(each) for each in _several(options.get("topic"))]
     outputs = _several(options.get("output"))
     if not options.get("job"):
         raise ValueError("--job is missing: the command that is to be certified")
@@ -49,8 +53,8 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
     for said in _several(options.get("seed-records")):
         topic, _, path = said.partition("=")
         if not path:
-            raise ValueError(f"{said!r}: expected TOPIC=FILE")
-        seeds += read_seeds(topic, directory / path)
+            raise ValueError(f"--seed-records {said!r}: expected TOPIC=FILE")
+        seeds += read_seeds(topic, _existing("--seed-records", directory / path))
     _check_topics(
         topics,
         {
@@ -67,18 +71,39 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         topics=tuple(topics),
         seeds=tuple(seeds),
         instances=int(options.get("jobs") or 1),
-        restarts=restarts(str(options.get("restart") or "always")),
-        until=Until.parse(str(options.get("until") or "lag=0")),
+        restarts=named("--restart", restarts, options.get("restart") or "always"),
+        until=named("--until", Until.parse, options.get("until") or "lag=0"),
         compare=Compare(str(options.get("compare") or "rows")),
         ignored=frozenset(_several(options.get("ignore"))),
         nodes=int(options.get("nodes") or 1),
         upstream=str(options.get("upstream") or ""),
         settings=dict(each.split("=", 1) for each in _several(options.get("set"))),
-        expected=read_expected(directory / expect, outputs) if expect else None,
+        expected=read_expected(_existing("--expect", directory / expect), outputs) if expect else None,
         check=options.get("check"),
         left_out=_left_out(_several(options.get("leave-out"))),
-        patience_s=seconds(str(options["patience"])) if options.get("patience") else None,
+        patience_s=named("--patience", seconds, options["patience"]) if options.get("patience") else None,
     )
+
+
+def named(option: str, parse: Callable[[str], _T], said: object) -> _T:
+    """What the option says. ``ValueError`` begins with its name."""
+    try:
+        return parse(str(said))
+    except ValueError as error:
+        raise ValueError(f"{option} {error}") from None
+
+
+def _topic(said: str) -> str:
+    name, _, partitions = said.partition(":")
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) or (partitions and not partitions.isdigit()):
+        raise ValueError(f"--topic {said!r}: expected NAME:PARTITIONS, such as orders:4")
+    return said
+
+
+def _existing(option: str, path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"{option}: there is no file {path}")
+    return path
 
 
 def accepted(options: Mapping[str, Any]) -> tuple[Verdict, ...]:

@@ -173,7 +173,7 @@ def _live(certificate: Any, port: int | None) -> Iterator[None]:
     try:
         live = Live(certificate, port)
     except OSError as error:
-        raise click.ClickException(f"--live-port {port}: {error}") from None
+        raise click.UsageError(f"--live-port {port}: {error}") from None
     with live:
         click.echo(f"the certificate grows at {live.url}", err=True)
         yield

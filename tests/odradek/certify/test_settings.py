@@ -32,7 +32,7 @@ def test_a_file_says_what_the_options_say(tmp_path: Path) -> None:
 
 def test_a_name_that_is_no_option_is_named(tmp_path: Path) -> None:
     (tmp_path / "certify.toml").write_text("jbo = 1\n")
-    with pytest.raises(ValueError, match="there is no jbo"):
+    with pytest.raises(ValueError, match=r"there is no option jbo \(did you mean job\?\)"):
         read(tmp_path / "certify.toml")
 
 
