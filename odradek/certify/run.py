@@ -18,9 +18,11 @@ from odradek.certify.foreign import Foreign
 from odradek.certify.holding import HeldMoment, OnHold
 from odradek.certify.idleness import Idleness
 from odradek.certify.job import Job, wait_until
+from odradek.certify.observation import Observation
+from odradek.certify.patience import Patience
 from odradek.certify.plan import Plan
 from odradek.certify.seeding import SEEDER
-from odradek.certify.staging import Staging, newest_write
+from odradek.certify.staging import Staging
 from odradek.certify.verdict import Ending, Outputs
 from odradek.certify.workload import Workload
 from odradek.deadlines import stretched
@@ -29,7 +31,6 @@ from odradek.remote import ENTRIES_MAX
 from odradek.topics import Record
 
 LOOK_PAUSE_S: Final = 0.02
-ASK_PAUSE_S: Final = 0.25
 LATE_S: Final = 0.2
 """What the broker and the job get for a request that arrives after the end."""
 SETTLES_S: Final = stretched(0.5)
@@ -70,51 +71,6 @@ class Run:
         return self.is_reached and not self.without_effect
 
 
-class Patience:
-    """Whether a run has to be waited for any longer."""
-
-    def __init__(
-        self, deadline_s: float, patience_s: float | None, now_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._deadline, self._deadline_s, self._patience_s = now_s() + deadline_s, deadline_s, patience_s
-        self._idleness = Idleness(now_s)
-        self._now_s, self._asked = now_s, now_s()
-        self.held_s = 0.0
-        """How long the run stood still, which counts for nothing."""
-
-    def asks_now(self) -> bool:
-        """Not at each look: the answer costs a request."""
-        now = self._now_s()
-        if now - self._asked < ASK_PAUSE_S:
-            return False
-        self._asked = now
-        return True
-
-    def stood_still(self, held_s: float) -> None:
-        """So long the run was held: all that it waits for has so much longer."""
-        self.held_s += held_s
-        self._deadline += held_s
-        self._idleness.leave_out(held_s)
-        self._asked += held_s
-
-    @property
-    def has_no_time(self) -> bool:
-        return self._now_s() > self._deadline
-
-    def begins_again(self) -> None:
-        """Something has changed that the job may have waited for."""
-        self._idleness.begin_again()
-
-    def over(self, newest: int) -> str:
-        """Why it is over, by the number of the job's newest request for a change; nothing while it is not."""
-        idle_s = self._idleness.lasts_s(newest)
-        if self.has_no_time:
-            return f"{self._deadline_s:.0f} s have passed"
-        if self._patience_s is not None and idle_s > self._patience_s:
-            return f"the job has asked for no change in {self._patience_s:.0f} s"
-        return ""
-
-
 class Stage:
     """A broker that is kept warm, with the job's input in it.
 
@@ -126,6 +82,7 @@ class Stage:
         self.workload = workload
         self._directory = Path(tempfile.mkdtemp(prefix="odradek-certify-"))
         self.cluster: Cluster = Foreign(workload) if workload.upstream else Ours(workload)
+        self._observation = Observation(self.cluster.handle)
         self._runs = 0
         self._idleness = Idleness()
 
@@ -201,7 +158,8 @@ class Stage:
         exits = [(each.instance, each.code) for each in job.exits]
         log = _tail(data / "job.log")
         shutil.rmtree(data, ignore_errors=True)
-        return Run(plan, outputs, hits, took_s, exits, staging.notes, log, staging.clock_was_moved)
+        moved = staging.time.was_moved
+        return Run(plan, outputs, hits, took_s, exits, staging.notes, log, moved, staging.without_effect)
 
     def _wait(self, job: Job, staging: Staging, patience: Patience, on_hold: OnHold | None) -> str:
         """Until the run is done; else why it is not."""
@@ -209,24 +167,26 @@ class Stage:
         while True:
             if on_hold is not None and (held := staging.next_held()) is not None:
                 patience.stood_still(self._stand_still(held, on_hold))
-            # Before the look at the instances: an act that is over has started what it starts.
-            is_over = staging.is_over
             job.supervise()
-            has_ended = job.has_ended
-            is_done, is_open = self._state(job)
-            if is_over:
-                if is_done and is_open and staging.ends_open_transactions(are_left=has_ended):
+            if self._may_be_over(job) and staging.is_over:
+                # Looked at again: an act that is over by now has started what it starts.
+                has_ended = job.has_ended
+                is_done, is_open = self._state(job)
+                if is_done and is_open and staging.time.ends_open_transactions(are_left=has_ended):
                     patience.begins_again()
                 elif is_done and (not is_open or until.what in ("exit", "idle")):
                     return ""
                 elif has_ended:
                     return f"all instances have ended before {until}"
-            staging.keep_clock()
-            if patience.asks_now() and (said := patience.over(newest_write(self.cluster.handle))):
-                if patience.has_no_time or not staging.ends_rest():
+            staging.time.keep()
+            if patience.asks_now() and (said := patience.over(self._observation.newest_write())):
+                if patience.has_no_time or not staging.time.ends_rest():
                     return f"{until} has not come: {said}"
                 patience.begins_again()
             time.sleep(LOOK_PAUSE_S)
+
+    def _may_be_over(self, job: Job) -> bool:
+        return job.has_ended or self._state(job)[0]
 
     def _settle(self, is_right: Callable[[Outputs], bool] | None) -> None:
         if is_right is None:
@@ -287,7 +247,7 @@ class Stage:
 
     def _idle_s(self) -> float:
         """How long ago the job has asked for a change last, or was let go; 0 before the first one."""
-        newest = newest_write(self.cluster.handle)
+        newest = self._observation.newest_write()
         return self._idleness.lasts_s(newest) if newest else 0.0
 
     # -- what came of it -----------------------------------------------------------------------------------------

@@ -18,8 +18,9 @@ from odradek.certify.faults import BY_NAME
 from odradek.certify.holding import HeldMoment
 from odradek.certify.job import Command, wait_until
 from odradek.certify.moments import Moment
+from odradek.certify.patience import Patience
 from odradek.certify.plan import Injection, Plan, single
-from odradek.certify.run import Patience, Run, Stage
+from odradek.certify.run import Run, Stage
 from odradek.certify.workload import LONGEST_S, Until, Workload
 from odradek.commands import certify as command_module
 from odradek.commands.certify import certify

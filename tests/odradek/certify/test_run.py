@@ -7,8 +7,9 @@ from typing import Any, cast
 
 from odradek.certify.cluster import Cluster
 from odradek.certify.idleness import Idleness
+from odradek.certify.patience import Patience
 from odradek.certify.plan import Plan
-from odradek.certify.run import Patience, Run, Stage
+from odradek.certify.run import Run, Stage
 from odradek.certify.seeding import SEEDER
 from odradek.certify.verdict import Outputs
 from odradek.certify.workload import Until
@@ -28,14 +29,15 @@ def test_the_evidence_is_of_the_jobs_ids_that_a_coordinator_knows() -> None:
     trace = SimpleNamespace(entries=lambda limit: entries)
     handle = SimpleNamespace(trace=trace, timeline=timeline)
     stage.cluster = cast(Cluster, SimpleNamespace(handle=handle))
-    run = stage.add_evidence(Run(Plan(), Outputs([], [], True), [], 0.0, [], [], ""))
+    run = stage.add_evidence(Run(Plan(), Outputs([], []), [], 0.0, [], [], ""))
     assert run.timelines == {"a": "timeline of a"}
     assert {each.transactional_id for each in run.trace} == {"a", "refused"}
 
 
 def test_an_act_that_ends_between_two_looks_has_started_what_it_starts() -> None:
     """An instance was asked to end; that the next one has started is known no sooner than that the act is over."""
-    stage, instances, looks = object.__new__(Stage), list[int](), iter([(False, False), (True, False)])
+    stage, instances = object.__new__(Stage), list[int]()
+    looks = iter([(False, False), (False, False), (True, False), (True, False)])
     stage.workload = cast(Any, SimpleNamespace(until=Until()))
     stage._state = lambda job: next(looks)  # type: ignore[method-assign]
 
@@ -45,7 +47,7 @@ def test_an_act_that_ends_between_two_looks_has_started_what_it_starts() -> None
             instances.append(1)
             return True
 
-        def keep_clock(self) -> None: ...
+        time = SimpleNamespace(keep=lambda: None)
 
     class Instances:
         @property

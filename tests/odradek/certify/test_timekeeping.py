@@ -9,11 +9,8 @@ from typing import Any, cast
 import pytest
 
 from odradek.certify.cluster import Cluster
-from odradek.certify.faults import BY_NAME
 from odradek.certify.job import Job
-from odradek.certify.moments import Moment
-from odradek.certify.plan import Injection, Plan
-from odradek.certify.staging import Staging
+from odradek.certify.timekeeping import Timekeeping
 
 LOOKS = 3
 LOOK_S = 0.4
@@ -51,11 +48,11 @@ def exchange(api: str, line: str = "", outcome: str = "answered") -> dict[str, A
     return {"api": api, "line": line, "outcome": outcome, "request": {}}
 
 
-def staging(broker: Quiet, *, kills: int = 0, given_up: int = 0, moves_time: bool = True) -> Staging:
+def timekeeping(broker: Quiet, *, kills: int = 0, given_up: int = 0, moves_time: bool = True) -> Timekeeping:
     job = cast(Job, SimpleNamespace(exits=[], kills=kills, given_up=given_up))
     cluster = cast(Cluster, SimpleNamespace(handle=broker, moves_time=moves_time))
     passes = count()
-    return Staging(cluster, job, Plan(), lambda: False, now_s=lambda: LOOK_S * next(passes))
+    return Timekeeping(cluster, job, lambda: 0, lambda _: None, lambda: LOOK_S * next(passes))
 
 
 WAITS = exchange("OffsetFetch", "OffsetFetch group=g in-0 -> in-0:UNSTABLE_OFFSET_COMMIT")
@@ -76,37 +73,37 @@ JOINS = exchange("JoinGroup", outcome="in_progress")
 def test_a_clock_is_moved_once_for_each_instance_that_has_died(
     broker: Quiet, kills: int, clocks: list[str]
 ) -> None:
-    staged = staging(broker, kills=kills)
+    kept = timekeeping(broker, kills=kills)
     for _ in range(LOOKS):
-        staged.keep_clock()
+        kept.keep()
     assert [only for only, _ in broker.moved] == clocks
 
 
 def test_a_transaction_that_was_left_open_is_timed_out_once() -> None:
     broker = Quiet(exchange("Produce"))
-    staged = staging(broker)
-    assert True in [staged.ends_open_transactions() for _ in range(LOOKS)]
+    clocks = timekeeping(broker)
+    assert True in [clocks.ends_open_transactions() for _ in range(LOOKS)]
     assert broker.moved == [("transactions", 51_000)]
 
 
 def test_a_transaction_that_is_carried_on_is_not_timed_out() -> None:
     broker = Quiet(busy=True)
-    staged = staging(broker)
-    assert True not in [staged.ends_open_transactions() for _ in range(LOOKS)]
-    assert staged.ends_open_transactions(are_left=True)
+    clocks = timekeeping(broker)
+    assert True not in [clocks.ends_open_transactions() for _ in range(LOOKS)]
+    assert clocks.ends_open_transactions(are_left=True)
 
 
 def test_without_an_open_transaction_nothing_is_timed_out() -> None:
     broker = Quiet(exchange("Produce"), state="CompleteCommit")
-    staged = staging(broker)
-    assert True not in [staged.ends_open_transactions() for _ in range(LOOKS)]
+    clocks = timekeeping(broker)
+    assert True not in [clocks.ends_open_transactions() for _ in range(LOOKS)]
     assert broker.moved == []
 
 
 def test_no_clock_is_moved_that_is_not_the_brokers_own() -> None:
     broker = Quiet(exchange("JoinGroup", outcome="in_progress"))
-    elsewhere = staging(broker, kills=1, moves_time=False)
-    elsewhere.keep_clock()
+    elsewhere = timekeeping(broker, kills=1, moves_time=False)
+    elsewhere.keep()
     assert not elsewhere.ends_rest()
     assert not elsewhere.ends_open_transactions(are_left=True)
     assert broker.moved == []
@@ -114,62 +111,41 @@ def test_no_clock_is_moved_that_is_not_the_brokers_own() -> None:
 
 def test_a_group_takes_a_dead_members_partitions_from_it_when_the_job_has_come_to_rest() -> None:
     broker = Quiet(exchange("Produce"), state="Empty")
-    staged = staging(broker, kills=1)
-    assert [staged.ends_rest() for _ in range(LOOKS)] == [True, False, False]
+    clocks = timekeeping(broker, kills=1)
+    assert [clocks.ends_rest() for _ in range(LOOKS)] == [True, False, False]
     assert [only for only, _ in broker.moved] == ["groups"]
 
 
 def test_members_that_wait_for_the_assignment_of_a_dead_leader_do_not_wait_for_ever() -> None:
     """It had died while its JoinGroup waited, and the broker made it the leader: only its session's end helps."""
     broker = Quiet(exchange("SyncGroup"), exchange("SyncGroup", outcome="in_progress"), state="Empty")
-    staged = staging(broker, kills=1)
-    staged.ends_rest()
+    clocks = timekeeping(broker, kills=1)
+    clocks.ends_rest()
     del broker.moved[:]
     broker.answered()
-    assert not staged.ends_rest()
+    assert not clocks.ends_rest()
     broker.asked(exchange("SyncGroup", outcome="in_progress"))
-    assert [staged.ends_rest() for _ in range(LOOKS)] == [True, False, False]
+    assert [clocks.ends_rest() for _ in range(LOOKS)] == [True, False, False]
     assert [only for only, _ in broker.moved] == ["groups"]
 
 
 def test_what_is_open_when_the_job_has_come_to_rest_was_left() -> None:
     broker = Quiet(exchange("Produce"))
-    assert staging(broker).ends_rest()
+    assert timekeeping(broker).ends_rest()
     assert broker.moved == [("transactions", 51_000)]
 
 
 def test_the_others_need_not_wait_for_the_partitions_of_one_that_will_not_come_back() -> None:
     broker = Quiet(exchange("Produce"), state="Empty")
-    staged = staging(broker, kills=1, given_up=1)
+    clocks = timekeeping(broker, kills=1, given_up=1)
     for _ in range(LOOKS):
-        staged.keep_clock()
+        clocks.keep()
     assert [only for only, _ in broker.moved] == ["groups"]
-    assert staged.clock_was_moved
+    assert clocks.was_moved
 
 
 def test_a_member_that_joins_waits_for_no_client_that_was_closed_without_a_word() -> None:
     broker = Quiet(JOINS, state="Empty")
-    staged = staging(broker)
-    assert [staged.ends_rest() for _ in range(LOOKS)] == [True, False, False]
+    clocks = timekeeping(broker)
+    assert [clocks.ends_rest() for _ in range(LOOKS)] == [True, False, False]
     assert [only for only, _ in broker.moved] == ["groups"]
-
-
-@pytest.mark.parametrize(
-    ("fault", "outcome"),
-    [
-        ("kill-before", "unanswered"),
-        ("kill-after", "answer_lost"),
-        ("freeze", "held"),
-        ("freeze", "in_progress"),
-    ],
-)
-def test_the_instance_that_is_hit_is_the_one_that_asked(fault: str, outcome: str) -> None:
-    """The other one waits for the same answer meanwhile."""
-    theirs = exchange("JoinGroup", outcome="answered" if outcome == "in_progress" else "in_progress")
-    broker = Quiet(exchange("JoinGroup", outcome=outcome) | {"peer": "h:2"}, theirs | {"peer": "h:1"})
-    one, two = (SimpleNamespace(number=number) for number in (1, 2))
-    job = SimpleNamespace(alive=[one, two], owner=lambda peer: {"h:1": one, "h:2": two}[peer])
-    injection = Injection(Moment("JoinGroup", (("group", "g"),), 1, "joins"), BY_NAME[fault])
-    cluster = cast(Cluster, SimpleNamespace(handle=broker, moves_time=True))
-    staged = Staging(cluster, cast(Job, job), Plan((injection,)), lambda: False)
-    assert staged._instance(injection) is two

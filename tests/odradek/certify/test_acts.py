@@ -1,0 +1,203 @@
+"""What the certifier does at a fault, and whether it mattered."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from odradek.certify import acts
+from odradek.certify.acts import Others, Scene, Strike, perform
+from odradek.certify.faults import BY_NAME
+from odradek.certify.moments import Moment
+from odradek.certify.plan import Injection
+
+COMMIT = Moment("EndTxn", (("transactional_id", "t"),), 2, "commit")
+
+
+class Process:
+    """An instance, which has the connections from ``h:<number>`` on."""
+
+    def __init__(self, number: int, *peers: str, is_alive: bool = True) -> None:
+        self.number, self.peers, self.is_alive = number, peers, is_alive
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Instances:
+    """A job. ``next_peers`` are the connections of the instance that is started next."""
+
+    def __init__(self, *alive: Process, next_peers: tuple[str, ...] = (), exits: bool = False) -> None:
+        self.alive, self.next_peers = list(alive), next_peers
+        self.exits: list[Any] = []
+        self.killed_ones: list[int] = []
+        self.kills, self._ends = 0, exits
+
+    def start(self, number: int) -> Process:
+        started = Process(number, *self.next_peers)
+        if self._ends:
+            self.exits += [SimpleNamespace(instance=number, code=1)] * 2
+        else:
+            self.alive.append(started)
+        return started
+
+    def killed(self, instance: Process) -> None:
+        self.killed_ones.append(instance.number)
+
+    def owner(self, peer: str) -> Process | None:
+        return next((each for each in self.alive if peer in each.peers), None)
+
+
+class Rule:
+    def __init__(self) -> None:
+        self.released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def scene(job: Instances, *entries: dict[str, Any], **handle: Any) -> tuple[Scene, list[str]]:
+    """What the broker has in its trace comes behind the first look at it."""
+    looks = [0]
+
+    def found(since: int = 0, **filters: Any) -> list[dict[str, Any]]:
+        looks[0] += 1
+        wanted = [each for each in entries if filters.get("api") in (None, each["api"])]
+        return [] if looks[0] == 1 and "since" not in filters and filters.get("limit") == 1 else wanted
+
+    broker = SimpleNamespace(
+        trace=SimpleNamespace(entries=found), transactions=SimpleNamespace(list=list), nodes={}
+    )
+    vars(broker).update(handle)
+    notes: list[str] = []
+    clocks = SimpleNamespace(
+        time_out_transactions=lambda: None, time_out_sessions=lambda: None, expire_ids=lambda: None
+    )
+    cluster = SimpleNamespace(handle=broker, groups=lambda: [{"members": 0}])
+    made = Scene(
+        cast(Any, cluster), cast(Any, job), cast(Any, clocks), (), lambda: True, cast(Any, notes.append)
+    )
+    made.ended.set()
+    return made, notes
+
+
+def entry(api: str, peer: str, outcome: str = "answered") -> dict[str, Any]:
+    return {
+        "api": api,
+        "peer": peer,
+        "outcome": outcome,
+        "number": 1,
+        "from_node": None,
+        "line": api,
+        "request": {},
+    }
+
+
+def done(fault: str, scene: Scene, moment: Moment = COMMIT) -> str:
+    return perform(scene, Strike(Injection(moment, BY_NAME[fault]), cast(Any, Rule())))
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TAKE_OVER_S", "WAKE_S", "HANDLED_S", "READ_S"):
+        monkeypatch.setattr(acts, name, 0.0)
+
+
+def test_the_instance_that_sent_the_request_is_killed() -> None:
+    job = Instances(Process(1, "h:1"), Process(2, "h:2"))
+    staged, notes = scene(job, entry("EndTxn", "h:2", "unanswered"))
+    assert done("kill-before", staged) == ""
+    assert (job.killed_ones, notes) == ([2], ["instance 2 is killed"])
+
+
+@pytest.mark.parametrize("fault", ["kill-before", "kill-after", "freeze", "remove-instance"])
+def test_nothing_strikes_an_instance_that_has_ended(fault: str) -> None:
+    """Not another one in its place either."""
+    for job in (Instances(), Instances(Process(1, "h:1"), Process(2, "h:2"))):
+        hit = BY_NAME[fault].action.startswith("lose-answer")
+        outcome = "held" if fault in ("freeze", "remove-instance") else "answer_lost" if hit else "unanswered"
+        staged, _ = scene(job, entry("EndTxn", "h:9", outcome))
+        assert done(fault, staged) == "the instance that sent the request had ended already"
+        assert job.killed_ones == []
+
+
+def test_all_instances_had_ended() -> None:
+    assert done("kill-all", scene(Instances())[0]) == "all instances had ended already"
+
+
+def test_an_added_instance_that_comes_in() -> None:
+    job = Instances(Process(1, "h:1"), next_peers=("h:2",))
+    staged, notes = scene(job, entry("Produce", "h:1"), entry("JoinGroup", "h:2", "in_progress"))
+    assert done("add-instance", staged) == ""
+    assert notes == ["instance 2 is started", "instance 2 joined"]
+
+
+def test_an_added_instance_that_ends_before_it_asks_for_anything() -> None:
+    job = Instances(Process(1, "h:1"), exits=True)
+    staged, notes = scene(job, entry("JoinGroup", "h:1"))
+    why = "the instance that was started never asked to come in: it ended with exit code 1"
+    assert done("add-instance", staged) == why
+    assert notes[-1] == "instance 2 never asked to come in: it ended with exit code 1"
+
+
+def test_a_second_copy_that_does_nothing() -> None:
+    job = Instances(Process(1, "h:1"), next_peers=("h:2",))
+    staged, _ = scene(job, entry("Produce", "h:1"), entry("Metadata", "h:2"))
+    assert done("second-copy", staged) == "the instance that was started never asked to come in"
+
+
+@pytest.mark.parametrize(
+    ("seen", "did"),
+    [
+        pytest.param([("InitProducerId", "h:2"), ("EndTxn", "h:2")], "initialised a producer and committed", id="new"),
+        pytest.param([("JoinGroup", "h:3")], "joined", id="another one gets more"),
+        pytest.param([("Produce", "h:3"), ("Produce", "h:1")], "", id="another one goes on"),
+        pytest.param([], "", id="none"),
+    ],
+)  # fmt: skip
+def test_whether_another_instance_took_over(seen: list[tuple[str, str]], did: str) -> None:
+    job = Instances(Process(1, "h:1"), Process(2, "h:3"), next_peers=("h:2",))
+    held = entry("EndTxn", "h:1", "held")
+    staged, notes = scene(job, held, *(entry(api, peer) for api, peer in seen))
+    why = done("freeze", staged)
+    said = next(each for each in notes if each.startswith("while instance 1 was frozen"))
+    if did:
+        assert (why, did in said) == ("", True)
+    else:
+        assert why == "no other instance took over while instance 1 was frozen"
+        assert said == "while instance 1 was frozen, no other one took over"
+
+
+def test_a_clock_that_passes_nothing() -> None:
+    assert done("time-out-transaction", scene(Instances())[0]) == "no transaction was open"
+    assert done("time-out-session", scene(Instances())[0]) == "no group had a member"
+    assert done("expire-ids", scene(Instances())[0]) == "no transactional id expired"
+
+
+def test_an_open_transaction_of_another_id_does_not_count() -> None:
+    def listed(transactional_id: str) -> Any:
+        one = SimpleNamespace(transactional_id=transactional_id, state="Ongoing")
+        return SimpleNamespace(list=lambda: [one])
+
+    assert done("time-out-transaction", scene(Instances(), transactions=listed("t"))[0]) == ""
+    other = scene(Instances(), transactions=listed("u"))[0]
+    assert done("time-out-transaction", other) == "no transaction was open"
+
+
+def test_nothing_can_be_moved() -> None:
+    assert done("move", scene(Instances())[0]) == "nothing was moved"
+
+
+def test_a_connection_is_attributed_once() -> None:
+    job = Instances(Process(1, "h:1"), next_peers=("h:2",))
+    staged, _ = scene(job, entry("JoinGroup", "h:2"))
+    others = Others(staged)
+    job.start(2)
+    assert others.did() == "instance 2 joined"
+    job.alive.pop()
+    assert others.did() == "instance 2 joined"
