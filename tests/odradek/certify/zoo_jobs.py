@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from shutil import which
 from typing import Final, NamedTuple
 
 import pyspark
@@ -22,7 +23,7 @@ from tests.clients.soak_jobs import Job
 from tests.odradek.certify.zoo import RECORDS, ROOT, ZOO, Wrong, certified, find, python
 from tests.spark.archive import java_options
 from tests.support import kafka_oracle
-from tests.support.foreign import go_program
+from tests.support.foreign import go_program, node_folder
 from tests.support.java import SHORT_LIVED, java
 from tests.support.javaprog import compiled
 from tests.support.jvm import framework_jars
@@ -38,6 +39,14 @@ Start = Callable[[], list[str]]
 
 def go(name: str) -> list[str]:
     return go_program(name, ZOO / "go")
+
+
+def node(name: str) -> list[str]:
+    """``right/copier``; its packages are built elsewhere."""
+    packages = node_folder(ZOO / "node") / "node_modules"
+    program = which("node")
+    assert program is not None
+    return [which("env") or "env", f"NODE_PATH={packages}", program, str(ZOO / "node" / f"{name}.js")]
 
 
 def plain_java(name: str) -> list[str]:
@@ -77,9 +86,16 @@ class Right(NamedTuple):
     name: str
     start: Start
     budget_s: float = BUDGET_S
-    until: str = "lag=0"
+    until: str | None = None
+    """None: the certifier chooses."""
     partitions: int = 2
     nodes: int = 1
+    compare: str = "rows"
+    instances_max: int = 3
+    """One where a process reads all partitions, or does all that there is to do."""
+    check: str | None = None
+    program: str = ""
+    """Where another job has the name of this one already."""
 
 
 OF_PYTHON: Final = [
@@ -95,12 +111,32 @@ OF_PYTHON: Final = [
     Wrong("swallowed", frozenset({"stuck"}), "fatal-error-swallowed"),
     Wrong("changing_id", frozenset({"stuck", "duplicated"}), "changing-id"),
     Wrong("no_group_metadata", frozenset({"stuck", "duplicated"}), "no-group-metadata"),
+    Wrong("same_batch", frozenset({"duplicated"}), "new-producer-same-batch"),
+    Wrong("in_two", frozenset({"duplicated"}), "outputs-without-positions"),
+    Wrong("goes_on", frozenset({"stuck"}), "abort-missing"),
+    Wrong("straggler", frozenset({"duplicated"}), "revoked-batch"),
+    Wrong("whole_map", frozenset({"duplicated", "stuck"}), "position-back"),
+    Wrong("in_turn", frozenset({"stuck"}), "shared-id", instances=2, restart="never", is_seldom=True),
+    Wrong("untraced", frozenset({"changed"}), ""),
+    Wrong("emptied", frozenset({"changed"}), "", has_empty=True),
+    Wrong("ends_early", frozenset({"unfinished"}), "ended-early", until="exit"),
+    Wrong("remembered", frozenset({"duplicated"}), ""),
+    Wrong("unlistened", frozenset({"lost"}), "delivery-ignored", compare="keyed"),
+    Wrong("ahead", frozenset({"lost"}), "positions-ahead", compare="keyed"),
+    Wrong("early_commit", frozenset({"lost"}), "positions-ahead"),
+    Wrong("aio_auto", frozenset({"duplicated"}), "auto-commit"),
 ]
 OF_GO: Final = [
     Wrong("uncommitted", frozenset({"duplicated", "unexpected"}), "read-uncommitted"),
     Wrong("outside", frozenset({"duplicated", "lost"}), "offsets-outside"),
     Wrong("newid", frozenset({"duplicated", "stuck"}), "changing-id"),
     Wrong("journal", frozenset({"duplicated", "torn"}), "weak-producer", ("out", "journal")),
+    Wrong("unheard", frozenset({"lost"}), "send-not-awaited"),
+    Wrong("logged", frozenset({"lost"}), "delivery-ignored", compare="keyed"),
+]
+OF_NODE: Final = [
+    Wrong("resolved", frozenset({"duplicated"}), "offsets-outside"),
+    Wrong("unsettled", frozenset({"lost"}), "positions-ahead", compare="keyed"),
 ]
 OF_JAVA: Final = [
     Wrong("NoRewind", frozenset({"lost"}), "no-rewind"),
@@ -119,13 +155,35 @@ BY_ANOTHER_FAULT: Final = ("swallowed",)
 """There an abort that fails is the first to show that they pass over errors, and the trace does not name that reason."""
 RIGHT: Final = [
     Right("copier", partial(python, "right/copier")),
-    Right("aio_copier", partial(python, "right/aio_copier")),
+    Right("aio_copier", partial(python, "right/aio_copier"), instances_max=1),
     Right("session", partial(go, "session")),
-    Right("partitions", partial(go, "partitions")),
+    Right("partitions", partial(go, "partitions"), instances_max=1),
+    Right(
+        "sqlite_sink",
+        partial(python, "right/sqlite_sink"),
+        until="idle=1s",
+        check=f"{sys.executable} {ZOO}/checks/sqlite_rows.py {{data}} in.ndjson",
+    ),
+    Right("outbox", partial(python, "right/outbox"), compare="keyed"),
+    Right("cooperative", partial(python, "right/cooperative")),
+    Right("drain", partial(python, "right/drain"), until="exit"),
+    Right("random_id", partial(python, "right/random_id")),
+    Right("aio_by_partition", partial(python, "right/aio_by_partition")),
+    Right("kafka_python_copier", partial(python, "right/kafka_python_copier")),
+    Right("upsert", partial(go, "upsert"), compare="keyed"),
+    Right("copier", partial(node, "right/copier"), program="node/copier"),
     Right("Copier", partial(plain_java, "right/Copier"), BUDGET_ON_A_JVM_S),
     Right("StreamsCopier", partial(plain_java, "right/StreamsCopier"), BUDGET_ON_A_JVM_S),
-    Right("spark_copier", partial(spark, "right/spark_copier"), BUDGET_ON_A_JVM_S, "exit"),
-    Right("eos_transactions", partial(python, "public/eos_transactions"), BUDGET_S, "exit", 1, 3),
+    Right("spark_copier", partial(spark, "right/spark_copier"), BUDGET_ON_A_JVM_S, "exit", instances_max=1),
+    Right(
+        "eos_transactions",
+        partial(python, "public/eos_transactions"),
+        BUDGET_S,
+        "exit",
+        1,
+        3,
+        instances_max=1,
+    ),
 ]
 OF_OTHERS: Final = [
     (
@@ -157,6 +215,9 @@ def is_certified(job: Right, upstream: str | None, seed: int, directory: Path) -
         until=job.until,
         partitions=job.partitions,
         nodes=job.nodes,
+        compare=job.compare,
+        instances=1 + (seed - 1) % job.instances_max,
+        check=job.check,
         upstream=upstream,
         budget_s=job.budget_s,
         seed=seed,
@@ -184,17 +245,21 @@ def _found_before_kafka(job: Wrong, seed: int, directory: Path) -> None:
     before_kafka(seed, directory, lambda upstream: find(found, command, directory, upstream, seed))
 
 
+_LANGUAGES: Final[list[tuple[list[Wrong], Callable[[str], list[str]]]]] = [
+    (OF_PYTHON, lambda name: python(f"wrong/{name}")),
+    (OF_GO, go),
+    (OF_NODE, lambda name: node(f"wrong/{name}")),
+    (OF_JAVA, lambda name: plain_java(f"wrong/{name}")),
+    (OF_SPARK, lambda name: spark(f"wrong/{name}")),
+]
+
+
 def _jobs() -> Iterator[Job]:
     for right in RIGHT:
-        yield Job(f"right-{right.name}", partial(is_certified, right, None))
-    for wrong in OF_PYTHON:
-        yield Job(wrong.name, partial(is_found, wrong, partial(python, f"wrong/{wrong.name}")))
-    for wrong in OF_GO:
-        yield Job(wrong.name, partial(is_found, wrong, partial(go, wrong.name)))
-    for wrong in OF_JAVA:
-        yield Job(wrong.name, partial(is_found, wrong, partial(plain_java, f"wrong/{wrong.name}")))
-    for wrong in OF_SPARK:
-        yield Job(wrong.name, partial(is_found, wrong, partial(spark, f"wrong/{wrong.name}")))
+        yield Job(f"right-{right.program or right.name}", partial(is_certified, right, None))
+    for jobs, command in _LANGUAGES:
+        for wrong in jobs:
+            yield Job(wrong.name, partial(is_found, wrong, partial(command, wrong.name)))
     for wrong, start in OF_OTHERS:
         yield Job(wrong.name, partial(is_found, wrong, start))
     for right in RIGHT[:2]:

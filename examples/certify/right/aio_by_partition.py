@@ -1,0 +1,70 @@
+"""Consume, transform, produce in a group (aiokafka): each partition of the input has a transactional id of its own.
+
+Who is assigned a partition fences the one that had it before, and only then asks for the position.
+"""
+
+import asyncio
+import sys
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import KafkaError, ProducerFenced
+
+BOOTSTRAP, INSTANCE = sys.argv[1], sys.argv[2]
+
+
+class Assigned(ConsumerRebalanceListener):
+    def __init__(self, consumer):
+        self.consumer, self.producers, self.working = consumer, {}, asyncio.Lock()
+
+    async def on_partitions_revoked(self, revoked):
+        async with self.working:
+            for each in self.producers.values():
+                await each.stop()
+            self.producers.clear()
+
+    async def on_partitions_assigned(self, assigned):
+        for partition in assigned:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=BOOTSTRAP,
+                transactional_id=f"copier-{partition.partition}",
+                retry_backoff_ms=20,
+            )
+            await producer.start()
+            async with producer.transaction():
+                pass  # the one before is fenced
+            self.consumer.seek(partition, await self.consumer.committed(partition) or 0)
+            self.producers[partition] = producer
+
+
+async def process(producer, partition, records):
+    async with producer.transaction():
+        sent = [await producer.send("out", key=each.key, value=each.value.upper()) for each in records]
+        await asyncio.gather(*sent)
+        await producer.send_offsets_to_transaction({partition: records[-1].offset + 1}, "copier")
+
+
+async def main():
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=BOOTSTRAP,
+        group_id="copier",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        retry_backoff_ms=20,
+    )
+    group = Assigned(consumer)
+    await consumer.start()
+    consumer.subscribe(["in"], listener=group)
+    while True:
+        async with group.working:
+            batches = await consumer.getmany(timeout_ms=100, max_records=20)
+            for partition, records in batches.items():
+                await process(group.producers[partition], partition, records)
+        await asyncio.sleep(0)
+
+
+try:
+    asyncio.run(main())
+except (ProducerFenced, KafkaError) as failure:
+    sys.exit(f"ends: {failure!r}")

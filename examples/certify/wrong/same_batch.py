@@ -1,0 +1,68 @@
+"""Copies records in transactions, with their positions; each batch until it has been committed."""
+
+import sys
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+bootstrap, instance = sys.argv[1], sys.argv[2]
+QUICK = {
+    "bootstrap.servers": bootstrap,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "metadata.recovery.strategy": "none",
+}
+consumer = Consumer(
+    {
+        **QUICK,
+        "group.id": "copier",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+    }
+)
+
+
+def started():
+    producer = Producer({**QUICK, "transactional.id": f"copier-{instance}", "retry.backoff.ms": 20})
+    retried(producer.init_transactions, 30)
+    return producer
+
+
+def retried(call, *arguments):
+    while True:
+        try:
+            return call(*arguments)
+        except KafkaException as failure:
+            if not failure.args[0].retriable():
+                raise
+
+
+def committed(partitions):
+    found = retried(consumer.committed, partitions, 30)
+    for each in found:
+        each.offset = max(each.offset, 0)
+    return found
+
+
+def process(producer, messages):
+    producer.begin_transaction()
+    positions = {}
+    for message in messages:
+        producer.produce("out", key=message.key(), value=message.value().upper())
+        positions[message.partition()] = message.offset() + 1
+    offsets = [TopicPartition("in", partition, offset) for partition, offset in positions.items()]
+    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 5)
+    producer.commit_transaction(5)
+
+
+producer = started()
+consumer.subscribe(["in"], on_assign=lambda consumer, assigned: consumer.assign(committed(assigned)))
+while True:
+    messages = [each for each in consumer.consume(20, timeout=0.1) if each.error() is None]
+    while messages:
+        try:
+            process(producer, messages)
+            break
+        except KafkaException as failure:
+            print("with a new producer after:", failure, flush=True)
+            producer = started()
