@@ -215,15 +215,19 @@ class Others:
             peer = each["peer"]
             if each["from_node"] is None and self._owners.get(peer) is None:
                 self._owners[peer] = self._scene.job.owner(peer)
-        numbered = [
-            (owner.number, each)
+        named = [
+            (self._name(owner), each)
             for each in found
             if (owner := self._owners.get(each["peer"])) is not None and self._counts(owner, each)
         ]
         return "; ".join(
-            f"instance {number} {deeds([each for one, each in numbered if one == number])}"
-            for number in dict.fromkeys(number for number, _ in numbered)
+            f"{name} {deeds([each for one, each in named if one == name])}"
+            for name in dict.fromkeys(name for name, _ in named)
         )
+
+    def _name(self, owner: Instance) -> str:
+        is_second = owner not in self._before and any(each.number == owner.number for each in self._before)
+        return f"{'the new ' if is_second else ''}instance {owner.number}"
 
     def _counts(self, owner: Instance, entry: Entry) -> bool:
         if owner not in self._before:

@@ -143,7 +143,7 @@ class Certifier:
     def _start(self, work: Any) -> threading.Thread:
         def beside() -> None:
             try:
-                with Stage(self._workload) as stage:
+                with Stage(self.certificate.workload) as stage:
                     self._beside.append(stage)
                     work(stage)
             except BaseException as error:
@@ -187,7 +187,8 @@ class Certifier:
     def _tried(self, stage: Stage, plan: Plan, on_hold: OnHold | None = None) -> tuple[Run, list[Finding]]:
         judge = self._judge
         is_right = None if _hits_outside(plan) else lambda outputs: not judge.failed(outputs)
-        run = stage.run(plan, judge.deadline_s, self._patience_s(plan), is_right, on_hold)
+        patience_s = self._patience_s(plan)
+        run = stage.run(plan, judge.deadline_s, patience_s, is_right, on_hold, judge.settled_s)
         findings = judge(run.outputs)
         with self._lock:
             certificate = self.certificate

@@ -63,6 +63,10 @@ class Cluster(Protocol):
         """A sentence for each transaction that holds up readers of these topics."""
         ...
 
+    def reach(self, topics: Collection[str]) -> int:
+        """The sum of high watermarks and last stable offsets: higher with each record, and with each commit."""
+        ...
+
 
 class Ours:
     """A broker of Odradek's, kept warm."""
@@ -109,9 +113,16 @@ class Ours:
         return [record for topic in topics for record in self.handle.records(topic, isolation)]
 
     def open_transactions(self, topics: Collection[str]) -> list[str]:
+        return [sentence for topic in self._shown(topics) for sentence in _sentences(topic)]
+
+    def reach(self, topics: Collection[str]) -> int:
+        names = ("high_watermark", "last_stable_offset")
+        found = [each for topic in self._shown(topics) for each in topic["partitions"]]
+        return sum(max(0, each[name]) for each in found for name in names)
+
+    def _shown(self, topics: Collection[str]) -> list[dict[str, Any]]:
         shown = self.handle._control.client.get("/v1/topics")["topics"]
-        found = [each for each in shown if each["name"] in topics]
-        return [sentence for topic in found for sentence in _sentences(topic)]
+        return [each for each in shown if each["name"] in topics]
 
 
 def groups_of(handle: Handle) -> list[dict[str, Any]]:

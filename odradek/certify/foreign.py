@@ -141,12 +141,22 @@ class Foreign:
         return list(_records(map(json.loads, lines)))
 
     def open_transactions(self, topics: Collection[str]) -> list[str]:
-        client = self.handle._control.client
         return [
             held_up(each["topic"], each["partition"], each["last_stable"], one)
+            for each in self._shown(topics)
+            for one in each["open"]
+        ]
+
+    def reach(self, topics: Collection[str]) -> int:
+        names = ("high_watermark", "last_stable")
+        return sum(max(0, each[name] or 0) for each in self._shown(topics) for name in names)
+
+    def _shown(self, topics: Collection[str]) -> list[dict[str, Any]]:
+        client = self.handle._control.client
+        return [
+            each
             for topic in topics
             for each in client.get("/v1/views/partitions", {"topic": topic})["partitions"]
-            for one in each["open"]
         ]
 
     def _listed(self, what: str, name: str) -> list[str]:

@@ -119,9 +119,10 @@ class Observation:
         """The number of the newest request that carries a transaction on; 0 if there is none."""
         return self.newest_write(IN_TRANSACTION)
 
-    def newest_work(self) -> int:
-        """As `newest_of_work`."""
-        return newest_of_work(self._newest())
+    def newest_writes_and_work(self) -> tuple[int, int]:
+        """As `newest_number` of what writes, and `newest_of_work`."""
+        found = self._newest()
+        return newest_number(found, WRITES), newest_of_work(found)
 
     def newest(self) -> int:
         """The number of the newest request of any API; 0 if there is none."""

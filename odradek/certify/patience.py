@@ -10,7 +10,6 @@ from odradek.certify.idleness import Idleness
 
 ASK_PAUSE_S: Final = 0.25
 RESTS: Final = 1 / 3
-"""The part of the patience after which a job at rest is asked whether its outputs are right already."""
 
 
 class Patience:
@@ -48,10 +47,10 @@ class Patience:
         """Something has changed that the job may have waited for."""
         self._idleness.begin_again()
 
-    def is_at_rest(self, newest: int) -> bool:
-        """A part of the patience is over; ``newest`` as for `over`."""
-        idle_s = self._idleness.lasts_s(newest)
-        return self._patience_s is not None and idle_s > self._patience_s * RESTS
+    @property
+    def rest_s(self) -> float | None:
+        """The part of the patience after which a job at rest is asked whether its outputs are right already."""
+        return None if self._patience_s is None else self._patience_s * RESTS
 
     def over(self, newest: int) -> str:
         """Why it is over, by the number of the job's newest request for a change; nothing while it is not."""

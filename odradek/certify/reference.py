@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from odradek.certify.certificate import Certificate
-from odradek.certify.check import asked
 from odradek.certify.comparison import Fields, compare, differing_fields, rows
 from odradek.certify.exchanges import time_outs_s
 from odradek.certify.exploration import Exploration
@@ -36,13 +35,12 @@ class Judge:
     deadline_s: float
     time_outs_s: float
     """The time-outs of the job's clients, where the cluster's time cannot be moved."""
+    settled_s: float = 0.0
+    """How long the job wrote behind its end."""
 
     def __call__(self, outputs: Outputs) -> list[Finding]:
         """By the user's check where there is one, else by the outputs of the reference run."""
-        if self.workload.check is None:
-            assert self.expected is not None
-            return judge(self.expected, outputs)
-        return [*stuck(outputs), *asked(self.workload.check, outputs.committed)]
+        return judge(self.expected if self.workload.check is None else None, outputs)
 
     def failed(self, outputs: Outputs) -> bool:
         return any(each.kind.is_failure for each in self(outputs))
@@ -57,8 +55,8 @@ class Judge:
 
 def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
     """Run the job twice without faults. `NotJudged` says why there is nothing to compare with."""
-    workload = certificate.workload
-    one = _finished(stage, workload, observer)
+    one = _finished(stage, certificate.workload, observer)
+    certificate.workload = workload = replace(certificate.workload, until=one.until)
     _judged_alone(workload, one)
     two = _finished(stage, workload, observer)
     ignored = workload.ignored
@@ -77,7 +75,8 @@ def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
         _refuse("without faults: ", judge(expected, one.outputs))
     _learn(stage, certificate, (one, two), ignored)
     time_outs = 0.0 if stage.cluster.moves_time else time_outs_s(one.trace)
-    return Judge(workload, expected, workload.deadline_s(certificate.reference_s) + time_outs, time_outs)
+    deadline_s = workload.deadline_s(certificate.reference_s) + time_outs
+    return Judge(workload, expected, deadline_s, time_outs, max(one.settled_s, two.settled_s))
 
 
 def _finished(stage: Stage, workload: Workload, observer: Observer) -> Run:
@@ -92,7 +91,7 @@ def _finished(stage: Stage, workload: Workload, observer: Observer) -> Run:
 def _judged_alone(workload: Workload, run: Run) -> None:
     """The first run is judged before there is a second one."""
     if workload.check is not None:
-        _refuse("without faults ", asked(workload.check, run.outputs.committed))
+        _refuse("without faults ", run.outputs.said)
     elif not run.outputs.committed:
         topics = sorted({name for each in run.trace if each.api == "Produce" for name in each.topics})
         wrote = f"it wrote to {', '.join(topics)}" if topics else "it wrote nothing at all"

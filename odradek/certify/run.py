@@ -7,34 +7,33 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from odradek.certify.arrivals import Arrivals
+from odradek.certify.check import asked
 from odradek.certify.cluster import Cluster, Ours
 from odradek.certify.exchanges import Exchange, exchanges
 from odradek.certify.foreign import Foreign
-from odradek.certify.holding import HeldMoment, OnHold
-from odradek.certify.idleness import Idleness
-from odradek.certify.job import Job, wait_until
+from odradek.certify.holding import OnHold
+from odradek.certify.job import Job
 from odradek.certify.observation import Observation
 from odradek.certify.patience import Patience
 from odradek.certify.plan import Plan
+from odradek.certify.progress import IsRight, Progress
 from odradek.certify.seeding import SEEDER
+from odradek.certify.settling import Settling
 from odradek.certify.staging import Staging
+from odradek.certify.until import Until
 from odradek.certify.verdict import Ending, Outputs
+from odradek.certify.waiting import End, Waiting
 from odradek.certify.workload import Workload
-from odradek.deadlines import stretched
-from odradek.errors import NotFound, OdradekError
+from odradek.errors import NotFound
 from odradek.remote import ENTRIES_MAX
-from odradek.topics import Record
 
-LOOK_PAUSE_S: Final = 0.02
 LATE_S: Final = 0.2
 """What the broker and the job get for a request that arrives after the end."""
-SETTLES_S: Final = stretched(0.5)
-"""What a job that is done gets to write what is missing."""
 
 
 @dataclass(slots=True)
@@ -56,6 +55,12 @@ class Run:
     """So the times of its trace are none of the job's."""
     without_effect: dict[int, str] = field(default_factory=dict)
     """Of faults of the plan that struck and changed nothing: why, by their place in the plan."""
+    until: Until = field(default_factory=Until)
+    """What it was waited for; of the first run without faults what was chosen, where that was left to it."""
+    settled_s: float = 0.0
+    """How long behind the end the outputs were written to."""
+    last_request: int = 0
+    """Its number in the trace, where instances were started once more when the run was over; 0: the last one there is."""
     trace: list[Exchange] = field(default_factory=list)
     """With its evidence only (`Stage.add_evidence`), as are the timelines of its transactional ids."""
     timelines: dict[str, str] = field(default_factory=dict)
@@ -80,16 +85,16 @@ class Stage:
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
+        self.until = workload.until
+        """Of the next run: what the first run has chosen, where that is left to it."""
         self._directory = Path(tempfile.mkdtemp(prefix="odradek-certify-"))
         self.cluster: Cluster = Foreign(workload) if workload.upstream else Ours(workload)
-        self._observation = Observation(self.cluster.handle)
         self._runs = 0
-        self._idleness = Idleness()
 
     def __enter__(self) -> Stage:
         try:
             self.cluster.start()
-            self._last = self._last_offsets()
+            self.last = self._last_offsets()
         except BaseException:
             self.__exit__()
             raise
@@ -111,164 +116,35 @@ class Stage:
         patience_s: float | None = None,
         is_right: Callable[[Outputs], bool] | None = lambda outputs: True,
         on_hold: OnHold | None = None,
+        settle_s: float = 0.0,
     ) -> Run:
         """``patience_s``: how long the job may ask for no change; without it only the deadline counts.
 
-        A job whose outputs are not right yet when it is done gets a moment more: it may write behind its commit; the whole
-        moment where ``is_right`` is None. With ``on_hold`` the run stands still at each fault of the plan, for as long as
-        that call takes.
+        A job that is done gets a moment more: it may write behind its commit. ``settle_s`` is how long it did so without
+        faults (`Run.settled_s`). Where its outputs are right by ``is_right`` they have to be still for so long, else for
+        longer; where ``is_right`` is None the whole moment passes. With ``on_hold`` the run stands still at each fault,
+        while that call lasts.
         """
         self.cluster.restore()
         self._runs += 1
         data = self._directory / str(self._runs)
         data.mkdir()
         self.cluster.handle.trace.start()
-        values = {
-            "bootstrap": self.cluster.bootstrap_servers,
-            "data": str(data),
-            "run": plan.id if plan else "reference",
-        }
-        job = Job(self.workload.command, values, data / "job.log", self.workload.restarts)
-        staging = Staging(
-            self.cluster,
-            job,
-            plan,
-            lambda: self._state(job) == (True, False),
-            self.workload.seeds,
-            holds=on_hold is not None,
-        )
-        self._idleness = Idleness()
-        began = time.monotonic()
-        patience = Patience(deadline_s, patience_s)
+        take = _Take(self, plan, data, Patience(deadline_s, patience_s), is_right, on_hold is not None)
         try:
-            staging.begin()
-            for number in range(1, self.workload.instances + 1):
-                job.start(number)
-            why_not = self._wait(job, staging, patience, on_hold)
-            took_s = time.monotonic() - began - patience.held_s
-            if not why_not:
-                self._settle(is_right)
-            if staging.release():
-                time.sleep(LATE_S)
-            hits = staging.hits()
+            run = take.performed(on_hold, settle_s)
         finally:
-            staging.end()
-            job.end()
-        outputs = self._outputs(why_not)
-        exits = [(each.instance, each.code) for each in job.exits]
-        log = _tail(data / "job.log")
-        shutil.rmtree(data, ignore_errors=True)
-        moved = staging.time.was_moved
-        return Run(plan, outputs, hits, took_s, exits, staging.notes, log, moved, staging.without_effect)
-
-    def _wait(self, job: Job, staging: Staging, patience: Patience, on_hold: OnHold | None) -> str:
-        """Until the run is done; else why it is not."""
-        until = self.workload.until
-        while True:
-            if on_hold is not None and (held := staging.next_held()) is not None:
-                patience.stood_still(self._stand_still(held, on_hold))
-            job.supervise()
-            if self._may_be_over(job) and staging.is_over:
-                # Looked at again: an act that is over by now has started what it starts.
-                has_ended = job.has_ended
-                is_done, is_open = self._state(job)
-                if is_done and is_open and staging.time.ends_open_transactions(are_left=has_ended):
-                    patience.begins_again()
-                elif is_done and (not is_open or until.what in ("exit", "idle")):
-                    return ""
-                elif has_ended:
-                    return f"all instances have ended before {until}"
-            staging.time.keep()
-            if patience.asks_now() and (said := patience.over(self._observation.newest_write())):
-                if patience.has_no_time or not staging.time.ends_rest():
-                    return f"{until} has not come: {said}"
-                patience.begins_again()
-            time.sleep(LOOK_PAUSE_S)
-
-    def _may_be_over(self, job: Job) -> bool:
-        return job.has_ended or self._state(job)[0]
-
-    def _settle(self, is_right: Callable[[Outputs], bool] | None) -> None:
-        if is_right is None:
-            time.sleep(SETTLES_S)
-        else:
-            wait_until(partial(self._are_outputs, is_right), SETTLES_S)
-
-    def _are_outputs(self, is_right: Callable[[Outputs], bool]) -> bool:
-        try:
-            return is_right(self._outputs(""))
-        except OdradekError:
-            return False  # a node was killed since, and is on its way
-
-    def _stand_still(self, held: HeldMoment, on_hold: OnHold) -> float:
-        """How long it took, in seconds."""
-        began = time.monotonic()
-        on_hold(held)
-        self._idleness.begin_again()
-        held.go_on()
-        return time.monotonic() - began
-
-    # -- when it is done -----------------------------------------------------------------------------------------
-
-    def _state(self, job: Job) -> tuple[bool, bool]:
-        """Whether the job has done its work, and if so, whether an open transaction holds up readers of the outputs."""
-        try:
-            is_done = self._has_done_its_work(job)
-            return is_done, is_done and bool(self._open())
-        except OdradekError:
-            return False, False  # a node is on its way
-
-    def _has_done_its_work(self, job: Job) -> bool:
-        until = self.workload.until
-        if until.what == "exit":
-            return not job.alive and bool(job.completed)
-        if until.what == "records":
-            return len(self._records()) >= until.number
-        if until.what == "idle":
-            return self._idle_s() >= until.number
-        return self._lag_is_zero()
-
-    def _lag_is_zero(self) -> bool:
-        committed = [
-            {(each["topic"], each["partition"]): each["committed"] for each in group["offsets"]}
-            for group in self.cluster.groups()
-        ]
-        reading = [each for each in committed if any(key in each for key in self._last)]
-        return bool(reading) and all(
-            (each.get(key) or 0) > last for each in reading for key, last in self._last.items()
-        )
-
-    def _records(self) -> list[Record]:
-        return self.cluster.records(self.workload.outputs)
-
-    def _open(self) -> list[str]:
-        """Transactions that hold up readers of the outputs."""
-        return self.cluster.open_transactions(self.workload.outputs)
-
-    def _idle_s(self) -> float:
-        """How long ago the job has asked for a change last, or was let go; 0 before the first one."""
-        newest = self._observation.newest_write()
-        return self._idleness.lasts_s(newest) if newest else 0.0
-
-    # -- what came of it -----------------------------------------------------------------------------------------
-
-    def _outputs(self, why_not: str) -> Outputs:
-        self.cluster.revive()
-        open_now = self._open()
-        written = self.cluster.records(self.workload.outputs, "read_uncommitted")
-        committed = (
-            [each for each in written if each.outcome in (None, "committed")]
-            if not open_now
-            else self._records()
-        )
-        return Outputs(committed, written, Ending.IDLE if why_not else Ending.FINISHED, why_not, open_now)
+            take.end()
+            shutil.rmtree(data, ignore_errors=True)
+        self.until = run.until
+        return run
 
     def add_evidence(self, run: Run) -> Run:
         """The trace and the timelines of the newest run. They cost more than the run itself, and most runs need none."""
         handle = self.cluster.handle
         run.trace = [
             each
-            for each in exchanges(handle.trace.entries(limit=ENTRIES_MAX))
+            for each in exchanges(self._entries(run))
             if each.transactional_id != SEEDER  # who writes to the input in the midst of a run is not the job
         ]
         ids = dict.fromkeys(each.transactional_id for each in run.trace if each.transactional_id)
@@ -276,6 +152,169 @@ class Stage:
             with contextlib.suppress(NotFound):  # its InitProducerId was refused
                 run.timelines[each] = handle.timeline(each).text
         return run
+
+    def _entries(self, run: Run) -> list[dict[str, Any]]:
+        found = self.cluster.handle.trace.entries(limit=ENTRIES_MAX)
+        return [each for each in found if not run.last_request or each["number"] <= run.last_request]
+
+
+class _Take:
+    """One run on a stage: its job, its faults, and what came of it."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        plan: Plan,
+        data: Path,
+        patience: Patience,
+        is_right: Callable[[Outputs], bool] | None,
+        holds: bool,
+    ) -> None:
+        self._workload, self._cluster, self._plan, self._data = stage.workload, stage.cluster, plan, data
+        self._patience, self._until, self._last = patience, stage.until, stage.last
+        self._values = {
+            "bootstrap": self._cluster.bootstrap_servers,
+            "data": str(data),
+            "run": plan.id if plan else "reference",
+        }
+        workload = self._workload
+        self._job = Job(workload.command, self._values, data / "job.log", workload.restarts)
+        self._progress = Progress(
+            self._cluster,
+            self._job,
+            workload.outputs,
+            self._last,
+            lambda: self._checked(self._read(_NOT_OVER)),
+        )
+        self._staging = Staging(self._cluster, self._job, plan, self._is_done, workload.seeds, holds=holds)
+        self._is_not_yet = False
+        """The check has asked to be asked again."""
+        self._judged_by = is_right
+        if is_right is None and not plan and workload.check is not None:
+            self._judged_by = lambda outputs: not outputs.said
+        self._is_right: IsRight | None = self._says if self._judged_by is not None else None
+        self._observation = Observation(self._cluster.handle)
+        self._arrivals = Arrivals(self._job, self._observation, workload.instances)
+        self._last_request = 0
+
+    def _is_done(self) -> bool:
+        return self._progress.state(self._until, self._is_right) == (True, False)
+
+    def _says(self, outputs: Outputs) -> bool | None:
+        assert self._judged_by is not None
+        is_right = self._judged_by(outputs)
+        return None if self._is_not_yet else is_right
+
+    def performed(self, on_hold: OnHold | None, settle_s: float) -> Run:
+        began = time.monotonic()
+        self._staging.begin()
+        for number in range(1, self._workload.instances + 1):
+            self._job.start(number)
+        waiting = Waiting(
+            self._job, self._staging, self._progress, self._patience, self._until, self._is_right
+        )
+        end = waiting.wait(on_hold)
+        if not self._until.is_chosen:
+            self._until = waiting.until
+            self._staging.notes.append(f"done when {self._until.words} (--until {self._until})")
+        settled_s = self._settle(end, settle_s)
+        if self._staging.release():
+            time.sleep(LATE_S)
+        hits = self._staging.hits()
+        self._staging.end()
+        outputs = self._final(end, settle_s)
+        return Run(
+            plan=self._plan,
+            outputs=outputs,
+            hits=hits,
+            took_s=end.at_s - began - self._patience.held_s,
+            exits=[(each.instance, each.code) for each in self._job.exits],
+            notes=self._staging.notes,
+            log=_tail(self._data / "job.log"),
+            clock_was_moved=self._staging.time.was_moved,
+            without_effect=self._staging.without_effect,
+            until=self._until,
+            settled_s=settled_s,
+            last_request=self._last_request,
+        )
+
+    def _settle(self, end: End, settle_s: float) -> float:
+        if end.ending is not Ending.FINISHED:
+            return 0.0
+        settling = Settling(
+            self._job, self._staging, self._progress, self._arrivals, self._patience, self._is_right
+        )
+        return settling.wait(end.at_s, settle_s if self._plan else None)
+
+    def end(self) -> None:
+        self._staging.end()
+        self._job.end()
+
+    # -- what came of it -----------------------------------------------------------------------------------------
+
+    def _final(self, end: End, settle_s: float) -> Outputs:
+        outputs = self._read(end)
+        if _may_be_unfinished(end, self._until):
+            first = self._checked(replace(outputs, ending=Ending.FINISHED, why_not=""))
+            return first if self._is_all_right(first) else self._once_more(first, settle_s)
+        self._job.end()  # what it holds locked is free for the check
+        return self._checked(outputs)
+
+    def _read(self, end: End) -> Outputs:
+        self._cluster.revive()
+        topics = self._workload.outputs
+        open_now = self._cluster.open_transactions(topics)
+        written = self._cluster.records(topics, "read_uncommitted")
+        committed = (
+            [each for each in written if each.outcome in (None, "committed")]
+            if not open_now
+            else self._cluster.records(topics)
+        )
+        return Outputs(committed, written, end.ending, end.why_not, open_now)
+
+    def _checked(self, outputs: Outputs) -> Outputs:
+        """With what the user's check says of them, while the broker and the folder of the run are there."""
+        if self._workload.check is None:
+            return outputs
+        started = {*range(1, self._workload.instances + 1), *(each.number for each in self._job.alive)}
+        values = {**self._values, "instance": " ".join(map(str, sorted(started)))}
+        again: list[None] = []
+        folder = self._workload.command.directory
+        said = asked(self._workload.check, outputs.committed, values, lambda: again.append(None), folder)
+        self._is_not_yet = bool(again)
+        return replace(outputs, said=said)
+
+    def _is_all_right(self, outputs: Outputs) -> bool:
+        return self._judged_by is None or self._judged_by(outputs)
+
+    def _once_more(self, first: Outputs, settle_s: float) -> Outputs:
+        """What a supervisor would do: all instances are started again. What then comes was unfinished, and not lost."""
+        self._last_request = self._observation.newest()
+        for number in range(1, self._workload.instances + 1):
+            self._job.start(number)
+        self._staging.notes.append("all instances have ended with code 0; they are started once more")
+        end = Waiting(self._job, self._staging, self._progress, self._patience, Until("exit")).wait(None)
+        self._settle(end, settle_s)
+        second = self._checked(self._read(end))
+        if self._is_all_right(second) or _rows(second) - _rows(first):
+            why = f"all instances ended with code 0 before the input was done (--until {self._until})"
+            return replace(first, ending=Ending.UNFINISHED, why_not=why)
+        return first
+
+
+_NOT_OVER: Final = End(Ending.FINISHED, 0.0)
+"""Outputs that are looked at meanwhile are judged as if the run were over."""
+
+
+def _may_be_unfinished(end: End, until: Until) -> bool:
+    """All instances have ended with code 0, and nothing says that the input is done."""
+    if end.ending is Ending.FINISHED:
+        return until.what == "exit"
+    return end.ending is Ending.UNFINISHED and until.what != "lag"
+
+
+def _rows(outputs: Outputs) -> set[tuple[object, ...]]:
+    return {(each.topic, each.key, each.value) for each in outputs.committed}
 
 
 def _tail(path: Path, bytes_max: int = 4000) -> str:

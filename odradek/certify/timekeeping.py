@@ -100,6 +100,13 @@ class Timekeeping:
         self.time_out_transactions()
         return True
 
+    @property
+    def owes_nothing(self) -> bool:
+        """No time-out is ahead for which the clocks would be moved: none of a dead member, none of an open transaction."""
+        waits = self._observation.unanswered("JoinGroup") | self._observation.unanswered("SyncGroup")
+        is_over = self._gone <= self._sessions_over
+        return is_over and not waits and not self._observation.open_transactions()
+
     # -- at once ---------------------------------------------------------------------------------------------------
 
     def time_out_transactions(self) -> None:

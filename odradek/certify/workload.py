@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from odradek.certify.comparison import Compare
 from odradek.certify.job import ALWAYS, Command
-from odradek.durations import seconds
+from odradek.certify.until import Until as Until
 from odradek.topics import Record
 
 DEADLINE_FACTOR: Final = 5.0
@@ -27,33 +27,6 @@ class Seed:
     key: str | None = None
     partition: int | None = None
     aborted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Until:
-    """When a run is done: ``lag=0``, ``exit``, ``records=N`` or ``idle=TIME``."""
-
-    what: str = "lag"
-    number: float = 0.0
-
-    @classmethod
-    def parse(cls, text: str) -> Until:
-        name, _, value = text.partition("=")
-        try:
-            if name == "lag" and value in ("", "0"):
-                return cls("lag")
-            if name == "exit" and not value:
-                return cls("exit")
-            if name == "records":
-                return cls("records", int(value))
-            if name == "idle":
-                return cls("idle", seconds(value))
-        except ValueError:
-            pass
-        raise ValueError(f"{text!r}: expected lag=0, exit, records=NUMBER or idle=TIME")
-
-    def __str__(self) -> str:
-        return {"lag": "lag=0", "exit": "exit"}.get(self.what, f"{self.what}={self.number:g}")
 
 
 @dataclass(frozen=True, slots=True)

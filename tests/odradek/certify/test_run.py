@@ -5,14 +5,16 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from odradek.certify.cluster import Cluster
 from odradek.certify.idleness import Idleness
-from odradek.certify.patience import Patience
 from odradek.certify.plan import Plan
+from odradek.certify.progress import Progress, is_lag_zero
 from odradek.certify.run import Run, Stage
 from odradek.certify.seeding import SEEDER
+from odradek.certify.until import Until
 from odradek.certify.verdict import Outputs
-from odradek.certify.workload import Until
 from odradek.errors import ControlRefused, NotFound
 from tests.odradek.certify.traces import end, init
 
@@ -34,47 +36,80 @@ def test_the_evidence_is_of_the_jobs_ids_that_a_coordinator_knows() -> None:
     assert {each.transactional_id for each in run.trace} == {"a", "refused"}
 
 
-def test_an_act_that_ends_between_two_looks_has_started_what_it_starts() -> None:
-    """An instance was asked to end; that the next one has started is known no sooner than that the act is over."""
-    stage, instances = object.__new__(Stage), list[int]()
-    looks = iter([(False, False), (False, False), (True, False), (True, False)])
-    stage.workload = cast(Any, SimpleNamespace(until=Until()))
-    stage._state = lambda job: next(looks)  # type: ignore[method-assign]
-
-    class Acting:
-        @property
-        def is_over(self) -> bool:
-            instances.append(1)
-            return True
-
-        time = SimpleNamespace(keep=lambda: None)
-
-    class Instances:
-        @property
-        def has_ended(self) -> bool:
-            return not instances
-
-        def supervise(self) -> None: ...
-
-    assert stage._wait(cast(Any, Instances()), cast(Any, Acting()), Patience(60.0, None), None) == ""
+def progress(cluster: object, **more: Any) -> Progress:
+    return Progress(
+        cast(Cluster, cluster),
+        cast(Any, SimpleNamespace()),
+        ["out"],
+        more.get("last", {}),
+        more.get("collect", lambda: Outputs([], [])),
+        more.get("now_s", lambda: 0.0),
+    )
 
 
 def test_a_node_that_is_killed_while_outputs_settle_is_waited_for() -> None:
     """A fault may strike behind the last record: at a heartbeat, or when the job closes its producer."""
-    stage, looks = object.__new__(Stage), iter([ControlRefused(409, "no running node leads out-0"), []])
 
-    def records(topics: object, isolation: str = "") -> list[Any]:
-        found = next(looks)
-        if isinstance(found, Exception):
-            raise found
-        return found
+    def killed() -> Outputs:
+        raise ControlRefused(409, "no running node leads out-0")
 
-    cluster = SimpleNamespace(revive=lambda: None, open_transactions=lambda topics: [], records=records)
-    stage.cluster = cast(Cluster, cluster)
-    stage.workload = cast(Any, SimpleNamespace(outputs=["out"]))
-    seen: list[Outputs] = []
-    stage._settle(lambda outputs: seen.append(outputs) is None)
-    assert [each.written for each in seen] == [[]]
+    cluster = SimpleNamespace(handle=None)
+    assert progress(cluster, collect=killed).asked(lambda _: True) is False
+    assert progress(cluster).asked(lambda _: True) is True
+
+
+@pytest.mark.parametrize(
+    ("committed", "is_zero"),
+    [
+        pytest.param([{}], False, id="nothing"),
+        pytest.param([{0: 5, 1: 3}], True, id="all"),
+        pytest.param([{0: 5}], False, id="one of two partitions"),
+        pytest.param([{0: 5, 1: 2}], False, id="not to the end"),
+        pytest.param([{0: 5, 1: 3}, {0: 1, 1: 1}], False, id="another group lags"),
+    ],
+)
+def test_lag(committed: list[dict[int, int]], is_zero: bool) -> None:
+    groups = [
+        {"offsets": [{"topic": "in", "partition": each, "committed": at} for each, at in group.items()]}
+        for group in committed
+    ]
+    other = {"offsets": [{"topic": "other", "partition": 0, "committed": 0}]}
+    assert is_lag_zero([*groups, other], {("in", 0): 4, ("in", 1): 2}) is is_zero
+
+
+def test_outputs_are_counted_again_when_there_are_more() -> None:
+    reads: list[int] = []
+    reach = iter([0, 4, 4, 6])
+    cluster = SimpleNamespace(
+        handle=None,
+        reach=lambda topics: next(reach),
+        records=lambda topics: reads.append(1) or [0] * len(reads),
+        open_transactions=lambda topics: [],
+    )
+    found = progress(cluster)
+    assert [found.state(Until("records", 3), None)[0] for _ in range(4)] == [False, False, False, True]
+    assert len(reads) == 3
+
+
+def entry(number: int, api: str, line: str = "") -> dict[str, Any]:
+    return {"number": number, "api": api, "line": line}
+
+
+def test_a_job_that_only_reads_is_idle_when_it_reads_nothing_more() -> None:
+    now = [0.0]
+    found: list[dict[str, Any]] = []
+    trace = SimpleNamespace(entries=lambda **_: found)
+    seen = progress(SimpleNamespace(handle=SimpleNamespace(trace=trace)), now_s=lambda: now[0])
+    assert seen.idle_s() == 0.0
+    for at_s, more, idle_s in (
+        (1.0, entry(1, "Fetch", "Fetch in-0@0 -> ok in-0[3 records]"), 0.0),
+        (3.0, entry(2, "Fetch", "Fetch in-0@3 -> ok"), 2.0),
+        (4.0, entry(3, "OffsetCommit"), 0.0),
+        (7.0, entry(4, "Fetch", "Fetch in-0@3 -> ok in-0[1 record]"), 3.0),
+    ):
+        now[0] = at_s
+        found.append(more)
+        assert seen.idle_s() == idle_s
 
 
 def test_idle_is_what_has_no_newer_number_for_so_long() -> None:
