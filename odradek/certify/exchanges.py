@@ -15,6 +15,8 @@ Entry = Mapping[str, Any]
 _CONSUMER_SESSION_MS: Final = 45_000
 """The default of group.consumer.session.timeout.ms."""
 _GROUP_FIELDS: Final = ("group_id", "group")
+_OURS: Final = frozenset({"odradek", "odradek-proxy"})
+"""Client ids of Odradek's own tools: they seed, create and read topics, and are never the job."""
 ENDS: Final = frozenset({"EndTxn", "InitProducerId"})
 """A producer that is initialised aborts what the one before it left open."""
 _FIELDS: Final = frozenset(
@@ -83,8 +85,10 @@ def _entries(number: int, line: str) -> list[Entry]:
 
 
 def exchanges(entries: Iterable[Entry]) -> list[Exchange]:
-    """Those of clients, in the order of their arrival; requests between nodes are left out."""
-    return [_exchange(each) for each in entries if each["from_node"] is None]
+    """Those of clients, in the order of their arrival; requests between nodes and of our own tools are left out."""
+    return [
+        _exchange(each) for each in entries if each["from_node"] is None and each["client_id"] not in _OURS
+    ]
 
 
 def _exchange(entry: Entry) -> Exchange:
