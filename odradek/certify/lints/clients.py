@@ -22,7 +22,7 @@ def only_broker_dropped(exchanges: Sequence[Exchange], exits: Sequence[tuple[int
         return None
     versions = [found for each in exchanges if (found := _librdkafka(each)) is not None]
     brokers = {len((each.answer or {}).get("brokers") or ()) for each in exchanges if each.api == "Metadata"}
-    broken = _broken(exchanges)
+    broken = [each for each in _broken(exchanges) if not _got_through(exchanges, each)]
     if not versions or max(versions) < _REBOOTSTRAPS or brokers != {1} or not broken:
         return None
     version = ".".join(map(str, max(versions)))
@@ -47,6 +47,24 @@ def _broken(exchanges: Sequence[Exchange]) -> list[Exchange]:
         for number, each in enumerate(exchanges)
         if each.outcome in _BY_RULE or (each.outcome == "connection_gone" and number < newest)
     ]
+
+
+def _got_through(exchanges: Sequence[Exchange], broken: Exchange) -> bool:
+    """The same producer or member, or at least the same API, was answered on a new connection behind the break."""
+    at = next(number for number, each in enumerate(exchanges) if each is broken)
+    seen = {each.peer for each in exchanges[: at + 1]}
+    whose = _whose(broken)
+    return any(
+        each.peer not in seen
+        and each.succeeded
+        and each.client_id == broken.client_id
+        and _whose(each) == whose
+        for each in exchanges[at + 1 :]
+    )
+
+
+def _whose(exchange: Exchange) -> str:
+    return exchange.transactional_id or exchange.group or exchange.api
 
 
 def _librdkafka(exchange: Exchange) -> tuple[int, int] | None:

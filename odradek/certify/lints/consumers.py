@@ -7,11 +7,15 @@ from itertools import pairwise
 from typing import Final
 
 from odradek.certify.exchanges import Exchange
-from odradek.certify.lints.evidence import Evidence, Lint
+from odradek.certify.lints.commits import Commit, commits
+from odradek.certify.lints.evidence import Evidence, Lint, seen_at
 
 _READ_COMMITTED: Final = 1
 _JOINS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
+_WORK: Final = frozenset({"Produce", "EndTxn"})
 _AUTO_COMMIT_MS: Final = 1000
+_GAPS_MIN: Final = 2
+_AT_ONCE_US: Final = 50_000
 
 
 def read_uncommitted(evidence: Evidence) -> Iterator[Lint]:
@@ -19,45 +23,64 @@ def read_uncommitted(evidence: Evidence) -> Iterator[Lint]:
         if exchange.api == "Fetch" and exchange.request.get("isolation_level") != _READ_COMMITTED:
             topics = evidence.inputs & set(exchange.topics)
             if topics:
-                yield Lint(
+                yield seen_at(
+                    exchange,
                     "read-uncommitted",
                     f"the consumer reads {', '.join(sorted(topics))} with read_uncommitted: it gets records of transactions "
                     "that abort. Set isolation.level=read_committed",
-                    exchange.line,
                 )
 
 
 def offsets_outside(evidence: Evidence) -> Iterator[Lint]:
-    commits = [
-        each
-        for each in evidence.exchanges
-        if each.api == "OffsetCommit" and evidence.inputs & set(each.topics) and each.succeeded
-    ]
-    if not commits or evidence.is_flink:
+    outside = ahead_of_transactions(evidence)
+    if not outside or evidence.is_flink:
         return
-    automatic = evidence.has_times and _is_automatic(commits)
+    automatic = evidence.has_times and _is_automatic(evidence, [each.exchange for each in outside])
     how = "enable.auto.commit commits" if automatic else "the consumer commits"
     if evidence.transactional_ids:
         remedy = "Set enable.auto.commit=false, and send" if automatic else "Send"
         sentence = (
-            f"{how} the offsets of its input outside of the transaction: a crash between the two loses records or doubles "
-            f"them. {remedy} the offsets with sendOffsetsToTransaction"
+            f"{how} the offsets of its input outside of the transaction: a crash between the two loses records or "
+            f"duplicates them. {remedy} the offsets with sendOffsetsToTransaction"
         )
     else:
         sentence = (
             f"{how} the offsets, and no producer is transactional: a crash between Produce and OffsetCommit loses records "
-            "or doubles them"
+            "or duplicates them"
         )
-    yield Lint("auto-commit" if automatic else "offsets-outside", sentence, commits[0].line)
+    name = "auto-commit" if automatic else "offsets-outside"
+    yield seen_at(outside[0].exchange, name, sentence)
 
 
-def _is_automatic(commits: Sequence[Exchange]) -> bool:
-    """Clients that commit by themselves do so at regular times; a program's own commits follow its work."""
-    gaps_ms = [(two.arrived_us - one.arrived_us) / 1000 for one, two in pairwise(commits)]
-    if not gaps_ms:
+def ahead_of_transactions(evidence: Evidence) -> list[Commit]:
+    """Positions that OffsetCommit moves. Where transactions have them too, one that says the same again moves nothing."""
+    found = list(commits(evidence))
+    inside = {(each.exchange.group, each.key) for each in found if not each.is_outside}
+    return [
+        each
+        for each in found
+        if each.is_outside and ((each.exchange.group, each.key) not in inside or each.offset > each.before)
+    ]
+
+
+def _is_automatic(evidence: Evidence, sent: Sequence[Exchange]) -> bool:
+    """Clients that commit by themselves do so at regular times; a program's own commits follow its work at once.
+
+    A run of a second shows one or two commits: these may be either.
+    """
+    arrived = list(dict.fromkeys(each.arrived_us for each in sent))
+    gaps_ms = [(two - one) / 1000 for one, two in pairwise(arrived)]
+    if len(gaps_ms) < _GAPS_MIN:
         return False
     middle = sorted(gaps_ms)[len(gaps_ms) // 2]
-    return middle >= _AUTO_COMMIT_MS and all(abs(gap - middle) < 0.2 * middle for gap in gaps_ms)
+    is_regular = middle >= _AUTO_COMMIT_MS and all(abs(gap - middle) < 0.2 * middle for gap in gaps_ms)
+    return is_regular and not all(_follows_work(evidence, each) for each in arrived)
+
+
+def _follows_work(evidence: Evidence, arrived_us: int) -> bool:
+    return any(
+        each.api in _WORK and 0 <= arrived_us - each.arrived_us < _AT_ONCE_US for each in evidence.exchanges
+    )
 
 
 def no_fencing(evidence: Evidence) -> Iterator[Lint]:
@@ -72,9 +95,9 @@ def no_fencing(evidence: Evidence) -> Iterator[Lint]:
             continue
         # Clients forget their member when the group has lost it: what they give is the metadata of now.
         when = " as it was when the records were read" if exchange.transactional_id in named else ""
-        yield Lint(
+        yield seen_at(
+            exchange,
             "no-group-metadata",
             "TxnOffsetCommit names neither generation nor member: a consumer that lost its partitions is not fenced "
             f"(KIP-447). Give sendOffsetsToTransaction the consumer's group metadata{when}",
-            exchange.line,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.certify.exchanges import Exchange
@@ -40,7 +40,9 @@ class Lint:
     name: str
     sentence: str
     example: str = ""
-    """The exchange that shows it."""
+    """The exchange that shows it, as a line."""
+    shown: Exchange | None = field(default=None, compare=False, repr=False)
+    """That exchange itself."""
 
     @property
     def link(self) -> str:
@@ -48,3 +50,8 @@ class Lint:
 
     def as_dict(self) -> dict[str, str]:
         return {"name": self.name, "sentence": self.sentence, "example": self.example, "link": self.link}
+
+
+def seen_at(exchange: Exchange, name: str, sentence: str) -> Lint:
+    """A lint that this exchange shows."""
+    return Lint(name, sentence, exchange.line, exchange)

@@ -7,10 +7,10 @@ from typing import Final
 
 from odradek.certify.exchanges import ENDS, Exchange
 from odradek.certify.faults import ABORTABLE
-from odradek.certify.lints.evidence import Evidence, Lint
+from odradek.certify.lints.evidence import Evidence, Lint, seen_at
+from odradek.certify.lints.transactions import IN_TRANSACTION, was_taken
 
 TopicPartition = tuple[str, int]
-_HANDLED: Final = frozenset({"answered", "unanswered", "answer_lost"})
 _ABORTABLE: Final = frozenset(ABORTABLE.values())
 
 
@@ -21,11 +21,11 @@ def no_rewind(evidence: Evidence) -> Iterator[Lint]:
         positions.see(exchange)
     for (topic, partition), (committed, abort) in positions.passed_over.items():
         if (topic, partition) in positions.owner:
-            yield Lint(
+            yield seen_at(
+                abort,
                 "no-rewind",
                 f"after an abort the consumer does not go back to the committed position ({topic}-{partition} offset "
                 f"{committed}), and loses the records of the aborted transaction. Seek to the committed positions",
-                abort.line,
             )
 
 
@@ -40,9 +40,15 @@ class _Positions:
         self._committed: dict[TopicPartition, int] = {}
         self._offered: dict[str, dict[TopicPartition, int]] = {}
         self._initialised: set[str] = set()
+        self._open: set[str] = set()
+        """Ids that have sent something since their last end."""
         self.owner: dict[TopicPartition, str] = {}
         """Whose transactions have its positions. Where none has, they lie elsewhere (Spark's checkpoint) or nowhere."""
         self._fetched: dict[TopicPartition, int] = {}
+        self._reader: dict[TopicPartition, str] = {}
+        """The connection that has fetched the partition last."""
+        self._reader_of: dict[tuple[str, TopicPartition], str] = {}
+        """The same when the id had sent positions of it last: another one by now, and another instance has the partition."""
         self._aborted: dict[TopicPartition, tuple[int, Exchange]] = {}
         self._beyond: dict[TopicPartition, int] = {}
         """What the aborted transaction would have committed."""
@@ -57,16 +63,20 @@ class _Positions:
             offered = dict(_offsets(exchange))
             self._offered.setdefault(transactional_id, {}).update(offered)
             self.owner.update(dict.fromkeys(offered, transactional_id))
+            self._reader_of |= {(transactional_id, key): self._reader.get(key, "") for key in offered}
+        if transactional_id and exchange.api in IN_TRANSACTION:
+            self._open.add(transactional_id)
         if transactional_id and _ABORTABLE & set(exchange.errors):
             # A client that has added nothing yet sends no EndTxn for its abort.
             self._abort(transactional_id, self._offered.get(transactional_id, {}), exchange)
-        elif exchange.api in ENDS and transactional_id and exchange.succeeded:
+        elif exchange.api in ENDS and transactional_id and was_taken(exchange):
             offered = self._offered.pop(transactional_id, {})
             if exchange.request.get("committed"):
                 self._commit(offered)
-            elif exchange.api == "EndTxn" or transactional_id in self._initialised:
+            elif exchange.api == "EndTxn" or transactional_id in self._open:
                 self._abort(transactional_id, offered, exchange)
             self._initialised.add(transactional_id)
+            self._open.discard(transactional_id)
 
     def _fetch(self, exchange: Exchange) -> None:
         for key, offset in _fetches(exchange):
@@ -75,6 +85,7 @@ class _Positions:
             elif key in self._aborted and key not in self._beyond:
                 self.passed_over[key] = self._aborted[key]
             self._fetched[key] = offset
+            self._reader[key] = exchange.peer
 
     def _looks_back(self, key: TopicPartition) -> None:
         for each in (self._aborted, self._beyond, self.passed_over):
@@ -84,11 +95,16 @@ class _Positions:
         read_on = {
             key
             for key, offset in self._fetched.items()
-            if offset > self._committed.get(key, 0) and self.owner.get(key, aborted) == aborted
+            if offset > self._committed.get(key, 0) and self._owner_of(key, aborted) == aborted
         }
         for key in read_on | offered.keys():
-            self._aborted.setdefault(key, (self._committed.get(key, 0), abort))
-        self._beyond.update(offered)
+            if self._reader_of.get((aborted, key), "") in ("", self._reader.get(key)):
+                self._aborted.setdefault(key, (self._committed.get(key, 0), abort))
+                self._beyond |= {key: offered[key]} if key in offered else {}
+
+    def _owner_of(self, key: TopicPartition, aborted: str) -> str:
+        """Of several instances one that has sent no position yet may have any partition, or none."""
+        return self.owner.get(key, aborted if len(self._initialised | {aborted}) == 1 else "")
 
     def _commit(self, offered: Mapping[TopicPartition, int]) -> None:
         for key, offset in offered.items():
@@ -126,12 +142,12 @@ def reported_early(evidence: Evidence) -> Iterator[Lint]:
         for (topic, partition), offset in starts.begun_with(exchange):
             committed = positions.committed.get((topic, partition), 0)
             if topic in positions.topics and offset > committed:
-                yield Lint(
+                yield seen_at(
+                    exchange,
                     "reported-early",
                     f"after a start the job reads {topic}-{partition} from offset {offset} on, and no more than "
                     f"{committed} was committed: it took records for done before the commit was answered. Send "
                     "positions with the transaction, or write them down once the commit has returned",
-                    exchange.line,
                 )
 
 
@@ -145,6 +161,13 @@ class _Starts:
         self._before: set[str] | None = None
         """Those that fetched before the newest start."""
         self._begun: set[TopicPartition] = set()
+        self._asked: dict[TopicPartition, int] = {}
+        """The offset of the newest Fetch."""
+        self._ids: set[str | None] = set()
+
+    @property
+    def _are_several(self) -> bool:
+        return len(self._ids) > 1
 
     def begun_with(self, exchange: Exchange) -> Iterator[tuple[TopicPartition, int]]:
         peer = exchange.peer
@@ -152,11 +175,15 @@ class _Starts:
             if self._initialised and peer not in self._initialised:
                 self._before, self._begun = set(self._fetching), set()
             self._initialised.add(peer)
+            self._ids.add(exchange.transactional_id)
         elif exchange.api == "Fetch":
             for key, offset in _fetches(exchange):
-                if self._before is not None and peer not in self._before and key not in self._begun:
+                is_first = self._before is not None and peer not in self._before and key not in self._begun
+                # Beside another instance a Fetch of what was asked for before may come from one that only connected again.
+                if is_first and not (self._are_several and self._asked.get(key) == offset):
                     yield key, offset
                 self._begun.add(key)
+                self._asked[key] = offset
             self._fetching.add(peer)
 
 
@@ -173,7 +200,7 @@ class _Committed:
         transactional_id = exchange.transactional_id or ""
         if exchange.api in ("OffsetCommit", "TxnOffsetCommit"):
             self.topics |= set(exchange.topics)
-        if exchange.errors or exchange.outcome not in _HANDLED:
+        if not was_taken(exchange):
             return
         if exchange.api == "OffsetCommit":
             self.committed.update(_offsets(exchange))

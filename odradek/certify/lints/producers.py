@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from odradek.certify.exchanges import ENDS, Exchange, batches
-from odradek.certify.lints.evidence import Evidence, Lint
+from odradek.certify.lints.evidence import Evidence, Lint, seen_at
+from odradek.certify.lints.processes import GOES_ON, LIFE, Works
 
 _SPARK: Final = "spark-kafka-"
 _STREAMS: Final = "-StreamThread-"
-_FATAL: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
-_REFUSED: Final = frozenset({"TOPIC_AUTHORIZATION_FAILED", "INVALID_RECORD", *_FATAL})
+FATAL: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
+_REFUSED: Final = frozenset({"TOPIC_AUTHORIZATION_FAILED", "INVALID_RECORD", *FATAL})
 """What becomes of a batch for good."""
-_GOES_ON: Final = 3
-"""So many reads and heartbeats after its producer's end show that a job lives on."""
+_SINK: Final = "odradek-spark"
+"""Its driver ends the transactions of its tasks, and fences those that are left over: by design."""
+_OF_PRODUCER: Final = frozenset(
+    {"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce", "EndTxn"}
+)
 
 
 def weak_producer(evidence: Evidence) -> Iterator[Lint]:
@@ -24,11 +28,11 @@ def weak_producer(evidence: Evidence) -> Iterator[Lint]:
         if batch.get("producer_id", -1) < 0 or acks != -1:
             weak = "without idempotence" if batch.get("producer_id", -1) < 0 else f"with acks={acks}"
             beside = " beside a transactional one" if evidence.transactional_ids else ""
-            yield Lint(
+            yield seen_at(
+                exchange,
                 "weak-producer",
                 f"a producer {weak} writes {topic}{beside}: what it sends again is there twice, what is lost is lost. "
                 "Use one transactional producer",
-                exchange.line,
             )
 
 
@@ -37,10 +41,10 @@ def second_producer(evidence: Evidence) -> Iterator[Lint]:
         return
     for exchange, topic, batch in _outside(evidence):
         if batch.get("producer_id", -1) >= 0 and exchange.request.get("acks") == -1:
-            yield Lint(
+            yield seen_at(
+                exchange,
                 "second-producer",
                 f"a second producer writes {topic} outside of the transaction: its records stay when the transaction aborts",
-                exchange.line,
             )
 
 
@@ -57,61 +61,100 @@ def known_sinks(evidence: Evidence) -> Iterator[Lint]:
         return
     for exchange, topic, _ in _outside(evidence):
         if _STREAMS in exchange.client_id:
-            yield Lint(
+            yield seen_at(
+                exchange,
                 "streams-at-least-once",
                 f"Kafka Streams writes {topic} with processing.guarantee=at_least_once. Set exactly_once_v2",
-                exchange.line,
             )
     if any(_SPARK in (each.group or "") + each.client_id for each in evidence.exchanges):
         for exchange, topic, _ in _outside(evidence):
-            yield Lint(
+            yield seen_at(
+                exchange,
                 "spark-sink",
                 f"Spark's own Kafka sink writes {topic}: a task or batch that runs again writes its records again",
-                exchange.line,
             )
 
 
 def shared_id(evidence: Evidence) -> Iterator[Lint]:
-    """Two live producers with one transactional id: each InitProducerId fences the other one, by turns."""
-    owners: defaultdict[str, list[str]] = defaultdict(list)
+    """Two live producers with one transactional id: a second one is initialised, and the first one lives.
+
+    It asks for something still, and is told that it is fenced; or two consumers live whose positions go into the
+    transactions of the id. After a kill the first one does neither; a process that makes a new producer has one consumer.
+    """
+    works = Works()
+    lives: dict[str, _Lives] = {}
     for exchange in evidence.exchanges:
-        if exchange.api == "InitProducerId" and exchange.transactional_id:
-            owners[exchange.transactional_id].append(exchange.peer)
-    for transactional_id, peers in owners.items():
-        fenced = [
-            each
-            for each in evidence.exchanges
-            if each.transactional_id == transactional_id and _FATAL & set(each.errors)
-        ]
-        if len(set(peers)) > 1 and fenced:
-            yield Lint(
-                "shared-id",
-                f"two instances use the transactional.id {transactional_id}, and fence each other by turns. "
-                "Give each instance an id of its own, the same at each start",
-                fenced[0].line,
-            )
+        works.see(exchange)
+        transactional_id = exchange.transactional_id
+        if transactional_id and not exchange.client_id.startswith(_SINK):
+            lives.setdefault(transactional_id, _Lives()).see(exchange, works.linked_to(transactional_id))
+        for name, each in lives.items():
+            if each.are_two_at(exchange):
+                yield seen_at(
+                    exchange,
+                    "shared-id",
+                    f"two instances use the transactional.id {name}, and fence each other by turns. "
+                    "Give each instance an id of its own, the same at each start",
+                )
+
+
+class _Lives:
+    """The connections of one id: those of the newest producer, and those from before its start."""
+
+    def __init__(self) -> None:
+        self._before: set[str] = set()
+        self._now: set[str] = set()
+        self._consumers: frozenset[str] = frozenset()
+        self._consumers_before: frozenset[str] = frozenset()
+        self._asked: Counter[str] = Counter()
+
+    def see(self, exchange: Exchange, consumers: frozenset[str]) -> None:
+        self._consumers = consumers
+        if exchange.api not in _OF_PRODUCER or exchange.peer in self._before:
+            return
+        # A client that raises its own epoch (KIP-360) names its producer.
+        is_start = exchange.api == "InitProducerId" and exchange.request.get("producer_id", -1) < 0
+        if is_start and self._now and exchange.peer not in self._now:
+            self._before |= self._now
+            self._now = set()
+            self._consumers_before = consumers
+            self._asked.clear()
+        self._now.add(exchange.peer)
+
+    def are_two_at(self, exchange: Exchange) -> bool:
+        peer = exchange.peer
+        if (
+            exchange.api in LIFE
+            and self._consumers - self._consumers_before
+            and peer in self._consumers_before
+        ):
+            self._asked[peer] += 1
+            return self._asked[peer] == GOES_ON
+        return peer in self._before and exchange.api in _OF_PRODUCER and bool(FATAL & set(exchange.errors))
 
 
 def used_on(evidence: Evidence) -> Iterator[Lint]:
     """After a fatal error of a producer nothing makes a new one: the job goes on reading, and writes no more."""
-    dead: dict[str, Exchange] = {}
+    works = Works()
+    dead: dict[str, tuple[Exchange, frozenset[str]]] = {}
     later: Counter[str] = Counter()
     for exchange in evidence.exchanges:
         transactional_id = exchange.transactional_id
-        if exchange.api == "InitProducerId" and transactional_id:
+        works.see(exchange)
+        if exchange.api == "InitProducerId" and transactional_id and not FATAL & set(exchange.errors):
             dead.pop(transactional_id, None)
-        elif transactional_id and transactional_id not in dead and _FATAL & set(exchange.errors):
-            dead[transactional_id] = exchange
+        elif transactional_id and transactional_id not in dead and FATAL & set(exchange.errors):
+            dead[transactional_id] = exchange, works.readers_of(transactional_id)
             later[transactional_id] = 0
-        elif exchange.api in ("Fetch", "Heartbeat", "ConsumerGroupHeartbeat"):
-            later.update(dead.keys())
-    for transactional_id, exchange in dead.items():
-        if later[transactional_id] >= _GOES_ON:
-            yield Lint(
+        elif exchange.api in LIFE:
+            later.update(name for name, (_, readers) in dead.items() if exchange.peer in readers)
+    for transactional_id, (exchange, _) in dead.items():
+        if later[transactional_id] >= GOES_ON:
+            yield seen_at(
+                exchange,
                 "fatal-error-swallowed",
                 f"after {', '.join(dict.fromkeys(exchange.errors))} the job goes on, and makes no new producer for "
                 f"{transactional_id}: it can commit nothing any more. Close the producer, and end or make a new one",
-                exchange.line,
             )
 
 
@@ -126,11 +169,11 @@ def unawaited(evidence: Evidence) -> Iterator[Lint]:
             first = refused.pop(transactional_id, None)
             if first is not None and exchange.request.get("committed"):
                 errors = ", ".join(dict.fromkeys(first.errors))
-                yield Lint(
+                yield seen_at(
+                    first,
                     "send-not-awaited",
                     f"Produce was refused with {errors}, and the transaction was committed all the same: await each "
                     "send before the commit (aiokafka: the future that send returns)",
-                    first.line,
                 )
 
 
@@ -150,11 +193,11 @@ def short_time_out(evidence: Evidence) -> Iterator[Lint]:
             took_ms = (exchange.arrived_us - begun_us.pop(transactional_id, exchange.arrived_us)) / 1000
             timeout_ms = timeouts_ms.get(transactional_id, 0)
             if 0 < timeout_ms < 2 * took_ms:
-                yield Lint(
+                yield seen_at(
+                    exchange,
                     "short-time-out",
                     f"a transaction of {transactional_id} took {took_ms:.0f} ms of its transaction.timeout.ms={timeout_ms}: "
                     "a batch that takes longer is aborted under its hands",
-                    exchange.line,
                 )
         elif exchange.api in ("AddPartitionsToTxn", "Produce", "AddOffsetsToTxn"):
             begun_us.setdefault(transactional_id, exchange.arrived_us)

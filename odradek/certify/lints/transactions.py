@@ -9,6 +9,8 @@ from typing import Final
 from odradek.certify.exchanges import ENDS, Exchange
 from odradek.certify.lints.evidence import Evidence
 
+IN_TRANSACTION: Final = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce"})
+"""What a client sends between two ends."""
 HANDLED: Final = frozenset({"answered", "answer_lost"})
 """The outcomes of requests that the broker has handled. What was refused says so in its errors."""
 
@@ -38,7 +40,10 @@ class Transaction:
 
 def was_taken(exchange: Exchange) -> bool:
     """The broker has handled it, and has refused nothing of it."""
-    return exchange.outcome in HANDLED and not exchange.errors
+    is_handled = exchange.outcome in HANDLED
+    if exchange.api == "Produce" and exchange.request.get("acks") == 0:
+        is_handled = is_handled or exchange.outcome == "unanswered"
+    return is_handled and not exchange.errors
 
 
 def transactions(evidence: Evidence) -> Iterator[Transaction]:
@@ -53,6 +58,8 @@ def transactions(evidence: Evidence) -> Iterator[Transaction]:
                 ended = under_way.pop(name)
                 ended.end = exchange
                 yield ended
+            continue
+        if exchange.api not in IN_TRANSACTION:
             continue
         current = under_way.setdefault(name, Transaction(name))
         current.producer = current.producer or exchange.producer

@@ -49,4 +49,14 @@ def test_a_connection_that_ends_with_the_job_is_none_that_broke() -> None:
     told = [client("librdkafka", "2.16.0"), metadata()]
     waits = entry("Fetch") | {"outcome": "connection_gone"}
     assert only_broker_dropped(trace(*told, waits)) is None
-    assert only_broker_dropped(trace(*told, waits, entry("Fetch", peer="127.0.0.1:5001"))) is not None
+    assert only_broker_dropped(trace(*told, waits, entry("Heartbeat", peer="127.0.0.1:5001"))) is not None
+
+
+def test_a_client_that_got_through_again_has_not_dropped_its_broker() -> None:
+    told = [client("librdkafka", "2.16.0"), metadata()]
+    commit = entry("OffsetCommit", {"group_id": "g"})
+    again = entry("Heartbeat", {"group_id": "g"}, peer="127.0.0.1:5001")
+    other = entry("Heartbeat", {"group_id": "other"}, peer="127.0.0.1:5001")
+    lost = commit | {"outcome": "answer_lost"}
+    assert only_broker_dropped(trace(*told, lost, again)) is None
+    assert only_broker_dropped(trace(*told, lost, other)) is not None

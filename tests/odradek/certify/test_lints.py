@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from odradek.certify.lints import Evidence, changing_ids, lint
+from odradek.certify.lints import DOCS, Evidence, causes, changing_ids, lint
 from tests.odradek.certify.traces import end, entry, fetch, init, offsets, produce, trace, transaction
 
+ROOT: Final = Path(__file__).parents[3]
 Entries = list[Any]
 
 
@@ -29,6 +32,16 @@ RIGHT: Entries = [
     fetch("in", offset=5),
     transaction("a", 12),
 ]
+
+FENCED = "PRODUCER_FENCED"
+DENIED = "TOPIC_AUTHORIZATION_FAILED"
+LOST = {"outcome": "answer_lost"}
+
+
+def of(peer: str, *entries: Any) -> Entries:
+    """The same, by this connection."""
+    return [each | {"peer": peer} for each in entries]
+
 
 READ_ON: Entries = [init("a"), fetch("in"), transaction("a", 5), fetch("in", offset=9)]
 """A transaction is committed, and the consumer has read on."""
@@ -53,6 +66,47 @@ def test_nothing_is_said_against_a_job_that_is_right() -> None:
 @pytest.mark.parametrize(
     ("name", "entries"),
     [
+        (
+            # The commit was handled, its answer lost, and a new producer writes the same once more.
+            "new-producer-same-batch",
+            [init("a"), *transaction("a", 5)[:2], end("a") | LOST, init("a"), *transaction("a", 5)],
+        ),
+        ("delivery-ignored", [offsets("in", 1), produce("out", error="INVALID_RECORD"), offsets("in", 5)]),
+        (
+            "delivery-ignored",
+            [offsets("in", 1), produce("out") | {"outcome": "unanswered"}, offsets("in", 5)],
+        ),
+        (
+            "abort-missing",
+            [
+                init("a"),
+                produce("out", tx="a"),
+                offsets("in", 5, tx="a", error="ILLEGAL_GENERATION"),
+                end("a"),
+            ],
+        ),
+        (
+            "abort-missing",
+            [
+                init("a"),
+                fetch("in"),
+                produce("out", tx="a", error=DENIED),
+                *(fetch("in", offset=9) for _ in range(3)),
+            ],
+        ),
+        ("outputs-without-positions", [init("a"), *transaction("a", 5), produce("out", tx="a"), end("a")]),
+        ("position-back", [offsets("in", 5), offsets("in", 3)]),
+        ("position-back", [init("a"), *transaction("a", 5), *transaction("a", 3)]),
+        ("revoked-batch", [produce("out"), offsets("in", 5, error="ILLEGAL_GENERATION")]),
+        (
+            # One after the other: both have a consumer whose positions go into its transactions.
+            "shared-id",
+            [
+                *of("h:1", init("a"), fetch("in"), *transaction("a", 5)),
+                *of("h:2", init("a"), fetch("in", offset=5), *transaction("a", 9)),
+                *of("h:1", *(fetch("in", offset=9) for _ in range(3))),
+            ],
+        ),
         ("offsets-outside", [init("a"), produce("out", tx="a"), end("a"), offsets("in", 5)]),
         ("offsets-outside", [produce("out"), offsets("in", 5)]),
         ("auto-commit", [init("a"), *(offsets("in", at, at_ms=5000.0 * at) for at in range(1, 5))]),
@@ -75,7 +129,7 @@ def test_nothing_is_said_against_a_job_that_is_right() -> None:
         (
             # A new producer took the place of the one that failed.
             "no-rewind",
-            [*READ_ON, init("a"), fetch("in", offset=9)],
+            [*READ_ON, produce("out", tx="a") | {"outcome": "unanswered"}, init("a"), fetch("in", offset=9)],
         ),
         (
             # Nothing was in the transaction yet: the client sends no EndTxn.
@@ -105,7 +159,11 @@ def test_nothing_is_said_against_a_job_that_is_right() -> None:
         ),
         (
             "shared-id",
-            [init("a", peer="h:1"), init("a", peer="h:2"), end("a", error="PRODUCER_FENCED")],
+            [
+                init("a", peer="h:1"),
+                init("a", peer="h:2"),
+                end("a", error="PRODUCER_FENCED") | {"peer": "h:1"},
+            ],
         ),
         (
             "short-time-out",
@@ -251,3 +309,213 @@ def test_kafka_streams_chooses_its_ids_itself() -> None:
 
 def test_a_lint_says_where_it_is_explained() -> None:
     assert lint(seen(fetch("in", isolation=0)))[0].link == "docs/certify.md#read-uncommitted"
+
+
+# -- what looks alike, and is right ------------------------------------------------------------------------------------
+
+ONE, TWO = "h:1", "h:2"
+FROZEN: Entries = [fetch("in", offset=9) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param(
+            [
+                *of(ONE, init("a"), fetch("in"), *transaction("a", 5)),
+                *of(TWO, init("a"), fetch("in", offset=5)),
+            ],
+            id="a start behind a kill",
+        ),
+        pytest.param(
+            [
+                *of(ONE, init("a"), end("a", error=FENCED)),
+                *of(TWO, init("a"), produce("out", tx="a"), end("a")),
+            ],
+            id="a process that makes a new producer",
+        ),
+        pytest.param(
+            [
+                *of(ONE, init("a"), produce("out", tx="a")),
+                *of(TWO, init("a", raises=7)),
+                *of(ONE, produce("out", tx="a", producer=(7, 1)), end("a", producer=(7, 1))),
+            ],
+            id="a client that raises its epoch on another connection",
+        ),
+        pytest.param(
+            [
+                *of(ONE, init("a"), fetch("in"), *transaction("a", 5)),
+                *of(TWO, init("b"), fetch("in", offset=5), *transaction("b", 9)),
+                *of(ONE, *(fetch("in", offset=9) for _ in range(3))),
+            ],
+            id="two instances with an id each",
+        ),
+    ],
+)
+def test_no_id_is_shared(entries: Entries) -> None:
+    assert "shared-id" not in names(*entries)
+
+
+def test_another_instance_lives_on_when_one_is_fenced() -> None:
+    """The one that was fenced has ended."""
+    both = [
+        *of(ONE, init("a"), fetch("in"), *transaction("a", 5)),
+        *of(TWO, init("b"), fetch("in", offset=5), *transaction("b", 9)),
+    ]
+    fenced = of(ONE, end("a", error=FENCED))
+    assert "fatal-error-swallowed" not in names(*both, *fenced, *of(TWO, *FROZEN))
+    assert "fatal-error-swallowed" in names(*both, *fenced, *of(ONE, *FROZEN))
+
+
+def test_another_instance_reads_on_behind_an_abort() -> None:
+    """The partition went to it before the first one aborted."""
+    assert "no-rewind" not in names(
+        *of(
+            ONE, init("a"), fetch("in"), *transaction("a", 5), fetch("in", offset=9), *transaction("a", 9)[:2]
+        ),
+        *of(TWO, init("b"), fetch("in", offset=5)),
+        *of(ONE, end("a", committed=False)),
+        *of(TWO, fetch("in", offset=9), *transaction("b", 9)),
+    )
+
+
+def test_a_partition_of_another_instance_is_no_matter_of_an_abort() -> None:
+    theirs = of(TWO, init("b"), fetch("in", offset=9))
+    ours = of(ONE, init("a"), produce("out", tx="a"), end("a", committed=False))
+    assert "no-rewind" not in names(
+        *ours, *theirs, *ours, *of(TWO, fetch("in", offset=12), *transaction("b", 12))
+    )
+
+
+def test_a_commit_whose_answer_is_lost_is_one() -> None:
+    lost = [*transaction("a", 5)[:2], end("a") | LOST]
+    assert names(init("a"), fetch("in"), *lost, fetch("in", offset=9), end("a"), *transaction("a", 9)) == []
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param(
+            [init("a"), entry("OffsetFetch", {"group_id": "g"}), *transaction("a", 5)], id="it asks"
+        ),
+        pytest.param([init("a"), *transaction("a", 9)], id="it goes on"),
+        pytest.param([end("a"), *transaction("a", 9)], id="the client asks again"),
+    ],
+)
+def test_a_batch_that_is_not_written_again(between: Entries) -> None:
+    lost = [init("a"), *transaction("a", 5)[:2], end("a") | LOST]
+    assert "new-producer-same-batch" not in names(*lost, *between)
+
+
+def test_a_commit_that_was_not_handled_is_tried_again_rightly() -> None:
+    lost = [init("a"), *transaction("a", 5)[:2], end("a") | {"outcome": "unanswered"}]
+    assert "new-producer-same-batch" not in names(*lost, init("a"), *transaction("a", 5))
+
+
+REFUSED = produce("out", error="INVALID_RECORD", at_ms=7.0, count=3)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param(
+            [REFUSED, produce("out", at_ms=7.0, count=3), offsets("in", 5)], id="the client sends it again"
+        ),
+        pytest.param(
+            [REFUSED, produce("out", at_ms=9.0, count=3), offsets("in", 5)], id="the job sends it again"
+        ),
+        pytest.param(
+            [fetch("in", count=5), REFUSED, fetch("in", count=5), offsets("in", 5)], id="it is read again"
+        ),
+        pytest.param([REFUSED, *of(TWO, offsets("in", 5))], id="a new process commits"),
+        pytest.param([REFUSED, offsets("in", 5, member="other")], id="another member commits"),
+    ],
+)
+def test_a_delivery_that_is_not_ignored(entries: Entries) -> None:
+    assert "delivery-ignored" not in names(offsets("in", 1), *entries)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param([end("a", committed=False), *FROZEN], id="an abort"),
+        pytest.param([init("a"), *FROZEN], id="a new producer"),
+        pytest.param(
+            [produce("out", tx="a"), *FROZEN], id="the next transaction: the first had nothing to abort"
+        ),
+        pytest.param([*of(TWO, *FROZEN)], id="a new process"),
+    ],
+)
+def test_an_abort_that_is_not_missing(entries: Entries) -> None:
+    refused = [init("a"), fetch("in"), entry("AddPartitionsToTxn", tx="a", error=DENIED)]
+    assert "abort-missing" not in names(*refused, *entries)
+
+
+def test_outputs_alone_are_right_where_no_transaction_has_positions() -> None:
+    assert names(init("a"), produce("out", tx="a"), end("a"), produce("out", tx="a"), end("a")) == []
+
+
+def test_a_position_that_is_committed_twice_goes_not_back() -> None:
+    assert "position-back" not in names(offsets("in", 5), offsets("in", 5), offsets("in", 6))
+    other = offsets("in", 3, group="other")
+    assert "position-back" not in names(offsets("in", 5), other), "another group has positions of its own"
+
+
+def test_a_commit_that_is_refused_before_anything_is_written_is_right() -> None:
+    assert "revoked-batch" not in names(offsets("in", 5, error="ILLEGAL_GENERATION"), produce("out"))
+    in_transaction = [init("a"), produce("out", tx="a"), offsets("in", 5, tx="a", error="ILLEGAL_GENERATION")]
+    assert "revoked-batch" not in names(*in_transaction, end("a", committed=False))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param([offsets("in", 5, at_ms=1500.0)], id="a run of one second"),
+        pytest.param([offsets("in", at, at_ms=1000.0 * at) for at in (1, 2)], id="two commits"),
+        pytest.param(
+            [
+                each
+                for at in range(1, 6)
+                for each in (produce("out", at_ms=1000.0 * at), offsets("in", at, at_ms=1000.0 * at + 9))
+            ],
+            id="a program that commits its work of each second",
+        ),
+        pytest.param(
+            [offsets("in", at, at_ms=70.0 * at**3) for at in range(1, 6)], id="commits as they come"
+        ),
+    ],
+)
+def test_commits_of_a_program_are_not_called_automatic(entries: Entries) -> None:
+    assert "offsets-outside" in names(*entries)
+    assert "auto-commit" not in names(*entries)
+
+
+def test_a_position_that_the_transaction_has_already_moves_nothing() -> None:
+    right = [init("a"), fetch("in"), *transaction("a", 5)]
+    assert names(*right, offsets("in", 5)) == []
+    assert "offsets-outside" in names(*right, offsets("in", 9))
+
+
+def test_a_second_producer_is_not_a_weak_one() -> None:
+    weak, second = produce("journal", producer=(-1, -1)), produce("journal")
+    assert names(init("a"), weak) == ["weak-producer"]
+    assert names(init("a"), second) == ["second-producer"]
+    assert names(second) == [], "an idempotent producer alone is neither"
+
+
+def test_beside_another_instance_a_consumer_may_connect_again() -> None:
+    both = [*start(1, 0), *of("h:20", init("b")), *of("h:21", fetch("in", offset=7)), offsets("in", 5)]
+    late = [*of("h:30", init("c")), *of("h:31", fetch("in", offset=7))]
+    assert "reported-early" not in names(*both, *late)
+
+
+def test_each_lint_has_a_section_in_the_docs() -> None:
+    told = set(re.findall(r"^### (\S+)$", (ROOT / DOCS).read_text(), re.MULTILINE))
+    rooms = Path(causes.__file__).parent.glob("*.py")
+    found = {
+        name
+        for each in rooms
+        for name in re.findall(r'^ +(?:name = )?"([a-z]+(?:-[a-z]+)+)",?$', each.read_text(), re.M)
+    }
+    assert len(found) > 20
+    assert found <= told, found - told

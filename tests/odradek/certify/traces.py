@@ -42,20 +42,46 @@ def entry(
 
 
 def produce(
-    topic: str, *, tx: str | None = None, producer: tuple[int, int] = (7, 0), acks: int = -1
+    topic: str,
+    *,
+    tx: str | None = None,
+    producer: tuple[int, int] = (7, 0),
+    acks: int = -1,
+    base: int = 0,
+    count: int = 1,
+    at_ms: float | None = None,
+    peer: str = "127.0.0.1:5000",
+    error: str = "NONE",
 ) -> dict[str, Any]:
-    batch = {"producer_id": producer[0], "producer_epoch": producer[1]}
+    """One batch in partition 0, whose first record gets the offset ``base``; ``at_ms`` is the time of its records, too."""
+    batch = {"producer_id": producer[0], "producer_epoch": producer[1], "count": count}
+    batch["base_timestamp_ms"] = next(_NUMBERS) if at_ms is None else int(at_ms)
     data = [{"name": topic, "partition_data": [{"index": 0, "records": {"batches": [batch]}}]}]
     request = {"transactional_id": tx, "acks": acks, "topic_data": data}
-    return entry("Produce", request, tx=tx, producer=producer if tx else (-1, -1))
+    answer = {"responses": [{"name": topic, "partition_responses": [{"index": 0, "base_offset": base}]}]}
+    whose = producer if tx else (-1, -1)
+    return entry(
+        "Produce", request, tx=tx, producer=whose, answer=answer, at_ms=at_ms, peer=peer, error=error
+    )
 
 
-def fetch(topic: str, *, isolation: int = COMMITTED, offset: int = 0, found: bool = True) -> dict[str, Any]:
+def fetch(
+    topic: str,
+    *,
+    isolation: int = COMMITTED,
+    offset: int = 0,
+    found: bool = True,
+    count: int = 0,
+    peer: str = "127.0.0.1:5000",
+) -> dict[str, Any]:
+    """``count`` records come with it; 0: what it brings is not known."""
     partitions = [{"partition": 0, "fetch_offset": offset}]
     request = {"isolation_level": isolation, "topics": [{"topic_name": topic, "partitions": partitions}]}
-    records = {"batches": [{}]} if found else None
-    answer = {"responses": [{"topic_name": topic, "partitions": [{"records": records}]}]}
-    return entry("Fetch", request, answer=answer)
+    batch = {"base_offset": offset, "last_offset": offset + count - 1, "count": count} if count else {}
+    records = {"batches": [batch]} if found else None
+    partition = {"partition_index": 0, "records": records}
+    answer = {"responses": [{"topic_name": topic, "partitions": [partition]}]}
+    return entry("Fetch", request, answer=answer, peer=peer)
 
 
 def offsets(
@@ -66,6 +92,9 @@ def offsets(
     group: str = "g",
     member: str = "m",
     at_ms: float | None = None,
+    error: str = "NONE",
+    peer: str = "127.0.0.1:5000",
+    producer: tuple[int, int] = (7, 0),
 ) -> dict[str, Any]:
     partitions = [{"partition_index": 0, "committed_offset": offset}]
     request = {
@@ -74,17 +103,29 @@ def offsets(
         "generation_id": 1 if member else -1,
         "topics": [{"name": topic, "partitions": partitions}],
     }
-    return entry("TxnOffsetCommit" if tx else "OffsetCommit", request, tx=tx, at_ms=at_ms)
+    api, whose = ("TxnOffsetCommit", producer) if tx else ("OffsetCommit", (-1, -1))
+    return entry(api, request, tx=tx, at_ms=at_ms, error=error, peer=peer, producer=whose)
 
 
-def init(tx: str, *, peer: str = "127.0.0.1:5000", timeout_ms: int = 60_000) -> dict[str, Any]:
-    return entry("InitProducerId", {"transaction_timeout_ms": timeout_ms}, tx=tx, peer=peer)
+def init(
+    tx: str, *, peer: str = "127.0.0.1:5000", timeout_ms: int = 60_000, raises: int = -1
+) -> dict[str, Any]:
+    """``raises``: the producer id whose epoch the client raises (KIP-360)."""
+    request = {"transaction_timeout_ms": timeout_ms, "producer_id": raises}
+    return entry("InitProducerId", request, tx=tx, peer=peer)
 
 
 def end(
-    tx: str, *, committed: bool = True, at_ms: float | None = None, error: str = "NONE"
+    tx: str,
+    *,
+    committed: bool = True,
+    at_ms: float | None = None,
+    error: str = "NONE",
+    peer: str = "127.0.0.1:5000",
+    producer: tuple[int, int] = (7, 0),
 ) -> dict[str, Any]:
-    return entry("EndTxn", {"committed": committed}, tx=tx, producer=(7, 0), at_ms=at_ms, error=error)
+    request = {"committed": committed}
+    return entry("EndTxn", request, tx=tx, producer=producer, at_ms=at_ms, error=error, peer=peer)
 
 
 def transaction(tx: str, offset: int, *, committed: bool = True) -> list[dict[str, Any]]:

@@ -1,0 +1,337 @@
+"""Why a run failed: what its trace says against the job, as far as it lies in the causal past of the bad records.
+
+A lint says what a job does; that this is the reason takes more: that the job did it to the very records that are lost or
+there twice. What cannot be shown is no reason, and none at all is an honest answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from odradek.certify.exchanges import Exchange, batches
+from odradek.certify.lints import clients, consumers, deliveries, positions, producers, progress
+from odradek.certify.lints.commits import Commit, commits
+from odradek.certify.lints.evidence import Evidence, Lint
+from odradek.certify.lints.failures import Bad, Case, Write
+from odradek.certify.lints.reading import asked_for, read_again
+from odradek.certify.lints.transactions import Transaction
+from odradek.certify.verdict import Kind
+
+_MISSING: Final = (Kind.LOST, Kind.TORN)
+_TAKES_A_PLACE: Final = frozenset({"freeze", "second-copy", "remove-instance"})
+"""Faults by which two instances have the same number, or one comes in the place of another: by the certifier's own hand."""
+
+
+def diagnosed(evidence: Evidence, bad: Bad) -> list[Lint]:
+    """The likeliest reason first; empty: the trace shows none."""
+    case = Case(evidence, bad)
+    found: dict[str, Lint] = {}
+    for cause in _CAUSES:
+        for each in cause(case):
+            found.setdefault(each.name, each)
+    if not found and (elsewhere := _waits_for_nothing(case)) is not None:
+        return [elsewhere]
+    return list(found.values())
+
+
+# -- records that are there twice --------------------------------------------------------------------------------------
+
+
+def _of_second(case: Case, found: Iterable[Lint]) -> Iterator[Lint]:
+    """Those that the transaction of a second record shows, or of any record where a check alone says that it is wrong."""
+    for each in found:
+        shown = case.transaction_of(each.shown)
+        if any(shown is not None and two.transaction is shown for _, two in case.pairs) or _is_refused_only(
+            case
+        ):
+            yield each
+
+
+def _is_refused_only(case: Case) -> bool:
+    """The check says no more than that something is wrong."""
+    return case.bad.kinds == {Kind.REFUSED}
+
+
+def _same_batch(case: Case) -> Iterator[Lint]:
+    return _of_second(case, deliveries.same_batch(case.evidence))
+
+
+def _without_positions(case: Case) -> Iterator[Lint]:
+    for each in deliveries.outputs_without_positions(case.evidence):
+        shown = case.transaction_of(each.shown)
+        if any(one.transaction is shown or two.transaction is shown for one, two in case.pairs):
+            yield each
+
+
+def _position_back(case: Case) -> Iterator[Lint]:
+    for each in progress.position_back(case.evidence):
+        assert each.shown is not None
+        number = case.number(each.shown)
+        if any(one.number < number < two.number for one, two in case.pairs):
+            yield each
+
+
+def _revoked(case: Case) -> Iterator[Lint]:
+    for each in progress.revoked_batch(case.evidence):
+        assert each.shown is not None
+        number = case.number(each.shown)
+        wrote = any(_is_outside(write) and write.number < number for pair in case.pairs for write in pair)
+        if wrote and not case.is_injected(each.shown):
+            yield each
+
+
+def _not_fenced(case: Case) -> Iterator[Lint]:
+    """Two producers committed the same positions, and the later one did not say by which member."""
+    late = [
+        each
+        for one, two in case.pairs
+        if one.transaction and two.transaction and _are_others(one, two)
+        for each in (one.transaction, two.transaction)
+        if _is_not_new(case, each)
+    ]
+    unnamed = [each for each in late if not any(one.request.get("member_id") for one in each.positions)]
+    if not unnamed:
+        return
+    yield from consumers.no_fencing(case.evidence)
+    yield from (each for each in case.bad.warned if each.name == "changing-id")
+
+
+def _are_others(one: Write, two: Write) -> bool:
+    """Two producers by their ids, or by those of the broker where the job gives both one id."""
+    ours, theirs = one.exchange, two.exchange
+    are_other = (
+        ours.producer is not None and theirs.producer is not None and ours.producer[0] != theirs.producer[0]
+    )
+    return are_other or ours.transactional_id != theirs.transactional_id
+
+
+def _is_not_new(case: Case, transaction: Transaction) -> bool:
+    """It commits no position beyond those that were committed."""
+    sent = {id(each) for each in transaction.positions}
+    return any(
+        each.was_known and each.offset <= each.before
+        for each in commits(case.evidence)
+        if id(each.exchange) in sent
+    )
+
+
+def _held_up_by_another_id(case: Case) -> Iterator[Lint]:
+    """A transaction is open, and another id has come since: by its own id nothing ends it before its time-out."""
+    last = case.evidence.transactional_ids
+    is_open = any(each.end is None and (each.outputs or each.positions) for each in case.transactions)
+    if case.bad.is_any(Kind.STUCK) and (case.bad.is_held_up or is_open) and len(last) > 1:
+        yield from (each for each in case.bad.warned if each.name == "changing-id")
+
+
+def _uncommitted_input(case: Case) -> Iterator[Lint]:
+    """Only where records of the input were aborted in this run: those of the seeds are in the runs without faults too."""
+    aborts = "abort-input" in case.bad.faults
+    aborts = aborts or any(
+        not each.is_committed and each.end is not None and case.evidence.inputs & set(one.topics)
+        for each in case.transactions
+        for one in each.outputs
+    )
+    if aborts and case.bad.is_any(Kind.UNEXPECTED, Kind.DUPLICATED, Kind.CHANGED, Kind.REFUSED):
+        yield from consumers.read_uncommitted(case.evidence)
+
+
+# -- records that no transaction holds ---------------------------------------------------------------------------------
+
+
+def _is_outside(write: Write) -> bool:
+    return write.exchange.transactional_id is None
+
+
+def _outside(case: Case) -> Iterator[Lint]:
+    """What wrote the bad records itself, or all that is written to their topic."""
+    written = {id(each.exchange) for pair in case.pairs for each in pair}
+    written |= {id(found.exchange) for each in case.bad.strange if (found := case.write_of(each)) is not None}
+    for lints in (producers.known_sinks, producers.second_producer, producers.weak_producer):
+        for each in lints(case.evidence):
+            is_written = id(each.shown) in written and (each.name != "weak-producer" or _is_at_fault(case))
+            if is_written or _loses(case, each):
+                yield each
+
+
+def _is_at_fault(case: Case) -> bool:
+    """The client sent a batch again that was there, or a transaction does not hold it. Else it was read again."""
+    return bool(case.evidence.transactional_ids) or any(_is_resent(*pair) for pair in case.pairs)
+
+
+def _is_resent(one: Write, two: Write) -> bool:
+    marks = [
+        {
+            (topic, part, each.get("base_timestamp_ms"), each.get("count"))
+            for topic, part, each in batches(write.exchange)
+        }
+        for write in (one, two)
+    ]
+    return bool(marks[0] & marks[1])
+
+
+def _loses(case: Case, lint: Lint) -> bool:
+    """Torn is what is in the one topic only, since no transaction holds both."""
+    assert lint.shown is not None
+    topics = set(lint.shown.topics)
+    if case.bad.is_any(Kind.TORN) and lint.name in ("weak-producer", "second-producer"):
+        return True
+    is_weak = lint.name == "weak-producer" and not all(case.bad.missing)
+    return case.bad.is_any(Kind.LOST) and is_weak and bool(topics & case.bad.missing_in)
+
+
+def _positions_outside(case: Case) -> Iterator[Lint]:
+    """A crash, or a step back, lay between the records and their positions."""
+    if progress.positions_elsewhere(case.evidence) is not None:
+        return
+    moved = consumers.ahead_of_transactions(case.evidence)
+    if moved and (_was_read_again(case) or _was_passed_over(case, moved)):
+        yield from consumers.offsets_outside(case.evidence)
+
+
+def _was_read_again(case: Case) -> bool:
+    again = [each.number for each in read_again(case.evidence)]
+    apart = [two.number for one, two in case.pairs if not _has_positions(one) and not _has_positions(two)]
+    if _is_refused_only(case):
+        return bool(again)
+    return any(number < wrote for number in again for wrote in apart)
+
+
+def _has_positions(write: Write) -> bool:
+    return write.transaction is not None and bool(write.transaction.positions)
+
+
+def _was_passed_over(case: Case, moved: Iterable[Commit]) -> bool:
+    """Someone began to read behind a position that was committed before its records were safe."""
+    if not case.bad.is_any(*_MISSING, Kind.REFUSED):
+        return False
+    starts = [(number, key, offset) for number, key, offset, is_new in asked_for(case.evidence) if is_new]
+    unsafe = [
+        case.number(each.end)
+        for each in case.transactions
+        if each.end is not None and not each.is_committed and each.outputs
+    ]
+    return any(
+        any(
+            number > each.number and (key, offset) == (each.key, each.offset)
+            for number, key, offset in starts
+        )
+        or any(each.number < number for number in unsafe)
+        for each in moved
+    )
+
+
+# -- records that are lost ---------------------------------------------------------------------------------------------
+
+
+def _refused_batches(case: Case) -> Iterator[Lint]:
+    """The job passed over the refusal, also where it came from the certifier."""
+    for lints in (producers.unawaited, deliveries.delivery_ignored):
+        for each in lints(case.evidence):
+            assert each.shown is not None
+            is_theirs = bool(case.bad.missing_in & set(each.shown.topics)) and case.bad.is_any(*_MISSING)
+            if is_theirs or _is_refused_only(case):
+                yield each
+
+
+def _not_aborted(case: Case) -> Iterator[Lint]:
+    for each in deliveries.abort_missing(case.evidence):
+        if case.bad.is_any(*_MISSING, Kind.STUCK, Kind.REFUSED) or _is_first(case, each):
+            yield each
+
+
+def _is_first(case: Case, lint: Lint) -> bool:
+    """A record that is there twice was first in a transaction that should have been aborted."""
+    refused = [each for each in case.transactions if any(one is lint.shown for one in each.refused)]
+    return any(one.transaction is each for one, _ in case.pairs for each in refused)
+
+
+def _ahead(case: Case) -> Iterator[Lint]:
+    """Nothing was written for them, in no transaction."""
+    if case.bad.is_any(*_MISSING) and not all(case.bad.missing):
+        yield from progress.positions_ahead(case.evidence)
+
+
+def _not_rewound(case: Case) -> Iterator[Lint]:
+    if not case.bad.is_any(*_MISSING, Kind.REFUSED):
+        return
+    for each in positions.no_rewind(case.evidence):
+        assert each.shown is not None
+        ours = case.producers_of(each.shown.transactional_id)
+        aborted = [place.producer[0] for places in case.bad.missing for place in places if place.producer]
+        if not aborted or not all(case.bad.missing) or ours & set(aborted):
+            yield each
+
+
+def _early(case: Case) -> Iterator[Lint]:
+    if case.bad.is_any(*_MISSING, Kind.STUCK, Kind.REFUSED):
+        yield from positions.reported_early(case.evidence)
+
+
+# -- runs without an end -----------------------------------------------------------------------------------------------
+
+
+def _never_ends(case: Case) -> Iterator[Lint]:
+    if case.bad.is_any(Kind.STUCK):
+        dropped = clients.only_broker_dropped(case.evidence.exchanges, case.bad.exits)
+        yield from producers.shared_id(_of_the_job(case))
+        yield from producers.used_on(case.evidence)
+        yield from () if dropped is None else (dropped,)
+
+
+def _of_the_job(case: Case) -> Evidence:
+    """Without what follows where the certifier itself has started an instance beside or in place of another one."""
+    if not case.bad.faults & _TAKES_A_PLACE:
+        return case.evidence
+    return replace(case.evidence, exchanges=case.evidence.exchanges[: min(case.hits, default=0)])
+
+
+def _too_slow(case: Case) -> Iterator[Lint]:
+    """The coordinator had aborted one of its transactions: nothing else refuses a producer of that id."""
+    for each in producers.short_time_out(case.evidence):
+        assert each.shown is not None
+        if any(_is_fenced(case, one, each.shown.transactional_id) for one in case.evidence.exchanges):
+            yield each
+
+
+def _is_fenced(case: Case, exchange: Exchange, transactional_id: str | None) -> bool:
+    is_theirs = exchange.transactional_id == transactional_id and not case.is_injected(exchange)
+    return is_theirs and bool(producers.FATAL & set(exchange.errors))
+
+
+def _ended_early(case: Case) -> Iterator[Lint]:
+    ended = [instance for instance, code in case.bad.exits if code == 0]
+    if case.bad.is_any(Kind.UNFINISHED) and ended:
+        yield Lint(
+            "ended-early",
+            f"instance {ended[-1]} ended with code 0 while there was input left: a poll that returns nothing is not the "
+            "end of a topic. Compare with the end offsets, or go on until it is told to end",
+        )
+
+
+def _waits_for_nothing(case: Case) -> Lint | None:
+    is_stuck = case.bad.is_any(Kind.STUCK) and not case.bad.is_held_up and not case.bad.exits
+    return progress.positions_elsewhere(case.evidence) if is_stuck else None
+
+
+_CAUSES: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (
+    _ended_early,
+    _same_batch,
+    _refused_batches,
+    _not_aborted,
+    _without_positions,
+    _ahead,
+    _position_back,
+    _uncommitted_input,
+    _early,
+    _not_rewound,
+    _outside,
+    _revoked,
+    _not_fenced,
+    _positions_outside,
+    _never_ends,
+    _held_up_by_another_id,
+    _too_slow,
+)
+"""Those that take the most evidence come first."""

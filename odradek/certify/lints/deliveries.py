@@ -1,0 +1,185 @@
+"""What a job does about a batch or a transaction that went wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from odradek.certify.exchanges import Exchange, batches
+from odradek.certify.faults import ABORTABLE
+from odradek.certify.lints.commits import offsets_in
+from odradek.certify.lints.evidence import Evidence, Lint, seen_at
+from odradek.certify.lints.processes import GOES_ON, LIFE, Works
+from odradek.certify.lints.reading import TopicPartition, read_again
+from odradek.certify.lints.transactions import Transaction, transactions, was_taken
+
+_ABORTABLE: Final = frozenset(ABORTABLE.values())
+_STREAMS: Final = "-StreamThread-"
+_UNKNOWN_END: Final = "answer_lost"
+"""The outcome of a request that was handled, as the client cannot know."""
+_ADDS: Final = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit"})
+
+
+def same_batch(evidence: Evidence) -> Iterator[Lint]:
+    """It was not known whether a transaction is committed; it was, and a new producer wrote the same once more.
+
+    A job that asks its group first (OffsetFetch) finds out.
+    """
+    before: dict[str, Transaction] = {}
+    numbers = _numbers(evidence)
+    for each in transactions(evidence):
+        last = before.get(each.transactional_id)
+        if last is not None and last.end is not None and _is_the_same(last, each):
+            span = evidence.exchanges[numbers[id(last.end)] : numbers[id(each.outputs[0])]]
+            if not any(one.api == "OffsetFetch" for one in span):
+                yield seen_at(
+                    each.outputs[0],
+                    "new-producer-same-batch",
+                    f"the answer to EndTxn of {each.transactional_id} was lost, but the transaction was committed; the job "
+                    "made a new producer and wrote the same batch again. Ask the group for its committed positions behind "
+                    "initTransactions, and go on from there",
+                )
+        before[each.transactional_id] = each
+
+
+def _is_the_same(one: Transaction, two: Transaction) -> bool:
+    if not (one.is_committed and one.end is not None and one.end.outcome == _UNKNOWN_END):
+        return False
+    if not (one.outputs and two.outputs and one.positions and two.positions):
+        return False
+    ours, theirs = _positions(one), _positions(two)
+    shared = ours.keys() & theirs.keys()
+    return bool(shared) and all(theirs[key] <= ours[key] for key in shared)
+
+
+def _positions(transaction: Transaction) -> dict[TopicPartition, int]:
+    return {key: offset for each in transaction.positions for key, offset in offsets_in(each)}
+
+
+def _numbers(evidence: Evidence) -> dict[int, int]:
+    return {id(each): number for number, each in enumerate(evidence.exchanges)}
+
+
+def abort_missing(evidence: Evidence) -> Iterator[Lint]:
+    """Behind an abortable error a transaction is committed, or nothing ends it while the job reads on."""
+    works = Works()
+    failed: dict[str, tuple[Exchange, frozenset[str]]] = {}
+    later: Counter[str] = Counter()
+    for exchange in evidence.exchanges:
+        works.see(exchange)
+        name = exchange.transactional_id
+        if exchange.api in LIFE:
+            later.update(each for each, (_, readers) in failed.items() if exchange.peer in readers)
+        if not name or exchange.api == "FindCoordinator":
+            continue
+        if (
+            name in failed
+            and exchange.api == "EndTxn"
+            and exchange.request.get("committed")
+            and was_taken(exchange)
+        ):
+            if failed[name][0].api in _ADDS:
+                yield _not_aborted(
+                    failed[name][0], "the transaction was committed all the same: without what was refused"
+                )
+            failed.pop(name)
+        elif _ABORTABLE & set(exchange.errors):
+            failed.setdefault(name, (exchange, works.readers_of(name)))
+            later[name] = 0
+        else:
+            failed.pop(name, None)
+    for name, (exchange, _) in failed.items():
+        if later[name] >= GOES_ON:
+            yield _not_aborted(exchange, "the job reads on, and neither aborts nor makes a new producer")
+
+
+def _not_aborted(exchange: Exchange, said: str) -> Lint:
+    errors = ", ".join(dict.fromkeys(exchange.errors))
+    return seen_at(
+        exchange,
+        "abort-missing",
+        f"{exchange.api} of {exchange.transactional_id} was refused with {errors}, and {said}. Abort, go back to the "
+        "committed positions, and try again",
+    )
+
+
+def outputs_without_positions(evidence: Evidence) -> Iterator[Lint]:
+    """Kafka Streams commits so what a punctuator writes: no position goes with it."""
+    ended = [each for each in transactions(evidence) if each.is_committed and each.outputs]
+    names = {each.transactional_id for each in ended if each.positions}
+    for each in ended:
+        if (
+            each.transactional_id in names
+            and not each.positions
+            and _STREAMS not in each.outputs[0].client_id
+        ):
+            yield seen_at(
+                each.outputs[0],
+                "outputs-without-positions",
+                f"a transaction of {each.transactional_id} has outputs and no positions, others have both: what it wrote "
+                "is written again by who reads from the committed positions",
+            )
+
+
+def delivery_ignored(evidence: Evidence) -> Iterator[Lint]:
+    """A batch that no transaction has was refused, or never acknowledged, and the job committed its positions.
+
+    Only of a process that lives on, and of a job with one member: the positions of another instance are none of this batch.
+    """
+    members = {each.request.get("member_id") for each in evidence.exchanges if each.api == "OffsetCommit"}
+    if len(members) > 1:
+        return
+    again = [each.number for each in read_again(evidence)]
+    for number, exchange, key, batch in _given_up(evidence):
+        commit = _next_commit(evidence, number)
+        if commit is None or any(number < each < commit for each in again):
+            continue
+        if not _is_sent_again(evidence, number, commit, key, batch):
+            said = ", ".join(dict.fromkeys(exchange.errors)) or "no answer"
+            yield seen_at(
+                exchange,
+                "delivery-ignored",
+                f"a batch for {key[0]}-{key[1]} was not delivered ({said}), and the job committed its positions all the "
+                "same. Look at each delivery report, or at the future of each send, before the commit",
+            )
+
+
+def _given_up(evidence: Evidence) -> Iterator[tuple[int, Exchange, TopicPartition, Mapping[str, Any]]]:
+    for number, exchange in enumerate(evidence.exchanges):
+        is_outside = exchange.api == "Produce" and not exchange.transactional_id
+        if is_outside and not was_taken(exchange) and exchange.outcome != "in_progress":
+            for topic, partition, batch in batches(exchange):
+                if topic in evidence.outputs:
+                    yield number, exchange, (topic, partition), batch
+
+
+def _next_commit(evidence: Evidence, number: int) -> int | None:
+    """The first OffsetCommit behind this place, of a connection that was there before it."""
+    before = {each.peer for each in evidence.exchanges[:number]}
+    for place in range(number + 1, len(evidence.exchanges)):
+        each = evidence.exchanges[place]
+        if (
+            each.api == "OffsetCommit"
+            and was_taken(each)
+            and each.peer in before
+            and evidence.inputs & set(each.topics)
+        ):
+            return place
+    return None
+
+
+def _is_sent_again(
+    evidence: Evidence, number: int, commit: int, key: TopicPartition, batch: Mapping[str, Any]
+) -> bool:
+    """By the client, which sends the same batch, or by the job, which sends as many records."""
+    for place, exchange in enumerate(evidence.exchanges[number + 1 :], number + 1):
+        if exchange.api == "Produce" and was_taken(exchange):
+            for topic, partition, other in batches(exchange):
+                is_same = all(
+                    batch.get(name) == other.get(name) for name in ("base_sequence", "base_timestamp_ms")
+                )
+                is_like_it = place < commit and batch.get("count") == other.get("count")
+                if (topic, partition) == key and (is_same or is_like_it):
+                    return True
+    return False

@@ -1,0 +1,153 @@
+"""A failure as its diagnosis sees it: the bad records, who wrote them, and what the certifier's faults did.
+
+Nothing but the trace and the places of records is looked at: which requests wrote them, in which transactions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from odradek.certify.exchanges import Exchange, batches
+from odradek.certify.lints.evidence import Evidence, Lint
+from odradek.certify.lints.transactions import Transaction, transactions, was_taken
+from odradek.certify.plan import Injection, Plan
+from odradek.certify.verdict import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record is, and who wrote it."""
+
+    topic: str
+    partition: int
+    offset: int
+    producer: tuple[int, int] | None = None
+    """Id and epoch; None of a producer without idempotence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """What is wrong with a run."""
+
+    kinds: frozenset[Kind]
+    repeated: tuple[tuple[Place, ...], ...] = ()
+    """Of each row that is there too often: where its records are."""
+    missing: tuple[tuple[Place, ...], ...] = ()
+    """Of each row that is lost: where it is in transactions that were aborted, or are open; empty: it was never written."""
+    missing_in: frozenset[str] = frozenset()
+    """The topics of those."""
+    strange: tuple[Place, ...] = ()
+    """Of rows that are changed or unexpected, or in another order."""
+    plan: Plan = field(default_factory=Plan)
+    exits: tuple[tuple[int, int], ...] = ()
+    """(instance, exit code) of those that ended by themselves."""
+    is_held_up: bool = False
+    """By a transaction that is open at the end."""
+    warned: tuple[Lint, ...] = ()
+    """What two runs without faults had shown."""
+
+    def is_any(self, *kinds: Kind) -> bool:
+        return bool(self.kinds & set(kinds))
+
+    @property
+    def faults(self) -> frozenset[str]:
+        return frozenset(each.fault.name for each in self.plan.injections)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """The request that wrote a record."""
+
+    number: int
+    """Its place in the trace."""
+    exchange: Exchange
+    transaction: Transaction | None
+
+
+class Case:
+    """A failure with its trace."""
+
+    def __init__(self, evidence: Evidence, bad: Bad) -> None:
+        self.evidence, self.bad = evidence, bad
+        self.numbers = {id(each): number for number, each in enumerate(evidence.exchanges)}
+        self.transactions = list(transactions(evidence))
+        self._of = {id(one): each for each in self.transactions for one in (*each.outputs, *each.positions)}
+        self._writes: defaultdict[tuple[str, int], list[tuple[int, int, Write]]] = defaultdict(list)
+        for number, exchange in enumerate(evidence.exchanges):
+            if exchange.api == "Produce" and was_taken(exchange):
+                self._note(number, exchange)
+        self.pairs = list(self._pairs())
+        """Of each row that is there twice, the first request that wrote it and each later one."""
+        self.hits = hits(evidence.exchanges, bad.plan)
+
+    def number(self, exchange: Exchange) -> int:
+        return self.numbers[id(exchange)]
+
+    def transaction_of(self, exchange: Exchange | None) -> Transaction | None:
+        return self._of.get(id(exchange))
+
+    def producers_of(self, transactional_id: str | None) -> set[int]:
+        """The producer ids that this transactional id has had."""
+        found = self.evidence.exchanges
+        return {
+            each.producer[0] for each in found if each.transactional_id == transactional_id and each.producer
+        }
+
+    def is_injected(self, exchange: Exchange) -> bool:
+        return self.number(exchange) in self.hits
+
+    def _note(self, number: int, exchange: Exchange) -> None:
+        write = Write(number, exchange, self._of.get(id(exchange)))
+        bases = dict(_base_offsets(exchange))
+        for topic, partition, batch in batches(exchange):
+            base = bases.get((topic, partition), -1)
+            self._writes[topic, partition].append((base, base + batch.get("count", 1), write))
+
+    def write_of(self, place: Place) -> Write | None:
+        for base, end, write in self._writes[place.topic, place.partition]:
+            if base <= place.offset < end:
+                return write
+        return None
+
+    def _pairs(self) -> Iterator[tuple[Write, Write]]:
+        for places in self.bad.repeated:
+            found = {write.number: write for each in places if (write := self.write_of(each)) is not None}
+            writes = [found[number] for number in sorted(found)]
+            yield from ((writes[0], each) for each in writes[1:])
+
+
+def _base_offsets(exchange: Exchange) -> Iterator[tuple[tuple[str, int], int]]:
+    names = {str(each.get("topic_id")): each.get("name") for each in exchange.request.get("topic_data") or ()}
+    for topic in (exchange.answer or {}).get("responses") or ():
+        name = topic.get("name") or names.get(str(topic.get("topic_id"))) or ""
+        for each in topic.get("partition_responses") or ():
+            yield (name, each["index"]), each["base_offset"]
+
+
+def hits(exchanges: Sequence[Exchange], plan: Plan) -> dict[int, Injection]:
+    """The requests that the faults of the plan have struck, by their places in the trace."""
+    found: dict[int, Injection] = {}
+    for injection in plan.injections:
+        moment = injection.moment
+        counts: Counter[str] = Counter()
+        for number, exchange in enumerate(exchanges):
+            if exchange.api == moment.on and _matches(exchange, dict(moment.matchers)):
+                counts[moment.on] += 1
+                if counts[moment.on] == moment.ordinal:
+                    found[number] = injection
+    return found
+
+
+def _matches(exchange: Exchange, matchers: dict[str, str]) -> bool:
+    said = {
+        "transactional_id": [exchange.transactional_id or ""],
+        "group": [exchange.group or ""],
+        "topic": list(exchange.topics),
+        "client_id": [exchange.client_id],
+    }
+    return all(
+        any(fnmatchcase(each, pattern) for each in said.get(name, [])) for name, pattern in matchers.items()
+    )

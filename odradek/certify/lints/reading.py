@@ -1,0 +1,99 @@
+"""From where a job reads its input, and what it reads twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.certify.exchanges import Exchange
+from odradek.certify.lints.evidence import Evidence
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One partition in a Fetch that returned records."""
+
+    number: int
+    """The place of the exchange in the trace."""
+    exchange: Exchange
+    key: TopicPartition
+    batches: tuple[tuple[int, int, int], ...]
+    """First and last offset, and number of records; markers of transactions count none."""
+
+    @property
+    def begin(self) -> int:
+        return self.batches[0][0]
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last one."""
+        return self.batches[-1][1] + 1
+
+
+def reads(evidence: Evidence) -> Iterator[Read]:
+    """Of the inputs, in the order of the requests."""
+    names: dict[str, str] = {}
+    for number, exchange in enumerate(evidence.exchanges):
+        if exchange.api != "Fetch":
+            continue
+        for topic in exchange.request.get("topics") or ():
+            names[str(topic.get("topic_id"))] = str(topic.get("topic_name") or topic.get("topic"))
+        for topic in (exchange.answer or {}).get("responses") or ():
+            name = topic.get("topic_name") or topic.get("topic") or names.get(str(topic.get("topic_id")), "")
+            if name in evidence.inputs:
+                yield from _of_topic(number, exchange, name, topic)
+
+
+def _of_topic(number: int, exchange: Exchange, name: str, topic: Mapping[str, Any]) -> Iterator[Read]:
+    for partition in topic.get("partitions") or ():
+        found = (partition.get("records") or {}).get("batches") or ()
+        batches = tuple(
+            (each["base_offset"], each["last_offset"], 0 if each.get("control") else each.get("count", 0))
+            for each in found
+            if "base_offset" in each
+        )
+        if batches:
+            yield Read(number, exchange, (name, partition.get("partition_index", 0)), batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A Fetch of records that were fetched before, by the same process or another one."""
+
+    read: Read
+    seen: int
+    """So far, to this offset, the partition had been fetched."""
+
+    @property
+    def number(self) -> int:
+        return self.read.number
+
+
+def read_again(evidence: Evidence) -> list[Again]:
+    """Each time that a position goes back."""
+    seen: dict[TopicPartition, int] = {}
+    found = []
+    for read in reads(evidence):
+        if read.begin < seen.get(read.key, 0):
+            found.append(Again(read, seen[read.key]))
+        seen[read.key] = max(seen.get(read.key, 0), read.end)
+    return found
+
+
+def asked_for(evidence: Evidence) -> Iterator[tuple[int, TopicPartition, int, bool]]:
+    """(place in the trace, partition, offset, whether it is the first of its connection) of each Fetch of an input.
+
+    In a session of Fetch only what has changed is named.
+    """
+    seen: set[tuple[str, TopicPartition]] = set()
+    for number, exchange in enumerate(evidence.exchanges):
+        if exchange.api == "Fetch":
+            for topic in exchange.request.get("topics") or ():
+                for each in topic["partitions"]:
+                    key = topic.get("topic_name") or topic.get("topic"), each["partition"]
+                    if key[0] in evidence.inputs:
+                        yield number, key, each["fetch_offset"], (exchange.peer, key) not in seen
+                        seen.add((exchange.peer, key))
