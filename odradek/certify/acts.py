@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -35,7 +36,8 @@ WAKE_S: Final = 1.0
 NODE_IS_AWAY_S: Final = 0.2
 CUT_S: Final = 1.0
 _LOOK_S: Final = 0.03
-"""Between two looks at the trace."""
+ATTRIBUTE_S: Final = 0.1
+"""Between two looks at the connections of instances that are alive."""
 _STARTS: Final = 2
 """An instance that ended so often before it asked the broker for anything will not ask."""
 _COMMITS: Final = frozenset({"EndTxn", "OffsetCommit", "TxnOffsetCommit"})
@@ -97,6 +99,8 @@ def perform(scene: Scene, strike: Strike) -> str:
 
 def _kill(scene: Scene, strike: Strike) -> str:
     instance = scene.sender(strike.injection)
+    if strike.injection.fault.is_between:
+        _await_instant(scene, strike)
     if "answer" in strike.injection.fault.action:
         _await_handled(scene, strike)
     if instance is None or not instance.is_alive:
@@ -125,8 +129,19 @@ def _await_handled(scene: Scene, strike: Strike) -> None:
     wait_until(is_handled, HANDLED_S)
 
 
+def _await_instant(scene: Scene, strike: Strike) -> None:
+    """The request goes on; until it has its response, and the drawn time has passed."""
+    held = scene.observation.struck(strike.injection)
+    strike.rule.release()
+    if held is not None:
+        wait_until(lambda: scene.observation.is_over(held), HANDLED_S)
+    scene.ended.wait(strike.injection.delay_ms / 1000)
+
+
 def _freeze(scene: Scene, strike: Strike) -> str:
     instance = scene.sender(strike.injection)
+    if strike.injection.fault.is_between:
+        _await_instant(scene, strike)
     if instance is None or not instance.is_alive:
         strike.rule.release()
         return "the instance that sent the request had ended already"
@@ -135,10 +150,16 @@ def _freeze(scene: Scene, strike: Strike) -> str:
     instance.freeze()
     scene.note(f"instance {number} is frozen")
     strike.rule.release()
+    ended = len(_ended(scene, number))
     scene.job.start(number)
     scene.job.kills += 1
     scene.time.time_out_transactions()
-    scene.wait_for(scene.is_done, TAKE_OVER_S)
+
+    def is_over() -> bool:
+        others.look()
+        return scene.is_done() or 0 in _ended(scene, number)[ended:]
+
+    scene.wait_for(is_over, TAKE_OVER_S)
     did = others.did()
     scene.note(f"while instance {number} was frozen, {did or 'no other one took over'}")
     scene.note(f"instance {number} wakes")
@@ -207,13 +228,20 @@ class Others:
         self._before = tuple(scene.job.alive)
         self._since = scene.observation.newest()
         self._owners: dict[str, Instance | None] = {}
+        self._looked = 0.0
+
+    def look(self) -> None:
+        """See whose connections there are, before their instances end. To be called all the time."""
+        if time.monotonic() - self._looked >= ATTRIBUTE_S:
+            self.did()
+            self._looked = time.monotonic()
 
     def did(self) -> str:
         """A sentence such as ``instance 2 joined and committed``; an empty string if none has come in."""
         found = self._scene.observation.arrived(self._since, _COMES_IN)
         for each in found:
             peer = each["peer"]
-            if each["from_node"] is None and self._owners.get(peer) is None:
+            if each["from_node"] is None and peer not in self._owners:
                 self._owners[peer] = self._scene.job.owner(peer)
         named = [
             (self._name(owner), each)

@@ -19,7 +19,7 @@ from random import Random
 from typing import Final
 
 from odradek.certify import requirements
-from odradek.certify.faults import BY_NAME, FAULTS, Fault, Reach, applicable
+from odradek.certify.faults import BY_NAME, DELAYS_MS, FAULTS, Fault, Reach, applicable
 from odradek.certify.moments import Moment, MomentClass, classes
 from odradek.certify.plan import Cell, Injection, Plan, single
 from odradek.certify.requirements import DECISIVE, Requirement
@@ -141,7 +141,9 @@ class Exploration:
         return self._drawn(chosen, BY_NAME[name], self._tries[cell])
 
     def _drawn(self, moment: Moment, fault: Fault, number: int) -> Plan:
-        return single(moment, fault)
+        """Of a fault between two requests the instant is drawn."""
+        random = Random(f"{self.seed}/{moment}/{fault.name}/{number}")
+        return single(moment, fault, random.choice(DELAYS_MS) if fault.is_between else 0)
 
     def _pairs(self) -> Iterator[Plan]:
         """Each two faults together, and each two classes, at least once."""
@@ -170,5 +172,12 @@ class Exploration:
 
     def _together(self, random: Random, cells: Iterable[Cell]) -> Plan:
         return Plan(
-            tuple(Injection(random.choice(self._members[kind]), BY_NAME[name]) for kind, name in cells)
+            tuple(
+                Injection(
+                    random.choice(self._members[kind]),
+                    BY_NAME[name],
+                    random.choice(DELAYS_MS) if BY_NAME[name].is_between else 0,
+                )
+                for kind, name in cells
+            )
         )

@@ -6,7 +6,7 @@ certifier acts on the job's processes, the clock or the cluster (`Act`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -57,6 +57,8 @@ class Fault:
     min_nodes: int = 1
     is_slow: bool = False
     """It lasts until the client's own time-out: tried last."""
+    is_between: bool = False
+    """It strikes behind the response, `Injection.delay_ms` later: in the code of the job between two requests."""
 
 
 RETRIABLE: Final = {
@@ -177,6 +179,22 @@ FAULTS: Final = (
         Act.SECOND_COPY,
         Reach.JOB,
     ),
+    Fault(
+        "kill-between",
+        "the instance is killed a moment after the response, between two requests",
+        "hold",
+        Act.KILL,
+        Reach.JOB,
+        is_between=True,
+    ),
+    Fault(
+        "freeze-between",
+        "the instance stands still a moment after the response, past its time-outs, then wakes",
+        "hold",
+        Act.FREEZE,
+        Reach.JOB,
+        is_between=True,
+    ),
     Fault("kill-all", "all instances are killed at once", "lose-answer silent", Act.KILL_ALL, Reach.JOB),
     Fault(
         "remove-instance",
@@ -226,6 +244,12 @@ FAULTS: Final = (
     ),
 )
 BY_NAME: Final = {each.name: each for each in FAULTS}
+DELAYS_MS: Final = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
+"""The instants behind a response from which those of faults between two requests are drawn: most of them are early, where
+the code is that handles it."""
+
+
+_WHERE: Final[Mapping[str, Collection[str]]] = {**CODES, "duplicate": WRITES, "late": _LATE}
 
 
 def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
@@ -234,10 +258,10 @@ def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
         return False
     if moment.is_step:
         return fault.act is Act.START_NODE
-    if fault.name in CODES:
-        return moment.on in CODES[fault.name]
-    if fault.name in ("duplicate", "late"):
-        return moment.on in (WRITES if fault.name == "duplicate" else _LATE)
+    if fault.name in _WHERE:
+        return moment.on in _WHERE[fault.name]
+    if fault.is_between:
+        return moment.on in WRITES or (moment.on == "Fetch" and moment.phase == "records")
     if fault.act is Act.TIME_OUT_TRANSACTION:
         return moment.on in IN_TRANSACTION and ("transactional_id" in dict(moment.matchers))
     if fault.act is Act.TIME_OUT_SESSION:

@@ -27,7 +27,6 @@ _OUTCOMES: Final = {
     "hold": ("held", "in_progress"),
     "lose-answer": ("answer_lost", "held", "in_progress"),
     "lose-request": ("unanswered", "held", "in_progress"),
-    "delay": ("in_progress", "answered"),
 }
 """Action of a rule -> the outcomes in the trace that a request can have which the rule has hit, the likeliest first."""
 _SESSION_MS: Final = 45_000
@@ -151,6 +150,13 @@ class Observation:
         filters = {name: matchers[name] for name in names if name in matchers and "*" not in matchers[name]}
         entries = self._broker.trace.entries(api=injection.moment.on, limit=50, bodies=False, **filters)
         return struck(entries, injection.fault.action)
+
+    def is_over(self, exchange: Entry) -> bool:
+        """The request has its response, or never gets one."""
+        number = int(exchange["number"])
+        found = self._broker.trace.entries(since=number - 1, api=exchange["api"], limit=_NEWEST, bodies=False)
+        now = [each["outcome"] for each in found if each["number"] == number]
+        return bool(now) and now[-1] not in ("held", "in_progress")
 
     def are_offsets_pending(self) -> bool:
         """A consumer asks again and again for offsets of a transaction that is open."""

@@ -22,6 +22,8 @@ class Injection:
 
     moment: Moment
     fault: Fault
+    delay_ms: int = 0
+    """Of a fault between two requests: how long after the response it strikes."""
 
     @property
     def cell(self) -> Cell:
@@ -40,7 +42,8 @@ class Injection:
         return striking_rule(self.fault, self.moment)
 
     def __str__(self) -> str:
-        return f"{self.fault.name} at {self.moment}"
+        later = f", {self.delay_ms} ms after the response" if self.fault.is_between else ""
+        return f"{self.fault.name} at {self.moment}{later}"
 
     def as_dict(self) -> dict[str, Any]:
         moment = self.moment
@@ -50,6 +53,7 @@ class Injection:
             "match": dict(moment.matchers),
             "ordinal": moment.ordinal,
             "phase": moment.phase,
+            **({"delay_ms": self.delay_ms} if self.fault.is_between else {}),
         }
 
 
@@ -74,8 +78,8 @@ class Plan:
         return json.dumps([each.as_dict() for each in self.injections], sort_keys=True)
 
 
-def single(moment: Moment, fault: Fault) -> Plan:
-    return Plan((Injection(moment, fault),))
+def single(moment: Moment, fault: Fault, delay_ms: int = 0) -> Plan:
+    return Plan((Injection(moment, fault, delay_ms),))
 
 
 def from_json(text: str) -> Plan:
@@ -98,4 +102,4 @@ def _injection(view: Mapping[str, Any]) -> Injection:
     )
     if view["fault"] not in BY_NAME:
         raise ValueError(f"there is no fault {view['fault']!r}; there is {', '.join(BY_NAME)}")
-    return Injection(moment, BY_NAME[view["fault"]])
+    return Injection(moment, BY_NAME[view["fault"]], int(view.get("delay_ms", 0)))

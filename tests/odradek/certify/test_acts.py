@@ -104,7 +104,7 @@ def done(fault: str, scene: Scene, moment: Moment = COMMIT) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TAKE_OVER_S", "WAKE_S", "HANDLED_S", "READ_S"):
+    for name in ("TAKE_OVER_S", "WAKE_S", "READ_S"):
         monkeypatch.setattr(acts, name, 0.0)
 
 
@@ -173,6 +173,19 @@ def test_whether_another_instance_took_over(seen: list[tuple[str, str]], did: st
         assert said == "while instance 1 was frozen, no other one took over"
 
 
+def test_one_that_took_over_may_have_ended_before_the_frozen_one_wakes() -> None:
+    job = Instances(Process(1, "h:1"), next_peers=("h:2",))
+    staged, notes = scene(job, entry("EndTxn", "h:1", "held"), entry("EndTxn", "h:2"))
+
+    def is_done() -> bool:
+        job.alive.pop()
+        return True
+
+    staged.is_done = is_done
+    assert done("freeze", staged) == ""
+    assert "while instance 1 was frozen, the new instance 1 committed" in notes
+
+
 def test_a_clock_that_passes_nothing() -> None:
     assert done("time-out-transaction", scene(Instances())[0]) == "no transaction was open"
     assert done("time-out-session", scene(Instances())[0]) == "no group had a member"
@@ -201,3 +214,17 @@ def test_a_connection_is_attributed_once() -> None:
     assert others.did() == "instance 2 joined"
     job.alive.pop()
     assert others.did() == "instance 2 joined"
+
+
+def test_a_kill_between_two_requests_comes_behind_the_response() -> None:
+    """While the request is held, its connection says whose it is."""
+    job = Instances(Process(1, "h:1"), Process(2, "h:2"))
+    outcomes = iter(["held", "held", "in_progress", "answered"])
+    staged, notes = scene(job)
+
+    def entries(**_: Any) -> list[dict[str, Any]]:
+        return [entry("EndTxn", "h:2", next(outcomes))]
+
+    staged.observation._broker.trace.entries = entries  # type: ignore[method-assign]
+    assert done("kill-between", staged) == ""
+    assert (job.killed_ones, notes, list(outcomes)) == ([2], ["instance 2 is killed"], [])

@@ -49,7 +49,6 @@ def test_what_has_no_response_so_far() -> None:
         pytest.param("lose-answer", ("held", "in_progress"), 0, id="held first"),
         pytest.param("lose-request silent", ("unanswered", "in_progress"), 0, id="lost"),
         pytest.param("hold", ("held", "in_progress"), 0, id="held"),
-        pytest.param("delay 1ms", ("answered", "answered"), 1, id="answered"),
         pytest.param("hold", ("answered",), None, id="gone"),
     ],
 )

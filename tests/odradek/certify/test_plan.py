@@ -69,6 +69,21 @@ def test_a_plan_is_written_down_and_read_again() -> None:
     assert plan.id != single(COMMIT, BY_NAME["freeze"]).id
 
 
+def test_the_instant_between_two_requests_belongs_to_the_plan() -> None:
+    plan = single(COMMIT, BY_NAME["kill-between"], 13)
+    assert from_json(plan.as_json()) == plan
+    assert plan.id != single(COMMIT, BY_NAME["kill-between"], 21).id
+    assert str(plan) == "kill-between at EndTxn transactional_id=a #2 (commit), 13 ms after the response"
+    assert "delay_ms" not in single(COMMIT, BY_NAME["kill-after"]).as_json()
+
+
+def test_code_behind_the_records_that_a_job_reads_is_hit_too() -> None:
+    names = ("kill-between", "freeze-between")
+    read, nothing = (Moment("Fetch", (("topic", "in"),), 1, phase) for phase in ("records", "nothing"))
+    assert all(applies(BY_NAME[each], read) and applies(BY_NAME[each], COMMIT) for each in names)
+    assert not any(applies(BY_NAME[each], nothing) for each in names)
+
+
 @pytest.mark.parametrize(
     "text", ["{}", "[1]", '[{"fault": "flood", "on": "x", "match": {}, "ordinal": 1}]', "nothing"]
 )
