@@ -186,9 +186,17 @@ class Certifier:
 
     def _tried(self, stage: Stage, plan: Plan, on_hold: OnHold | None = None) -> tuple[Run, list[Finding]]:
         judge = self._judge
-        is_right = None if _hits_outside(plan) else lambda outputs: not judge.failed(outputs)
         patience_s = self._patience_s(plan)
-        run = stage.run(plan, judge.deadline_s, patience_s, is_right, on_hold, judge.settled_s)
+        deadline_s = judge.deadline_s + (0.0 if patience_s is not None else self.certificate.wait_s)
+        run = stage.run(
+            plan,
+            deadline_s,
+            patience_s,
+            judge.is_right,
+            on_hold,
+            judge.settled_s,
+            may_repeat=_hits_outside(plan),
+        )
         findings = judge(run.outputs)
         with self._lock:
             certificate = self.certificate

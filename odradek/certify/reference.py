@@ -11,12 +11,12 @@ from odradek.certify.exchanges import time_outs_s
 from odradek.certify.exploration import Exploration
 from odradek.certify.lints import Evidence, Lint, changing_ids, lint
 from odradek.certify.lints.clients import only_broker_dropped
-from odradek.certify.mechanisms import ELSEWHERE, caps, mechanisms
+from odradek.certify.mechanisms import ELSEWHERE, FENCED, STABLE, caps, mechanisms
 from odradek.certify.moments import moments, patterns
 from odradek.certify.observer import Observer
 from odradek.certify.plan import Plan
 from odradek.certify.run import Run, Stage
-from odradek.certify.verdict import Finding, Outputs, Reference, judge, stuck
+from odradek.certify.verdict import Finding, Kind, Outputs, Reference, judge, stuck
 from odradek.certify.workload import LONGEST_S, Workload
 from odradek.errors import OdradekError
 
@@ -37,6 +37,8 @@ class Judge:
     """The time-outs of the job's clients, where the cluster's time cannot be moved."""
     settled_s: float = 0.0
     """How long the job wrote behind its end."""
+    may_come_late: bool = True
+    """Outputs are written outside of the transaction of the positions."""
 
     def __call__(self, outputs: Outputs) -> list[Finding]:
         """By the user's check where there is one, else by the outputs of the reference run."""
@@ -44,6 +46,16 @@ class Judge:
 
     def failed(self, outputs: Outputs) -> bool:
         return any(each.kind.is_failure for each in self(outputs))
+
+    def is_right(self, outputs: Outputs) -> bool | None:
+        """None where records are missing, and nothing else is wrong, which may come as long as the job is alive.
+
+        Not of a job that writes in the transaction of its positions: what is behind them does not come any more.
+        """
+        failures = [each.kind for each in self(outputs) if each.kind.is_failure]
+        if failures and self.may_come_late and all(each in (Kind.LOST, Kind.TORN) for each in failures):
+            return None
+        return not failures
 
     def diagnosed(self, run: Run, findings: Sequence[Finding]) -> list[Lint]:
         """What the run's own trace shows."""
@@ -55,10 +67,10 @@ class Judge:
 
 def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
     """Run the job twice without faults. `NotJudged` says why there is nothing to compare with."""
-    one = _finished(stage, certificate.workload, observer)
+    one = _finished(stage, certificate.workload, observer, 1)
     certificate.workload = workload = replace(certificate.workload, until=one.until)
     _judged_alone(workload, one)
-    two = _finished(stage, workload, observer)
+    two = _finished(stage, workload, observer, 2)
     ignored = workload.ignored
     first, second = one.outputs.committed, two.outputs.committed
     if compare(rows(first, ignored), rows(second, ignored), workload.compare):
@@ -76,12 +88,18 @@ def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
     _learn(stage, certificate, (one, two), ignored)
     time_outs = 0.0 if stage.cluster.moves_time else time_outs_s(one.trace)
     deadline_s = workload.deadline_s(certificate.reference_s) + time_outs
-    return Judge(workload, expected, deadline_s, time_outs, max(one.settled_s, two.settled_s))
+    settled_s = max(one.settled_s, two.settled_s)
+    in_transactions = {FENCED, STABLE} & {each.name for each in certificate.mechanisms}
+    may_come_late = bool(certificate.caps or not in_transactions)
+    return Judge(workload, expected, deadline_s, time_outs, settled_s, may_come_late)
 
 
-def _finished(stage: Stage, workload: Workload, observer: Observer) -> Run:
+def _finished(stage: Stage, workload: Workload, observer: Observer, number: int) -> Run:
     """What is right is not known yet: it gets the whole moment in which a job may write on."""
-    run = stage.add_evidence(stage.run(Plan(), workload.deadline_s(LONGEST_S), None, is_right=None))
+    observer.says("the job starts" if number == 1 else "the job starts once more")
+    deadline_s = workload.deadline_s(LONGEST_S)
+    run = stage.run(Plan(), deadline_s, None, is_right=None, tell=observer.says)
+    stage.add_evidence(run)
     if not run.outputs.finished:
         said = [f"the job did not finish without faults: {run.outputs.why_not}", *_refusals(run)]
         raise NotJudged("\n".join([*said, run.log]))

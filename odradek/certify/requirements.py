@@ -128,7 +128,7 @@ WAITS_S: Final[Mapping[str, float]] = {
     "kgo": 10.0,
     "sarama": 30.0,
     "aiokafka": 40.0,
-    "kafka-python": 40.0,
+    "kafka-python": 30.0,
     "kafkajs": 30.0,
 }
 """How long each client library waits for a response that never comes, by its defaults, measured (docs/certify.md)."""

@@ -25,6 +25,7 @@ from odradek.certify.progress import IsRight, Progress
 from odradek.certify.seeding import SEEDER
 from odradek.certify.settling import Settling
 from odradek.certify.staging import Staging
+from odradek.certify.telling import Tell, Telling
 from odradek.certify.until import Until
 from odradek.certify.verdict import Ending, Outputs
 from odradek.certify.waiting import End, Waiting
@@ -114,16 +115,20 @@ class Stage:
         plan: Plan,
         deadline_s: float,
         patience_s: float | None = None,
-        is_right: Callable[[Outputs], bool] | None = lambda outputs: True,
+        is_right: Callable[[Outputs], bool | None] | None = lambda outputs: True,
         on_hold: OnHold | None = None,
         settle_s: float = 0.0,
+        tell: Tell | None = None,
+        *,
+        may_repeat: bool = False,
     ) -> Run:
         """``patience_s``: how long the job may ask for no change; without it only the deadline counts.
 
         A job that is done gets a moment more: it may write behind its commit. ``settle_s`` is how long it did so without
         faults (`Run.settled_s`). Where its outputs are right by ``is_right`` they have to be still for so long, else for
         longer; where ``is_right`` is None the whole moment passes. With ``on_hold`` the run stands still at each fault,
-        while that call lasts.
+        while that call lasts. ``tell`` gets lines about the run while it goes on. ``may_repeat``: the request that is hit is
+        sent again outside of any transaction, so that right outputs may not stay so.
         """
         self.cluster.restore()
         self._runs += 1
@@ -131,8 +136,9 @@ class Stage:
         data.mkdir()
         self.cluster.handle.trace.start()
         take = _Take(self, plan, data, Patience(deadline_s, patience_s), is_right, on_hold is not None)
+        take.may_repeat = may_repeat
         try:
-            run = take.performed(on_hold, settle_s)
+            run = take.performed(on_hold, settle_s, tell)
         finally:
             take.end()
             shutil.rmtree(data, ignore_errors=True)
@@ -167,7 +173,7 @@ class _Take:
         plan: Plan,
         data: Path,
         patience: Patience,
-        is_right: Callable[[Outputs], bool] | None,
+        is_right: Callable[[Outputs], bool | None] | None,
         holds: bool,
     ) -> None:
         self._workload, self._cluster, self._plan, self._data = stage.workload, stage.cluster, plan, data
@@ -187,6 +193,7 @@ class _Take:
             lambda: self._checked(self._read(_NOT_OVER)),
         )
         self._staging = Staging(self._cluster, self._job, plan, self._is_done, workload.seeds, holds=holds)
+        self.may_repeat = False
         self._is_not_yet = False
         """The check has asked to be asked again."""
         self._judged_by = is_right
@@ -205,13 +212,14 @@ class _Take:
         is_right = self._judged_by(outputs)
         return None if self._is_not_yet else is_right
 
-    def performed(self, on_hold: OnHold | None, settle_s: float) -> Run:
+    def performed(self, on_hold: OnHold | None, settle_s: float, tell: Tell | None) -> Run:
         began = time.monotonic()
+        telling = Telling(tell, self._data, self._job.exits) if tell is not None else None
         self._staging.begin()
         for number in range(1, self._workload.instances + 1):
             self._job.start(number)
         waiting = Waiting(
-            self._job, self._staging, self._progress, self._patience, self._until, self._is_right
+            self._job, self._staging, self._progress, self._patience, self._until, self._is_right, telling
         )
         end = waiting.wait(on_hold)
         if not self._until.is_chosen:
@@ -242,7 +250,13 @@ class _Take:
         if end.ending is not Ending.FINISHED:
             return 0.0
         settling = Settling(
-            self._job, self._staging, self._progress, self._arrivals, self._patience, self._is_right
+            self._job,
+            self._staging,
+            self._progress,
+            self._arrivals,
+            self._patience,
+            self._is_right,
+            may_repeat=self.may_repeat,
         )
         return settling.wait(end.at_s, settle_s if self._plan else None)
 
@@ -258,7 +272,15 @@ class _Take:
             first = self._checked(replace(outputs, ending=Ending.FINISHED, why_not=""))
             return first if self._is_all_right(first) else self._once_more(first, settle_s)
         self._job.end()  # what it holds locked is free for the check
-        return self._checked(outputs)
+        final = self._checked(outputs)
+        if end.ending is not Ending.IDLE or self._until.what != "lag" or self._judged_by is None:
+            return final
+        finished = replace(final, ending=Ending.FINISHED, why_not="")
+        if not self._is_all_right(finished):
+            return final
+        # Asked before, while the job was alive, a check may have met what the job holds locked.
+        self._staging.notes.append("lag=0 has not come, but the job is at rest, and its outputs are right")
+        return finished
 
     def _read(self, end: End) -> Outputs:
         self._cluster.revive()
@@ -285,7 +307,7 @@ class _Take:
         return replace(outputs, said=said)
 
     def _is_all_right(self, outputs: Outputs) -> bool:
-        return self._judged_by is None or self._judged_by(outputs)
+        return self._judged_by is None or self._judged_by(outputs) is True
 
     def _once_more(self, first: Outputs, settle_s: float) -> Outputs:
         """What a supervisor would do: all instances are started again. What then comes was unfinished, and not lost."""

@@ -72,7 +72,7 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         seeds=tuple(seeds),
         instances=int(options.get("jobs") or 1),
         restarts=named("--restart", restarts, options.get("restart") or "always"),
-        until=named("--until", Until.parse, options.get("until") or "lag=0"),
+        until=named("--until", Until.parse, options.get("until") or "auto"),
         compare=Compare(str(options.get("compare") or "rows")),
         ignored=frozenset(_several(options.get("ignore"))),
         nodes=int(options.get("nodes") or 1),

@@ -51,8 +51,11 @@ class Settling:
         patience: Patience,
         is_right: IsRight | None,
         now_s: Callable[[], float] = time.monotonic,
+        *,
+        may_repeat: bool = False,
     ) -> None:
-        """``is_right`` is None where the whole moment has to pass."""
+        """``is_right`` is None where the whole moment has to pass; ``may_repeat`` where what is sent again may come yet."""
+        self._may_repeat = may_repeat
         self._job, self._staging, self._progress = job, staging, progress
         self._arrivals, self._patience, self._is_right, self._now_s = arrivals, patience, is_right, now_s
         self._began = now_s()
@@ -74,11 +77,13 @@ class Settling:
             return False
         is_right = self._progress.says(self._is_right) if self._is_right is not None else False
         if is_right is None:
-            return bool(self._patience.over(self._progress.newest_write()))
+            return self._job.has_ended or bool(self._patience.over(self._progress.newest_write()))
         if waited_s > LONGEST_S or self._patience.has_no_time:
             return True
         still_s = self._progress.records_still_s
         enough_s = REFERENCE_S if settle_s is None else stillness_s(settle_s, is_right=is_right)
+        if self._may_repeat:
+            enough_s = max(enough_s, SETTLES_S)
         if self._arrived_s is not None:  # right outputs too: it may write some of them again
             still_s = min(still_s, self._now_s() - self._arrived_s)
             enough_s = max(enough_s, SETTLES_S)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
+
+from odradek.certify.job import Exit
 
 LINES_MAX: Final = 5
 """First lines of each instance that are passed on."""
@@ -14,19 +16,11 @@ EVERY_S: Final = 5.0
 Tell = Callable[[str], None]
 
 
-class Ended(Protocol):
-    """An instance that has ended by itself."""
-
-    instance: int
-    code: int
-    life_s: float
-
-
 class Telling:
     """Of one run. `look` is to be called all the time."""
 
     def __init__(
-        self, tell: Tell, directory: Path, exits: Sequence[Ended], now_s: Callable[[], float] = time.monotonic
+        self, tell: Tell, directory: Path, exits: Sequence[Exit], now_s: Callable[[], float] = time.monotonic
     ) -> None:
         """The instances print to ``job-N.log`` in the directory; ``exits`` grows."""
         self._tell_user, self._directory, self._exits, self._now_s = tell, directory, exits, now_s
@@ -43,7 +37,7 @@ class Telling:
             self._pass_on(path)
         for each in self._exits[self._ends :]:
             self._ends += 1
-            self._tell(f"instance {each.instance} ended with exit code {each.code} after {each.life_s:.1f} s")
+            self._tell(f"instance {each.instance} ended with exit code {each.code}")
         if self._now_s() - self._told >= EVERY_S:
             self._tell(waits_for())
 

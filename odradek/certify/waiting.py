@@ -12,6 +12,7 @@ from odradek.certify.job import Job
 from odradek.certify.patience import Patience
 from odradek.certify.progress import IsRight, Progress
 from odradek.certify.staging import Staging
+from odradek.certify.telling import Telling
 from odradek.certify.until import Until
 from odradek.certify.verdict import Ending
 
@@ -40,7 +41,10 @@ class Waiting:
         patience: Patience,
         until: Until,
         is_right: IsRight | None = None,
+        telling: Telling | None = None,
     ) -> None:
+        """``telling`` is of a run without faults: a job that ends with an error three times alike is not waited for."""
+        self._telling = telling
         self._job, self._staging, self._progress, self._patience = job, staging, progress, patience
         self.until, self._is_right = until, is_right
         self._choice = Choice(progress, job, is_right)
@@ -51,6 +55,10 @@ class Waiting:
             if on_hold is not None and (held := self._staging.next_held()) is not None:
                 self._stand_still(held, on_hold)
             self._job.supervise()
+            if self._telling is not None:
+                self._telling.look(self._waits_for)
+                if self._dies_alike():
+                    return self._end(Ending.OVERDUE, self._why_it_dies())
             # Looked at twice: an act that is over by now has started what it starts.
             is_over = self._may_be_over() and self._staging.is_over
             if is_over and (end := self._at_the_end()) is not None:
@@ -66,6 +74,16 @@ class Waiting:
         self._progress.begin_again()
         held.go_on()
         self._patience.stood_still(time.monotonic() - began)
+
+    def _waits_for(self) -> str:
+        return f"waiting until {self.until.words}"
+
+    def _dies_alike(self) -> bool:
+        codes = [each.code for each in self._job.exits[-CRASHES:]]
+        return len(codes) == CRASHES and len(set(codes)) == 1 and codes[0] != 0
+
+    def _why_it_dies(self) -> str:
+        return f"the job ended {CRASHES} times with exit code {self._job.exits[-1].code}"
 
     def _may_be_over(self) -> bool:
         if not self.until.is_chosen and (chosen := self._choice.made()) is not None:

@@ -40,7 +40,9 @@ _WRITES_EVERY_S: Final = 10.0
 )
 @click.option("--output", multiple=True, metavar="TOPIC", help="A topic that the job writes.")
 @click.option(
-    "--until", metavar="WHEN", help="When a run is done: lag=0, exit, records=N, idle=TIME.  [default: lag=0]"
+    "--until",
+    metavar="WHEN",
+    help="When a run is done: lag=0, exit, records=N, idle=TIME, check.  [default: what fits the run without faults]",
 )
 @click.option("--compare", type=click.Choice(["rows", "keyed", "ordered-by-key"]), help="[default: rows]")
 @click.option("--ignore", multiple=True, metavar="FIELD", help="A field of JSON values that may differ.")

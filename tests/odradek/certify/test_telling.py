@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from odradek.certify.job import Exit
 from odradek.certify.telling import EVERY_S, LINES_MAX, Telling
-
-
-@dataclass
-class Ended:
-    instance: int
-    code: int
-    life_s: float
 
 
 def test_first_lines_ends_and_what_is_waited_for_are_told(tmp_path: Path) -> None:
     told: list[str] = []
-    exits: list[Ended] = []
+    exits: list[Exit] = []
     now = [0.0]
     telling = Telling(told.append, tmp_path, exits, lambda: now[0])
     log = tmp_path / "job-1.log"
@@ -26,9 +19,9 @@ def test_first_lines_ends_and_what_is_waited_for_are_told(tmp_path: Path) -> Non
     assert told == ["  job-1: begins"]
 
     log.write_text("begins\nhalf a line\n")
-    exits.append(Ended(1, 3, 0.25))
+    exits.append(Exit(1, 3))
     telling.look(lambda: "waits")
-    assert told[1:] == ["  job-1: half a line", "instance 1 ended with exit code 3 after 0.2 s"]
+    assert told[1:] == ["  job-1: half a line", "instance 1 ended with exit code 3"]
 
     telling.look(lambda: "waits")
     now[0] += EVERY_S
