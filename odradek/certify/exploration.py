@@ -27,6 +27,11 @@ from odradek.certify.requirements import DECISIVE, Requirement
 TRIES: Final = 3
 """Members of a class at which a fault is tried until one is reached and has an effect."""
 RANDOM_FAULTS_MAX: Final = 3
+INSTANTS: Final = frozenset({"Fetch", "Produce", "OffsetCommit", "TxnOffsetCommit", "EndTxn"})
+"""Requests behind which a job computes, writes to a database, or commits."""
+DRAWS: Final = 1
+DRAWS_ELSEWHERE: Final = 4
+"""Of a job whose positions are not in Kafka: what decides lies between two statements of a database."""
 
 
 class Coverage(Enum):
@@ -90,6 +95,7 @@ class Exploration:
         yield from self._needed(is_slow=False)
         if not is_full:
             return
+        yield from self._instants()
         yield from self._rest(is_slow=False)
         yield from self._again()
         yield from self._pairs()
@@ -105,6 +111,16 @@ class Exploration:
         for _ in range(TRIES):
             for each in self.unmet:
                 if requirements.is_slow(each) is is_slow and (cell := self._best(each)) is not None:
+                    yield self._at(cell)
+
+    def _instants(self) -> Iterator[Plan]:
+        """Kills and freezes between two requests, at several instants behind what a job does most behind."""
+        draws = DRAWS_ELSEWHERE if self.is_elsewhere else DRAWS
+        for _ in range(draws):
+            for cell, state in list(self.cells.items()):
+                kind, name = cell
+                is_busy = kind.on in INSTANTS and kind.phase != "nothing"
+                if is_busy and BY_NAME[name].is_between and state is not Coverage.FAILED:
                     yield self._at(cell)
 
     def _best(self, requirement: Requirement) -> Cell | None:

@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 
 from odradek.certify.certificate import Certificate
 from odradek.certify.comparison import Fields, compare, differing_fields, rows
+from odradek.certify.diagnosis import bad
 from odradek.certify.exchanges import time_outs_s
 from odradek.certify.exploration import Exploration
 from odradek.certify.lints import Evidence, Lint, changing_ids, lint
-from odradek.certify.lints.clients import only_broker_dropped
+from odradek.certify.lints.causes import diagnosed
 from odradek.certify.mechanisms import ELSEWHERE, FENCED, STABLE, caps, mechanisms
 from odradek.certify.moments import moments, patterns
 from odradek.certify.observer import Observer
 from odradek.certify.plan import Plan
 from odradek.certify.run import Run, Stage
-from odradek.certify.verdict import Finding, Kind, Outputs, Reference, judge, stuck
+from odradek.certify.verdict import Finding, Kind, Outputs, Reference, judge
 from odradek.certify.workload import LONGEST_S, Workload
 from odradek.errors import OdradekError
 
@@ -37,6 +38,8 @@ class Judge:
     """The time-outs of the job's clients, where the cluster's time cannot be moved."""
     settled_s: float = 0.0
     """How long the job wrote behind its end."""
+    warned: tuple[Lint, ...] = ()
+    """What the runs without faults have shown."""
     may_come_late: bool = True
     """Outputs are written outside of the transaction of the positions."""
 
@@ -58,11 +61,9 @@ class Judge:
         return not failures
 
     def diagnosed(self, run: Run, findings: Sequence[Finding]) -> list[Lint]:
-        """What the run's own trace shows."""
-        found = lint(seen(self.workload, run))
-        if stuck(run.outputs) and (dropped := only_broker_dropped(run.trace, run.exits)) is not None:
-            found.insert(0, dropped)
-        return found
+        """Why, by the evidence of this run alone; empty: unknown."""
+        expected = self.expected if self.workload.check is None else None
+        return diagnosed(seen(self.workload, run), bad(run, findings, expected, self.warned))
 
 
 def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
@@ -91,7 +92,9 @@ def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
     settled_s = max(one.settled_s, two.settled_s)
     in_transactions = {FENCED, STABLE} & {each.name for each in certificate.mechanisms}
     may_come_late = bool(certificate.caps or not in_transactions)
-    return Judge(workload, expected, deadline_s, time_outs, settled_s, may_come_late)
+    return Judge(
+        workload, expected, deadline_s, time_outs, settled_s, tuple(certificate.lints), may_come_late
+    )
 
 
 def _finished(stage: Stage, workload: Workload, observer: Observer, number: int) -> Run:
