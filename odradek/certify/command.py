@@ -1,0 +1,257 @@
+"""What starts one instance of a job: a command line as a shell takes it, or a list of words.
+
+A simple command line (words, quotes, ``VAR=1`` in front) is started without a shell. One with variables, patterns or
+redirections is a ``sh -c 'exec ...'``, so that the job itself has the process id; one with ``&&``, pipes or builtins of the
+shell is a ``sh -c`` whose child the job is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from odradek.deadlines import stretched
+
+PLACEHOLDERS: Final = ("bootstrap", "instance", "run", "data")
+SHELL: Final = ("/bin/sh", "-c")
+_PLACEHOLDER: Final = re.compile(r"(?<!\$)\{([A-Za-z_][\w.-]*)\}")
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_CONTROL: Final = frozenset(";&|()\n")
+"""Between commands, outside of quotes."""
+_EXPANDED: Final = frozenset("$`<>*?[#~")
+"""What a shell takes for more than itself, outside of quotes."""
+_OF_THE_SHELL: Final = frozenset(
+    (
+        *("!", "{", "case", "for", "function", "if", "in", "then", "until", "while", "[["),
+        *(
+            ".",
+            ":",
+            "alias",
+            "bg",
+            "break",
+            "cd",
+            "command",
+            "continue",
+            "eval",
+            "exec",
+            "exit",
+            "export",
+            "fg",
+        ),
+        *(
+            "getopts",
+            "hash",
+            "jobs",
+            "local",
+            "read",
+            "readonly",
+            "return",
+            "set",
+            "shift",
+            "source",
+            "times",
+        ),
+        *("trap", "type", "ulimit", "umask", "unalias", "unset", "wait"),
+    )
+)
+"""Reserved words, and builtins that no program replaces."""
+_NEAR: Final = 0.65
+_SYNTAX_S: Final = stretched(10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How an instance is started. ``{bootstrap}``, ``{data}``, ``{run}`` and ``{instance}`` are filled in."""
+
+    words: tuple[str, ...]
+    directory: Path | None = None
+    assigned: tuple[tuple[str, str], ...] = ()
+    """Variables of the environment, beside those of the certifier."""
+    is_script: bool = False
+    """The last word is a script for a shell: what is filled in there is quoted."""
+
+    @classmethod
+    def parse(cls, text: str | Sequence[str], directory: Path | None = None) -> Command:
+        """``ValueError`` for an empty command, an open quotation, and a placeholder that there is not."""
+        if not isinstance(text, str):
+            words = list(text)
+            _refuse_unknown(_in_words(words))
+            return _of_words(words, directory)
+        text = text.strip()
+        words = shlex.split(text)
+        _refuse_unknown(_in_text(text))
+        if not _needs_shell(text, words):
+            assigned = list(_assignments(words))
+            return _of_words(words[len(assigned) :], directory, assigned)
+        return cls((*SHELL, _script(text, words)), directory, is_script=True)
+
+    def filled(self, values: Mapping[str, str]) -> list[str]:
+        if self.is_script:
+            return [*self.words[:-1], _filled_script(self.words[-1], values)]
+        return [_filled(word, values) for word in self.words]
+
+    def environment(self, values: Mapping[str, str]) -> dict[str, str]:
+        """What the command line assigns."""
+        return {name: _filled(value, values) for name, value in self.assigned}
+
+    def check(self) -> None:
+        """``ValueError`` if it cannot be started: no such folder or program, or a script that the shell does not read."""
+        if self.directory is not None and not self.directory.is_dir():
+            raise ValueError(f"the job cannot be started: the folder {self.directory} does not exist")
+        if self.is_script:
+            self._check_script()
+        else:
+            self._check_program(self.words[0])
+
+    def _check_script(self) -> None:
+        said = subprocess.run(
+            [SHELL[0], "-n", *self.words[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SYNTAX_S,
+            check=False,
+        )
+        if said.returncode:
+            raise ValueError(f"the job cannot be started: {said.stderr.strip()}")
+        name = self.words[-1].removeprefix("exec ").removeprefix("env ").split(maxsplit=1)[0]
+        if re.fullmatch(r"[\w./+-]+", name) and name not in _OF_THE_SHELL:
+            self._check_program(name)
+
+    def _check_program(self, name: str) -> None:
+        """It may be a script of the job's folder, or a program of the PATH that the job gets."""
+        if _PLACEHOLDER.search(name):
+            return
+        folder = self.directory or Path()
+        file = folder / name
+        if "/" not in name:
+            if shutil.which(name, path=dict(self.assigned).get("PATH")) is not None:
+                return
+            near = f"; there is ./{name} in the job's folder" if file.is_file() else ""
+            raise ValueError(f"the job cannot be started: {name}: command not found{near}")
+        if not file.exists():
+            raise ValueError(
+                f"the job cannot be started: {name} does not exist (seen from {folder.resolve()})"
+            )
+        if file.is_dir():
+            raise ValueError(f"the job cannot be started: {name} is a folder")
+        if not os.access(file, os.X_OK):
+            raise ValueError(f"the job cannot be started: {name} is not executable (chmod +x {name})")
+
+
+def _of_words(
+    words: Sequence[str], directory: Path | None, assigned: Sequence[tuple[str, str]] = ()
+) -> Command:
+    if not words or not words[0]:
+        raise ValueError("the job's command is empty")
+    return Command(tuple(words), directory, tuple(assigned))
+
+
+# -- what a shell is needed for --------------------------------------------------------------------------------------
+
+
+def _characters(text: str) -> Iterator[tuple[int, str, str]]:
+    """Place, character and the quotation mark around it ("" outside); neither what is escaped nor the quotes themselves."""
+    quote, place = "", 0
+    while place < len(text):
+        char = text[place]
+        if char == "\\" and quote != "'":
+            place += 2
+            continue
+        if char == quote:
+            quote = ""
+        elif not quote and char in "'\"":
+            quote = char
+        else:
+            yield place, char, quote
+        place += 1
+
+
+def _needs_shell(text: str, words: Sequence[str]) -> bool:
+    program = next((each for each in words if not _ASSIGNMENT.fullmatch(each)), "")
+    if program in _OF_THE_SHELL or re.search(r"\\[\n$`]", text):
+        return True
+    return any(
+        char in _CONTROL or char in _EXPANDED if not quote else quote == '"' and char in "$`"
+        for _, char, quote in _characters(text)
+    )
+
+
+def _script(text: str, words: Sequence[str]) -> str:
+    """With ``exec`` before a script of one command: signals, and the exit code, are then the job's own."""
+    program = next((each for each in words if not _ASSIGNMENT.fullmatch(each)), "")
+    is_list = any(char in _CONTROL for _, char, quote in _characters(text) if not quote)
+    if is_list or not program or program in _OF_THE_SHELL:
+        return text
+    # `VAR=1 exec program` does not export in every shell.
+    return f"exec env {text}" if _ASSIGNMENT.fullmatch(words[0]) else f"exec {text}"
+
+
+def _assignments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The leading words that assign a variable."""
+    for word in words:
+        found = _ASSIGNMENT.fullmatch(word)
+        if found is None:
+            return
+        yield found[1], found[2]
+
+
+# -- what is filled in -----------------------------------------------------------------------------------------------
+
+
+def _filled(word: str, values: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), word)
+
+
+def _filled_script(script: str, values: Mapping[str, str]) -> str:
+    """Each value as the quotation around its placeholder needs it: what is filled in is one word, or a part of one."""
+    quotes = {place: quote for place, _, quote in _characters(script)}
+    parts, end = [], 0
+    for found in _PLACEHOLDER.finditer(script):
+        if found[1] in values:
+            quoted = _quoted(values[found[1]], quotes.get(found.start(), ""))
+            parts += [script[end : found.start()], quoted]
+            end = found.end()
+    return "".join([*parts, script[end:]])
+
+
+def _quoted(value: str, quote: str) -> str:
+    """For a script, where it stands between these quotation marks."""
+    if quote == "'":
+        return value.replace("'", "'\"'\"'")
+    return re.sub(r'([\\"$`])', r"\\\1", value) if quote else shlex.quote(value)
+
+
+def _in_words(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Names in braces, and whether nothing but a placeholder can be meant."""
+    for word in words:
+        for found in _PLACEHOLDER.finditer(word):
+            yield found[1], found[0] == word
+
+
+def _in_text(text: str) -> Iterator[tuple[str, bool]]:
+    """As `_in_words`: outside of quotes. Within them the braces may be those of awk or of JSON."""
+    quotes = {place: quote for place, _, quote in _characters(text)}
+    for found in _PLACEHOLDER.finditer(text):
+        yield found[1], not quotes.get(found.start(), "'")
+
+
+def _refuse_unknown(found: Iterator[tuple[str, bool]]) -> None:
+    """``ValueError`` names the placeholder that may be meant."""
+    for name, is_meant in found:
+        if name in PLACEHOLDERS:
+            continue
+        near = difflib.get_close_matches(name.lower(), PLACEHOLDERS, 1, _NEAR)
+        if near:
+            raise ValueError(f"the job's command: there is no {{{name}}}; did you mean {{{near[0]}}}?")
+        if is_meant:
+            known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
+            raise ValueError(f"the job's command: there is no {{{name}}}; there is {known}")
