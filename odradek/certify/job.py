@@ -1,53 +1,30 @@
-"""The job under test: its processes, started, killed, frozen and started again as a supervisor would.
-
-An instance is a process with all its children, in a session of its own: a shell around a JVM dies with it.
-"""
+"""The job under test: its instances, started, killed, frozen and started again as a supervisor would."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shlex
-import signal
-import subprocess
+import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import psutil
-
+from odradek.certify.command import Command as Command
+from odradek.certify.instance import Instance as Instance
+from odradek.certify.instance import Launcher, Processes
+from odradek.certify.processes import ORPHANS
+from odradek.certify.restarts import ALWAYS, BackOff, Restart
 from odradek.deadlines import stretched
 
-ENDS_S: Final = stretched(10.0)
-"""An instance that was asked to end (SIGTERM) is killed after this time."""
+GRACE_S: Final = stretched(0.5)
+"""What instances get at the end of a run, from SIGTERM to SIGKILL."""
+LINES: Final = 12
+"""Lines of an instance that has ended which are kept."""
 _PAUSE_S: Final = 0.01
-ALWAYS: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """How an instance is started. ``{bootstrap}``, ``{data}``, ``{run}`` and ``{instance}`` are filled in."""
-
-    words: tuple[str, ...]
-    directory: Path | None = None
-
-    @classmethod
-    def parse(cls, text: str | Sequence[str], directory: Path | None = None) -> Command:
-        words = tuple(shlex.split(text)) if isinstance(text, str) else tuple(text)
-        if not words:
-            raise ValueError("the job's command is empty")
-        return cls(words, directory)
-
-    def filled(self, values: Mapping[str, str]) -> list[str]:
-        words = []
-        for word in self.words:
-            for name, value in values.items():
-                word = word.replace("{" + name + "}", value)
-            words.append(word)
-        return words
+_TAIL_BYTES: Final = 8000
 
 
 @dataclass(slots=True)
@@ -56,88 +33,60 @@ class Exit:
 
     instance: int
     code: int
+    life_s: float = 0.0
+    lines: tuple[str, ...] = ()
+    """The last ones that it printed in this life."""
+    left: int = 0
+    """Processes that were still alive when its first one had ended, and were killed."""
 
 
-class Instance:
-    """One process of the job."""
+class Grace:
+    """The time from SIGTERM to SIGKILL at the ends of runs, as long as it is of use.
 
-    def __init__(self, number: int, process: subprocess.Popen[bytes]) -> None:
-        self.number, self.process = number, process
-        self.was_ended = False
-        """By the certifier."""
+    A job that has not ended within it once gets none in the runs that follow, unless the user has said how much it gets.
+    """
 
-    @property
-    def is_alive(self) -> bool:
-        return self.process.poll() is None
+    def __init__(self, said_s: float | None = None) -> None:
+        self._is_said = said_s is not None
+        self.seconds = GRACE_S if said_s is None else said_s
 
-    def signal(self, number: signal.Signals) -> None:
-        """To the whole session of the instance."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
-    def kill(self) -> None:
-        self.was_ended = True
-        self.signal(signal.SIGKILL)
-        self.process.wait()
-
-    def freeze(self) -> None:
-        self.signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self.signal(signal.SIGCONT)
-
-    def end(self) -> None:
-        """Ask it to end, and see that it does."""
-        self.was_ended = True
-        self.signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(ENDS_S)
-        self.kill()
-
-    def processes(self) -> list[tuple[int, str]]:
-        """Process id and name of each of its processes, the one that was started first; empty if it has ended."""
-        found: list[tuple[int, str]] = []
-        with contextlib.suppress(psutil.Error):
-            root = psutil.Process(self.process.pid)
-            for process in [root, *root.children(recursive=True)]:
-                with contextlib.suppress(psutil.Error):
-                    found.append((process.pid, process.name()))
-        return found
-
-    def has_connection(self, port: int) -> bool:
-        """Whether one of its processes has a connection from this local port."""
-        with contextlib.suppress(psutil.Error):
-            root = psutil.Process(self.process.pid)
-            for process in [root, *root.children(recursive=True)]:
-                with contextlib.suppress(psutil.Error):
-                    if any(each.laddr and each.laddr.port == port for each in process.net_connections("tcp")):
-                        return True
-        return False
+    def learn(self, *, in_time: bool) -> None:
+        if not in_time and not self._is_said:
+            self.seconds = 0.0
 
 
 class Job:
-    """All instances of one run, and a supervisor that starts again what dies.
-
-    ``restarts`` is how often an instance is started again after an exit with an error, or after it was killed: `ALWAYS`, or
-    a number. An exit with code 0 is the end of an instance.
-    """
+    """All instances of one run, and a supervisor that starts again what has ended."""
 
     def __init__(
-        self, command: Command, values: Mapping[str, str], log: Path, restarts: int = ALWAYS
+        self,
+        command: Command,
+        values: Mapping[str, str],
+        directory: Path,
+        restart: Restart = ALWAYS,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._command, self._values, self._restarts = command, values, restarts
-        self._log = log
+        """The output of the instances goes to ``job-1.log`` and so on in the directory."""
+        self._values, self._restart, self._directory, self._now_s = values, restart, directory, now_s
+        self._launcher: Launcher = Processes(command, secrets.token_hex(8))
         self._lock = threading.RLock()
         self._instances: list[Instance] = []
-        self._left: dict[int, int] = {}
+        self._due: list[tuple[float, int]] = []
+        """When instances that have ended are started again, with their numbers."""
+        self._again: dict[int, int] = {}
+        """How often each number was started again."""
+        self._back_off: dict[int, BackOff] = {}
+        self._log_begins: dict[Instance, int] = {}
         self._replaced = 0
+        self._has_left = False
         self.exits: list[Exit] = []
         self.kills = 0
         """Instances that the certifier killed, or froze, without a word to their group."""
         self.given_up = 0
         """Instances that died, and are not started again."""
         self.completed: set[int] = set()
-        """Instances that ended with code 0."""
+        """Instances that ended with code 0, and were not started again."""
+        ORPHANS.adopt()
 
     def start(self, number: int) -> Instance:
         values = {**self._values, "instance": str(number)}
@@ -146,53 +95,56 @@ class Job:
             **{f"ODRADEK_{name.upper()}": value for name, value in values.items()},
             "KAFKA_BOOTSTRAP_SERVERS": values["bootstrap"],
         }
-        with self._lock, self._log.open("ab") as log:
-            try:
-                process = subprocess.Popen(
-                    self._command.filled(values),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    cwd=self._command.directory,
-                    env=environment,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise ValueError(f"the job cannot be started: {error}") from None
-            instance = Instance(number, process)
+        log = self._log(number)
+        with self._lock:
+            begins = log.stat().st_size if log.exists() else 0
+            instance = self._launcher.start(number, values, environment, log)
+            self._log_begins[instance] = begins
             self._instances.append(instance)
             return instance
 
     def supervise(self) -> None:
-        """Start again what has died; to be called all the time."""
+        """Start again what has ended, when it is due; to be called all the time."""
         with self._lock:
             for instance in [each for each in self._instances if not each.is_alive]:
                 self._instances.remove(instance)
-                if instance.was_ended:
-                    continue
-                code = instance.process.returncode
-                self.exits.append(Exit(instance.number, code))
-                if code == 0:
-                    self.completed.add(instance.number)
-                else:
-                    self._again(instance.number)
+                if not instance.was_ended:
+                    self._ended(instance)
+            now = self._now_s()
+            for due in [each for each in self._due if each[0] <= now]:
+                self._due.remove(due)
+                self.start(due[1])
 
-    def _again(self, number: int) -> None:
-        left = self._left.get(number, self._restarts)
-        if left:
-            self._left[number] = left - 1 if left > 0 else left
-            self.start(number)
+    def _ended(self, instance: Instance) -> None:
+        code, life_s = instance.code or 0, self._now_s() - instance.began
+        lines = self._lines(instance.number, LINES, self._log_begins.pop(instance))
+        self.exits.append(Exit(instance.number, code, life_s, lines, instance.clear()))
+        if self._may_start_again(instance.number, code):
+            delay_s = self._back_off.setdefault(instance.number, BackOff()).delay_s(life_s)
+            self._due.append((self._now_s() + delay_s, instance.number))
+        elif code == 0:
+            self.completed.add(instance.number)
         else:
             self.given_up += 1
 
+    def _may_start_again(self, number: int, code: int) -> bool:
+        so_far = self._again.get(number, 0)
+        if not self._restart.starts_again(code, so_far):
+            return False
+        self._again[number] = so_far + 1
+        return True
+
     def killed(self, instance: Instance) -> None:
-        """Kill an instance as ``kill -9`` does, and start it again."""
+        """Kill an instance as ``kill -9`` does, and start it again at once."""
         with self._lock:
             self.kills += 1
             instance.kill()
             if instance in self._instances:
                 self._instances.remove(instance)
-            self._again(instance.number)
+            if self._may_start_again(instance.number, -9):
+                self.start(instance.number)
+            else:
+                self.given_up += 1
 
     @property
     def alive(self) -> list[Instance]:
@@ -203,7 +155,7 @@ class Job:
     def has_ended(self) -> bool:
         """No instance is left, nor will one be started: not by `supervise`, nor in place of one that is `replaced`."""
         with self._lock:
-            return not self._instances and not self._replaced
+            return not self._instances and not self._due and not self._replaced
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[None]:
@@ -221,15 +173,72 @@ class Job:
         port = int(peer.rpartition(":")[2])
         return next((each for each in self.alive if each.has_connection(port)), None)
 
-    def end(self) -> None:
-        """Kill all that is left."""
+    # -- what it says --------------------------------------------------------------------------------------------
+
+    @property
+    def died_alike(self) -> int:
+        """How many of the newest exits have the same code, which is not 0. Their lines are in `exits`."""
+        newest = self.exits[-1].code if self.exits else 0
+        count = 0
+        for each in reversed(self.exits):
+            if each.code != newest or not newest:
+                break
+            count += 1
+        return count
+
+    def last_lines(self, count: int = LINES) -> list[str]:
+        """The last ones that each instance printed; with several instances each line begins with ``job-N: ``."""
+        paths = sorted(self._directory.glob("job-*.log"))
+        if len(paths) == 1:
+            return list(_lines(paths[0], count))
+        return [f"{path.stem}: {line}" for path in paths for line in _lines(path, count)]
+
+    def _lines(self, number: int, count: int, begin: int) -> tuple[str, ...]:
+        return _lines(self._log(number), count, begin)
+
+    def _log(self, number: int) -> Path:
+        return self._directory / f"job-{number}.log"
+
+    # -- the end of the run --------------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """All instances stand still, until `end`: what they have written by now is what there is."""
         with self._lock:
-            for instance in self._instances:
-                instance.was_ended = True
-                instance.signal(signal.SIGKILL)
-            for instance in self._instances:
-                instance.process.wait()
-            self._instances.clear()
+            self._due.clear()
+            for each in self._instances:
+                each.freeze()
+
+    def end(self, grace: Grace | None = None) -> None:
+        """Ask all that is left to end, as long as there is grace (none: SIGKILL at once), and kill it.
+
+        `StillAlive` if something does not end.
+        """
+        with self._lock:
+            self._due.clear()
+            for each in self._instances:
+                each.was_ended = True
+            try:
+                in_time = self._launcher.end(grace.seconds if grace else 0.0)
+                if grace:
+                    grace.learn(in_time=in_time)
+            finally:
+                self._instances.clear()
+                self._leave_orphans()
+
+    def _leave_orphans(self) -> None:
+        """Once: `end` may come twice."""
+        if not self._has_left:
+            self._has_left = True
+            ORPHANS.leave()
+
+
+def _lines(path: Path, count: int, begin: int = 0) -> tuple[str, ...]:
+    if not path.exists():
+        return ()
+    with path.open("rb") as log:
+        end = log.seek(0, os.SEEK_END)
+        log.seek(max(begin, end - _TAIL_BYTES))
+        return tuple(log.read().decode("utf-8", "replace").splitlines()[-count:])
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:

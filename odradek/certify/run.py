@@ -17,7 +17,7 @@ from odradek.certify.cluster import Cluster, Ours
 from odradek.certify.exchanges import Exchange, exchanges
 from odradek.certify.foreign import Foreign
 from odradek.certify.holding import OnHold
-from odradek.certify.job import Job
+from odradek.certify.job import Grace, Job
 from odradek.certify.observation import Observation
 from odradek.certify.patience import Patience
 from odradek.certify.plan import Plan
@@ -35,6 +35,8 @@ from odradek.remote import ENTRIES_MAX
 
 LATE_S: Final = 0.2
 """What the broker and the job get for a request that arrives after the end."""
+LOG_LINES: Final = 40
+"""Of the job's output in a run."""
 
 
 @dataclass(slots=True)
@@ -90,6 +92,7 @@ class Stage:
         """Of the next run: what the first run has chosen, where that is left to it."""
         self._directory = Path(tempfile.mkdtemp(prefix="odradek-certify-"))
         self.cluster: Cluster = Foreign(workload) if workload.upstream else Ours(workload)
+        self.grace = Grace(workload.grace_s)
         self._runs = 0
 
     def __enter__(self) -> Stage:
@@ -184,7 +187,8 @@ class _Take:
             "run": plan.id if plan else "reference",
         }
         workload = self._workload
-        self._job = Job(workload.command, self._values, data / "job.log", workload.restarts)
+        self._job = Job(workload.command, self._values, data, workload.restart(self._until))
+        self._grace = stage.grace
         self._progress = Progress(
             self._cluster,
             self._job,
@@ -238,7 +242,7 @@ class _Take:
             took_s=end.at_s - began - self._patience.held_s,
             exits=[(each.instance, each.code) for each in self._job.exits],
             notes=self._staging.notes,
-            log=_tail(self._data / "job.log"),
+            log="\n".join(self._job.last_lines(LOG_LINES)),
             clock_was_moved=self._staging.time.was_moved,
             without_effect=self._staging.without_effect,
             until=self._until,
@@ -267,11 +271,12 @@ class _Take:
     # -- what came of it -----------------------------------------------------------------------------------------
 
     def _final(self, end: End, settle_s: float) -> Outputs:
+        self._job.freeze()  # what it does when it is asked to end is no part of the run
         outputs = self._read(end)
         if _may_be_unfinished(end, self._until):
             first = self._checked(replace(outputs, ending=Ending.FINISHED, why_not=""))
             return first if self._is_all_right(first) else self._once_more(first, settle_s)
-        self._job.end()  # what it holds locked is free for the check
+        self._job.end(self._grace)  # what it holds locked is free for the check
         final = self._checked(outputs)
         if end.ending is not Ending.IDLE or self._until.what != "lag" or self._judged_by is None:
             return final
@@ -337,7 +342,3 @@ def _may_be_unfinished(end: End, until: Until) -> bool:
 
 def _rows(outputs: Outputs) -> set[tuple[object, ...]]:
     return {(each.topic, each.key, each.value) for each in outputs.committed}
-
-
-def _tail(path: Path, bytes_max: int = 4000) -> str:
-    return path.read_bytes()[-bytes_max:].decode("utf-8", "replace") if path.exists() else ""

@@ -9,10 +9,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from odradek.certify.command import Command
 from odradek.certify.comparison import Compare
 from odradek.certify.faults import BY_NAME
-from odradek.certify.job import ALWAYS, Command
 from odradek.certify.outcome import ACCEPTABLE, Verdict
+from odradek.certify.restarts import ALWAYS, Restart
 from odradek.certify.workload import Seed, Until, Workload, read_expected, read_seeds
 from odradek.durations import seconds
 
@@ -20,11 +21,10 @@ FILE: Final = "certify.toml"
 _T = TypeVar("_T")
 NAMES: Final = (
     *("topic", "seed-records", "job", "jobs", "output", "until", "compare", "ignore", "expect"),
-    *("check", "restart"),
+    *("check", "restart", "grace"),
     *("nodes", "upstream", "set", "patience", "budget", "seed", "stages", "failures", "report"),
     *("profile", "accept", "leave-out"),
 )
-_RESTARTS: Final = {"always": ALWAYS, "never": 0}
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -65,14 +65,16 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
     expect = options.get("expect")
     if expect and options.get("check"):
         raise ValueError("--expect and --check: one of them says what is right")
-    return Workload(
+    until = named("--until", Until.parse, options.get("until") or "auto")
+    found = Workload(
         command=Command.parse(options["job"], directory=directory),
         outputs=tuple(outputs),
         topics=tuple(topics),
         seeds=tuple(seeds),
         instances=int(options.get("jobs") or 1),
-        restarts=named("--restart", restarts, options.get("restart") or "always"),
-        until=named("--until", Until.parse, options.get("until") or "auto"),
+        restarts=_restarts(options.get("restart"), until),
+        grace_s=named("--grace", seconds, options["grace"]) if options.get("grace") else None,
+        until=until,
         compare=Compare(str(options.get("compare") or "rows")),
         ignored=frozenset(_several(options.get("ignore"))),
         nodes=int(options.get("nodes") or 1),
@@ -83,6 +85,8 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         left_out=_left_out(_several(options.get("leave-out"))),
         patience_s=named("--patience", seconds, options["patience"]) if options.get("patience") else None,
     )
+    found.command.check()
+    return found
 
 
 def named(option: str, parse: Callable[[str], _T], said: object) -> _T:
@@ -145,12 +149,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {found[0]}?)" if found else ""
 
 
-def restarts(text: str) -> int:
-    """``always``, ``never``, or how often."""
-    try:
-        return _RESTARTS[text] if text in _RESTARTS else int(text)
-    except ValueError:
-        raise ValueError(f"{text!r}: expected always, never or a number") from None
+def _restarts(said: object, until: Until) -> Restart | None:
+    """``always``, ``on-failure``, ``never``, or how often; None where nothing is said."""
+    if said is None:
+        return None
+    found = named("--restart", Restart.parse, said)
+    if found == ALWAYS and until.what == "exit":
+        raise ValueError(
+            "--restart always starts an instance again that has ended with code 0, and --until exit waits for such an end: "
+            "one of them has to go (--restart on-failure)"
+        )
+    return found
 
 
 def _several(said: str | Iterable[str] | None) -> list[str]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from odradek.certify.command import Command
 from odradek.certify.comparison import Compare
-from odradek.certify.job import ALWAYS, Command
+from odradek.certify.restarts import ALWAYS, ON_FAILURE, Restart
 from odradek.certify.until import Until as Until
 from odradek.topics import Record
 
@@ -39,7 +40,10 @@ class Workload:
     """As for ``odradek serve``: ``in:4``."""
     seeds: tuple[Seed, ...] = ()
     instances: int = 1
-    restarts: int = ALWAYS
+    restarts: Restart | None = None
+    """None: what `until` asks for."""
+    grace_s: float | None = None
+    """What instances get at the end of a run from SIGTERM to SIGKILL. None: half a second, where the job reacts."""
     until: Until = field(default_factory=Until)
     compare: Compare = Compare.ROWS
     ignored: frozenset[str] = frozenset()
@@ -56,6 +60,13 @@ class Workload:
     patience_s: float | None = None
     """A run in which the job asks for no change that long, beyond the time of a reference run, is stuck. None: `PATIENCE_S`,
     and where the cluster's time cannot be moved the time-outs of the job's clients too."""
+
+    def restart(self, until: Until) -> Restart:
+        """What a supervisor does with an instance that has ended. Where a run waits for its exit, code 0 is its end; and
+        where it is not known yet what to wait for, it may be."""
+        if self.restarts is not None:
+            return self.restarts
+        return ON_FAILURE if until.what in ("exit", "auto") else ALWAYS
 
     @property
     def inputs(self) -> frozenset[str]:

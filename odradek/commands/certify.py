@@ -58,8 +58,14 @@ _WRITES_EVERY_S: Final = 10.0
 )
 @click.option(
     "--restart",
-    metavar="always|never|N",
-    help="What a supervisor does with an instance that died.  [default: always]",
+    metavar="always|on-failure|never|N",
+    help="Which instances that end are started again; N: so often, after a failure.  "
+    "[default: always; on-failure with --until exit]",
+)
+@click.option(
+    "--grace",
+    metavar="TIME",
+    help="What instances get from SIGTERM to SIGKILL at the end of a run.  [default: 500ms, if they react]",
 )
 @click.option("--nodes", type=click.IntRange(1, 9), help="Nodes of the broker.  [default: 1]")
 @click.option(

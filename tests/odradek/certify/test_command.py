@@ -25,10 +25,11 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "message"),
     [
         ([], "--job is missing"),
-        (["--job", "x"], "--output is missing"),
-        (["--job", "x", "--output", "out", "--budget", "long"], "expected a duration"),
-        (["--job", "x", "--output", "out", "--seed-records", "in=absent"], "absent"),
+        (["--job", "true"], "--output is missing"),
+        (["--job", "true", "--output", "out", "--budget", "long"], "expected a duration"),
+        (["--job", "true", "--output", "out", "--seed-records", "in=absent"], "absent"),
         (["--file", "absent.toml"], "absent.toml"),
+        (["--job", "no-such-program", "--output", "out"], "no-such-program: command not found"),
     ],
 )
 @pytest.mark.usefixtures("directory")

@@ -259,7 +259,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     monkeypatch.setattr(Certifier, "run", lambda self: WRONG)
-    (tmp_path / "certify.toml").write_text('job = "job"\noutput = "out"\n')
+    (tmp_path / "certify.toml").write_text('job = "true"\noutput = "out"\n')
     return tmp_path
 
 
@@ -301,7 +301,7 @@ def test_the_file_is_named_from_where_github_checked_it_out(directory: Path) -> 
 
 def test_without_a_file_there_is_no_location(directory: Path) -> None:
     (directory / "certify.toml").unlink()
-    assert "file=" not in certified("--github", "--job", "job", "--output", "out").stderr
+    assert "file=" not in certified("--github", "--job", "true", "--output", "out").stderr
 
 
 def linted(form: str) -> Result:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from odradek.certify.job import ALWAYS
+from odradek.certify.restarts import ALWAYS, NEVER, ON_FAILURE, Restart
 from odradek.certify.seeding import with_aborted
-from odradek.certify.settings import read, restarts, workload
+from odradek.certify.settings import read, workload
 from odradek.certify.workload import Seed, Until, read_expected, read_seeds
 from odradek.durations import seconds
 
@@ -26,7 +26,12 @@ def test_a_file_says_what_the_options_say(tmp_path: Path) -> None:
     assert found.command.filled({"bootstrap": "h:1"}) == ["python", "job.py", "h:1"]
     assert found.seeds == (Seed("in", "v", "k"),)
     assert found.inputs == {"in"}
-    assert (found.until, found.restarts, found.nodes, found.patience_s) == (Until("records", 3), 0, 3, 5.0)
+    assert (found.until, found.restarts, found.nodes, found.patience_s) == (
+        Until("records", 3),
+        NEVER,
+        3,
+        5.0,
+    )
     assert (found.settings, found.ignored) == ({"num.partitions": "4"}, {"at"})
 
 
@@ -48,6 +53,8 @@ def test_a_name_that_is_no_option_is_named(tmp_path: Path) -> None:
         (JOB | {"restart": "often"}, "expected always"),
         (JOB | {"compare": "loosely"}, "loosely"),
         (JOB | {"job": "'"}, "quotation"),
+        (JOB | {"job": "no-such-program"}, "no-such-program: command not found"),
+        (JOB | {"until": "exit", "restart": "always"}, "one of them has to go"),
         (JOB | {"check": "true", "expect": "told"}, "one of them says what is right"),
     ],
 )
@@ -56,9 +63,22 @@ def test_what_is_wrong_is_said(options: dict[str, object], message: str, tmp_pat
         workload(options, tmp_path)
 
 
-@pytest.mark.parametrize(("text", "number"), [("always", ALWAYS), ("never", 0), ("3", 3)])
-def test_restarts(text: str, number: int) -> None:
-    assert restarts(text) == number
+@pytest.mark.parametrize(
+    ("options", "restart"),
+    [
+        ({"until": "lag=0"}, ALWAYS),
+        ({}, ON_FAILURE),
+        ({"until": "exit"}, ON_FAILURE),
+        ({"until": "auto"}, ON_FAILURE),
+        ({"until": "exit", "restart": 3}, Restart(False, 3)),
+        ({"restart": "on-failure"}, ON_FAILURE),
+    ],
+)
+def test_an_exit_is_the_end_where_a_run_waits_for_it(
+    options: dict[str, object], restart: Restart, tmp_path: Path
+) -> None:
+    found = workload(JOB | options, tmp_path)
+    assert found.restart(found.until) == restart
 
 
 @pytest.mark.parametrize(("text", "expected"), [("250ms", 0.25), ("3s", 3.0), ("1.5m", 90.0), ("1h", 3600.0)])

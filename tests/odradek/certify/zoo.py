@@ -45,7 +45,7 @@ class Wrong:
     """Nothing where the trace does not show the reason."""
     outputs: tuple[str, ...] = ("out",)
     instances: int = 1
-    restart: str = "always"
+    restart: str | None = None
     until: str | None = None
     partitions: int = 2
     compare: str = "rows"
@@ -77,7 +77,7 @@ def certified(
     check: str | None = None,
     expect: str | None = None,
     instances: int = 1,
-    restart: str = "always",
+    restart: str | None = None,
     until: str | None = None,
     nodes: int = 1,
     partitions: int = 2,

@@ -1,0 +1,114 @@
+"""The processes of an instance, wherever they went."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from odradek.certify.job import wait_until
+from odradek.certify.processes import MARK, ORPHANS, Process, Tree, await_ends, members, table
+from tests.support.deadlines import HANG_S
+
+SLEEPS = "import time; time.sleep(600)"
+DAEMON = f"""
+import os, sys
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+print(os.getpid(), flush=True)
+{SLEEPS}
+"""
+
+
+def process(pid: int, parent: int = 1, group: int = 1, is_marked: bool = False) -> Process:
+    return Process(pid, parent, group, group, 0.0, False, is_marked)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([process(70_001, is_marked=True), process(70_002)], {70_001}),
+        ([process(70_001, group=70_000), process(70_002, parent=70_001)], {70_001, 70_002}),
+        (
+            [process(70_003, parent=70_002), process(70_002, parent=70_001), process(70_001, is_marked=True)],
+            {70_001, 70_002, 70_003},
+        ),
+        ([process(os.getpid(), is_marked=True), process(70_001, parent=os.getpid())], set()),
+    ],
+)
+def test_a_process_belongs_by_its_mark_its_group_or_its_parent(
+    rows: Sequence[Process], expected: set[int]
+) -> None:
+    assert {each.pid for each in members(rows, {70_000})} == expected
+
+
+def test_one_that_was_seen_belongs_whatever_became_of_its_parent() -> None:
+    assert members([process(70_005)], (), {(70_005, 0.0)}) == [process(70_005)]
+    assert members([process(70_005)], (), {(70_005, 1.0)}) == []  # another one with the same number
+
+
+@pytest.fixture
+def orphans() -> Iterator[None]:
+    ORPHANS.adopt()
+    yield
+    ORPHANS.leave()
+
+
+def started(code: str, log: Path, mark: str = "m.") -> subprocess.Popen[bytes]:
+    with log.open("wb") as output:
+        environment = {**os.environ, MARK: mark}
+        return subprocess.Popen(
+            [sys.executable, "-c", code], stdout=output, env=environment, start_new_session=True
+        )
+
+
+@pytest.mark.usefixtures("orphans")
+def test_a_daemon_is_found_frozen_and_killed(tmp_path: Path) -> None:
+    root = started(DAEMON, tmp_path / "log")
+    assert root.wait(HANG_S) == 0
+    tree = Tree("m.", [root.pid])
+    assert wait_until(lambda: bool((tmp_path / "log").read_text()), HANG_S)
+    (daemon,) = tree.processes()
+    assert daemon.pid == int((tmp_path / "log").read_text())
+    tree.freeze()
+    assert wait_until(lambda: psutil.Process(daemon.pid).status() == psutil.STATUS_STOPPED, HANG_S)
+    assert tree.kill() == 1
+    assert tree.processes() == []
+    assert not psutil.pid_exists(daemon.pid)  # it came to this process, which has asked for its exit code
+
+
+CHAIN = """
+import os, sys, time
+for _ in range(1000):
+    time.sleep(0.005)
+    if os.fork():
+        os._exit(0)
+time.sleep(600)
+"""
+
+
+@pytest.mark.usefixtures("orphans")
+def test_what_starts_its_successor_and_ends_is_killed(tmp_path: Path) -> None:
+    """A look at the table may see none of them."""
+    root = started(CHAIN, tmp_path / "log", "chain.")
+    assert root.wait(HANG_S) == 0
+    Tree("chain.", [root.pid]).kill()
+    left = [each for each in table(b"") if each.group == root.pid and not each.has_ended]
+    assert left == []
+
+
+def test_the_end_of_processes_is_waited_for(tmp_path: Path) -> None:
+    one, two = started("pass", tmp_path / "one"), started(SLEEPS, tmp_path / "two")
+    assert await_ends([one.pid], HANG_S)
+    assert not await_ends([one.pid, two.pid], 0.0)
+    two.kill()
+    assert await_ends([one.pid, two.pid], HANG_S)
+    one.wait(HANG_S), two.wait(HANG_S)
