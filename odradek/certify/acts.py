@@ -151,7 +151,7 @@ def _freeze(scene: Scene, strike: Strike) -> str:
     scene.note(f"instance {number} is frozen")
     strike.rule.release()
     ended = len(_ended(scene, number))
-    scene.job.start(number)
+    others.started = scene.job.start(number)
     scene.job.kills += 1
     scene.time.time_out_transactions()
 
@@ -181,7 +181,7 @@ def _start_beside(scene: Scene, strike: Strike, number: int) -> str:
     """The request is held until the new instance has asked the broker to come in."""
     others = Others(scene)
     ended = _ended(scene, number)
-    scene.job.start(number)
+    others.started = scene.job.start(number)
     scene.note(f"instance {number} is started")
     scene.wait_for(
         lambda: bool(others.did()) or len(_ended(scene, number)) - len(ended) >= _STARTS, TAKE_OVER_S
@@ -220,12 +220,15 @@ def _remove_instance(scene: Scene, strike: Strike) -> str:
 class Others:
     """What instances do from now on that are not ``frozen`` and, if none is, those that were not alive before.
 
-    An instance is told by its connections: those of its processes, while it lives.
+    An instance is told by its connections: those of its processes, while it lives. A new connection whose process has ended
+    is that of the instance that was ``started``, if all that were there before are alive.
     """
 
     def __init__(self, scene: Scene, frozen: Instance | None = None) -> None:
         self._scene, self._frozen = scene, frozen
         self._before = tuple(scene.job.alive)
+        self.started: Instance | None = None
+        self._known = frozenset(scene.observation.peers())
         self._since = scene.observation.newest()
         self._owners: dict[str, Instance | None] = {}
         self._looked = 0.0
@@ -242,7 +245,7 @@ class Others:
         for each in found:
             peer = each["peer"]
             if each["from_node"] is None and peer not in self._owners:
-                self._owners[peer] = self._scene.job.owner(peer)
+                self._owners[peer] = self._scene.job.owner(peer) or self._of_ended(peer)
         named = [
             (self._name(owner), each)
             for each in found
@@ -252,6 +255,10 @@ class Others:
             f"{name} {deeds([each for one, each in named if one == name])}"
             for name in dict.fromkeys(name for name, _ in named)
         )
+
+    def _of_ended(self, peer: str) -> Instance | None:
+        is_new = peer not in self._known and all(each.is_alive for each in self._before)
+        return self.started if is_new else None
 
     def _name(self, owner: Instance) -> str:
         is_second = owner not in self._before and any(each.number == owner.number for each in self._before)

@@ -63,12 +63,10 @@ class Rule:
 
 def scene(job: Instances, *entries: dict[str, Any], **handle: Any) -> tuple[Scene, list[str]]:
     """What the broker has in its trace comes behind the first look at it."""
-    looks = [0]
 
-    def found(since: int = 0, **filters: Any) -> list[dict[str, Any]]:
-        looks[0] += 1
-        wanted = [each for each in entries if filters.get("api") in (None, each["api"])]
-        return [] if looks[0] == 1 and "since" not in filters and filters.get("limit") == 1 else wanted
+    def found(since: int | None = None, api: str | None = None, **_: Any) -> list[dict[str, Any]]:
+        is_first = since is None and api is None
+        return [] if is_first else [each for each in entries if api in (None, each["api"])]
 
     broker = SimpleNamespace(
         trace=SimpleNamespace(entries=found), transactions=SimpleNamespace(list=list), nodes={}
@@ -184,6 +182,16 @@ def test_one_that_took_over_may_have_ended_before_the_frozen_one_wakes() -> None
     staged.is_done = is_done
     assert done("freeze", staged) == ""
     assert "while instance 1 was frozen, the new instance 1 committed" in notes
+
+
+def test_a_new_connection_of_a_process_that_has_ended_is_the_started_ones() -> None:
+    """It may have done all of its work within one look at the connections."""
+    job = Instances(Process(1, "h:1"))
+    staged, notes = scene(job, entry("InitProducerId", "h:2"))
+    assert done("add-instance", staged) == ""
+    assert notes[-1] == "instance 2 initialised a producer"
+    job = Instances(Process(1, "h:1", is_alive=False))
+    assert done("add-instance", scene(job, entry("InitProducerId", "h:2"))[0])
 
 
 def test_a_clock_that_passes_nothing() -> None:
