@@ -249,7 +249,16 @@ DELAYS_MS: Final = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
 the code is that handles it."""
 
 
-_WHERE: Final[Mapping[str, Collection[str]]] = {**CODES, "duplicate": WRITES, "late": _LATE}
+_WAITED_FOR: Final = WRITES | {"OffsetFetch"}
+"""Requests that clients give up after their request time-out. For JoinGroup and SyncGroup they wait as long as a rebalance
+may take: max.poll.interval.ms and more, five minutes by default."""
+_WHERE: Final[Mapping[str, Collection[str]]] = {
+    **CODES,
+    "duplicate": WRITES,
+    "late": _LATE,
+    "silent-answer": _WAITED_FOR,
+    "silent-request": _WAITED_FOR,
+}
 
 
 def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:

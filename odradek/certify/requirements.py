@@ -35,13 +35,14 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "JoinGroup": ("kill-before", "lose-answer", "retriable-error"),
     "SyncGroup": ("kill-after", "lose-answer", "fatal-error"),
     "ConsumerGroupHeartbeat": ("kill-before", "lose-answer", "fatal-error", "retriable-error"),
+    "Heartbeat": ("fatal-error", "time-out-session"),
     "OffsetFetch": ("kill-before", "lose-answer", "retriable-error"),
     "Fetch": ("abort-input",),
 }
 """The faults that can break a request. Both in the order in which they are tried."""
 DECISIVE: Final = frozenset(NEEDED) - {"Fetch"}
 KILLS: Final = frozenset({"kill-before", "kill-after", "kill-all", "kill-between"})
-ELSEWHERE: Final = ("kill-after", "kill-between", "freeze-between")
+ELSEWHERE: Final = ("kill-between", "freeze-between")
 """Needed at Fetch of a job whose positions are not in Kafka: what decides lies behind the records that it reads."""
 
 

@@ -63,6 +63,8 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         },
     )
     expect = options.get("expect")
+    if options.get("check") == "":
+        raise ValueError("--check is empty: a command is expected")
     if expect and options.get("check"):
         raise ValueError("--expect and --check: one of them says what is right")
     until = named("--until", Until.parse, options.get("until") or "auto")

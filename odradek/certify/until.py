@@ -22,7 +22,7 @@ class Until:
                 return cls("lag")
             if name in ("exit", "check", "auto") and not value:
                 return cls(name)
-            if name == "records":
+            if name == "records" and int(value) > 0:
                 return cls("records", int(value))
             if name == "idle":
                 return cls("idle", seconds(value))

@@ -70,10 +70,10 @@ def _lines(certificate: Certificate) -> Iterator[str]:
         yield from failed(failure)
     if certificate.redelivered:
         yield f"redelivered in {certificate.redelivered} runs: repeats, which the comparison allows"
-    covered = certificate.covered()
-    counts = ", ".join(f"{covered[each]} {each.value}" for each in Coverage if covered[each])
-    yield f"{certificate.runs} runs in {duration(certificate.took_s)}; of {covered.total()} cells {counts or 'none'}"
     if certificate.needed:
+        covered = certificate.covered()
+        counts = ", ".join(f"{covered[each]} {each.value}" for each in Coverage if covered[each])
+        yield f"{certificate.runs} runs in {duration(certificate.took_s)}; of {covered.total()} cells {counts}"
         yield f"{certificate.met} of {len(certificate.needed)} that a certificate needs"
     yield from _verdict(certificate)
 
