@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,13 +14,16 @@ from odradek.certify.comparison import Compare
 from odradek.certify.faults import BY_NAME
 from odradek.certify.outcome import ACCEPTABLE, Verdict
 from odradek.certify.restarts import ALWAYS, Restart
+from odradek.certify.rows import ALL_HEADERS, ON_DEMAND
 from odradek.certify.workload import Seed, Until, Workload, read_expected, read_seeds
 from odradek.durations import seconds
+from odradek.topics import Record
 
 FILE: Final = "certify.toml"
 _T = TypeVar("_T")
 NAMES: Final = (
-    *("topic", "seed-records", "job", "jobs", "output", "until", "compare", "ignore", "expect"),
+    *("topic", "seed-records", "job", "jobs", "output", "until", "compare", "compare-also"),
+    *("ignore", "expect"),
     *("check", "restart", "grace"),
     *("nodes", "upstream", "set", "patience", "budget", "seed", "stages", "failures", "report"),
     *("profile", "accept", "leave-out"),
@@ -47,8 +50,9 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
     outputs = _several(options.get("output"))
     if not options.get("job"):
         raise ValueError("--job is missing: the command that is to be certified")
-    if not outputs:
-        raise ValueError("--output is missing: the topics that the job writes")
+    check = options.get("check")
+    if not outputs and not check:
+        raise ValueError("--output is missing: the topics that the job writes (a --check alone needs none)")
     seeds: list[Seed] = []
     for said in _several(options.get("seed-records")):
         topic, _, path = said.partition("=")
@@ -63,10 +67,9 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         },
     )
     expect = options.get("expect")
-    if options.get("check") == "":
+    if check == "":
         raise ValueError("--check is empty: a command is expected")
-    if expect and options.get("check"):
-        raise ValueError("--expect and --check: one of them says what is right")
+    expected = read_expected(_existing("--expect", directory / expect), outputs) if expect else None
     until = named("--until", Until.parse, options.get("until") or "auto")
     found = Workload(
         command=Command.parse(options["job"], directory=directory),
@@ -77,13 +80,14 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         restarts=_restarts(options.get("restart"), until),
         grace_s=named("--grace", seconds, options["grace"]) if options.get("grace") else None,
         until=until,
-        compare=Compare(str(options.get("compare") or "rows")),
-        ignored=frozenset(_several(options.get("ignore"))),
+        compare=_compare(options, has_outputs=bool(outputs)),
+        compare_also=_also(options),
+        ignored=_ignored(options, expected),
         nodes=int(options.get("nodes") or 1),
         upstream=str(options.get("upstream") or ""),
         settings=dict(each.split("=", 1) for each in _several(options.get("set"))),
-        expected=read_expected(_existing("--expect", directory / expect), outputs) if expect else None,
-        check=options.get("check"),
+        expected=expected,
+        check=check,
         left_out=_left_out(_several(options.get("leave-out"))),
         patience_s=named("--patience", seconds, options["patience"]) if options.get("patience") else None,
     )
@@ -162,6 +166,34 @@ def _restarts(said: object, until: Until) -> Restart | None:
             "one of them has to go (--restart on-failure)"
         )
     return found
+
+
+def _compare(options: Mapping[str, Any], *, has_outputs: bool) -> Compare:
+    """A job without an output is judged by the check alone."""
+    how = Compare(str(options.get("compare") or "rows"))
+    if how is Compare.NONE and not options.get("check"):
+        raise ValueError("--compare none leaves the judgement to a --check, and there is none")
+    if how is Compare.NONE and options.get("expect"):
+        raise ValueError("--compare none compares nothing with the file of --expect")
+    return how if has_outputs else Compare.NONE
+
+
+def _also(options: Mapping[str, Any]) -> frozenset[str]:
+    also = _several(options.get("compare-also"))
+    for each in also:
+        if each not in ON_DEMAND:
+            raise ValueError(f"--compare-also {each}: expected {' or '.join(ON_DEMAND)}")
+    if also and options.get("expect"):
+        raise ValueError(f"--compare-also {also[0]}: the file of --expect does not say it")
+    return frozenset(also)
+
+
+def _ignored(options: Mapping[str, Any], expected: Sequence[Record] | None) -> frozenset[str]:
+    """Where no line of the expected records has headers, they are not compared."""
+    ignored = frozenset(_several(options.get("ignore")))
+    if expected is not None and not any(each.headers for each in expected):
+        ignored |= {ALL_HEADERS}
+    return ignored
 
 
 def _several(said: str | Iterable[str] | None) -> list[str]:

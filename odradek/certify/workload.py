@@ -46,6 +46,8 @@ class Workload:
     """What instances get at the end of a run from SIGTERM to SIGKILL. None: half a second, where the job reacts."""
     until: Until = field(default_factory=Until)
     compare: Compare = Compare.ROWS
+    compare_also: frozenset[str] = frozenset()
+    """A part of `rows.ON_DEMAND`."""
     ignored: frozenset[str] = frozenset()
     nodes: int = 1
     upstream: str = ""
@@ -87,14 +89,23 @@ def read_seeds(topic: str, path: Path) -> list[Seed]:
 
 
 def read_expected(path: Path, outputs: Sequence[str]) -> tuple[Record, ...]:
-    """As ``read_seeds``, with the name of the output as ``topic`` where there are several."""
+    """As ``read_seeds``, with the name of the output as ``topic`` where there are several; ``headers`` are pairs."""
     found = []
     for place, value, key, said in _lines(path):
         topic = said.get("topic", outputs[0] if len(outputs) == 1 else None)
         if topic not in outputs:
             raise ValueError(f"{place}: the topic is one of {', '.join(outputs)}, not {topic}")
-        found.append(Record(topic, -1, -1, -1, key, value, (), -1, -1, False, None))
+        found.append(Record(topic, -1, -1, -1, key, value, _headers(place, said), -1, -1, False, None))
     return tuple(found)
+
+
+def _headers(place: str, said: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...]:
+    headers = said.get("headers") or []
+    if not isinstance(headers, list) or not all(
+        isinstance(each, list) and len(each) == 2 for each in headers
+    ):
+        raise ValueError(f'{place}: headers are pairs: [["name", "value"]]')
+    return tuple((str(name), _text(value)) for name, value in headers)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str | None, str | None, Mapping[str, Any]]]:

@@ -44,8 +44,23 @@ _WRITES_EVERY_S: Final = 10.0
     metavar="WHEN",
     help="When a run is done: lag=0, exit, records=N, idle=TIME, check.  [default: what fits the run without faults]",
 )
-@click.option("--compare", type=click.Choice(["rows", "keyed", "ordered-by-key"]), help="[default: rows]")
-@click.option("--ignore", multiple=True, metavar="FIELD", help="A field of JSON values that may differ.")
+@click.option(
+    "--compare",
+    type=click.Choice(["rows", "keyed", "ordered-by-key", "none"]),
+    help="How outputs are compared; none: by the check alone.  [default: rows]",
+)
+@click.option(
+    "--compare-also",
+    multiple=True,
+    type=click.Choice(["partition", "timestamp"]),
+    help="What is compared besides topic, key, value and headers.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="FIELD",
+    help="A field of JSON values that may differ, or 'header NAME'.",
+)
 @click.option(
     "--expect",
     metavar="FILE",
@@ -54,7 +69,8 @@ _WRITES_EVERY_S: Final = 10.0
 @click.option(
     "--check",
     metavar="COMMAND",
-    help="Reads the outputs as NDJSON, or the file {parquet}; its exit code says whether they are right.",
+    help="Reads the outputs as NDJSON, or the file {parquet}, or what the job has left in {data}; its exit code says "
+    "whether they are right: 0 yes, 75 not yet.",
 )
 @click.option(
     "--restart",

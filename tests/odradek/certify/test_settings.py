@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from odradek.certify.comparison import Compare
 from odradek.certify.restarts import ALWAYS, NEVER, ON_FAILURE, Restart
+from odradek.certify.rows import ALL_HEADERS
 from odradek.certify.seeding import with_aborted
 from odradek.certify.settings import read, workload
 from odradek.certify.workload import Seed, Until, read_expected, read_seeds
@@ -55,10 +57,14 @@ def test_a_name_that_is_no_option_is_named(tmp_path: Path) -> None:
         (JOB | {"job": "'"}, "quotation"),
         (JOB | {"job": "no-such-program"}, "no-such-program: command not found"),
         (JOB | {"until": "exit", "restart": "always"}, "one of them has to go"),
-        (JOB | {"check": "true", "expect": "told"}, "one of them says what is right"),
+        (JOB | {"compare": "none"}, "and there is none"),
+        (JOB | {"compare": "none", "check": "true", "expect": "told"}, "compares nothing"),
+        (JOB | {"compare-also": ["offset"]}, "expected partition or timestamp"),
+        (JOB | {"compare-also": ["partition"], "expect": "told"}, "does not say it"),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, object], message: str, tmp_path: Path) -> None:
+    (tmp_path / "told").write_text('"v"\n')
     with pytest.raises(ValueError, match=message):
         workload(options, tmp_path)
 
@@ -79,6 +85,27 @@ def test_an_exit_is_the_end_where_a_run_waits_for_it(
 ) -> None:
     found = workload(JOB | options, tmp_path)
     assert found.restart(found.until) == restart
+
+
+def test_a_check_alone_needs_no_output(tmp_path: Path) -> None:
+    alone = workload({"job": "true", "check": "true"}, tmp_path)
+    assert (alone.outputs, alone.compare) == ((), Compare.NONE)
+    both = workload(JOB | {"check": "true", "compare-also": "partition"}, tmp_path)
+    assert (both.compare, both.compare_also) == (Compare.ROWS, {"partition"})
+
+
+def test_headers_are_compared_where_the_expected_records_have_any(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    told.write_text('{"value": "a"}\n')
+    assert workload(JOB | {"expect": "told"}, tmp_path).ignored == {ALL_HEADERS}
+    told.write_text('{"value": "a", "headers": [["trace", "3"], ["n", null]]}\n')
+    found = workload(JOB | {"expect": "told", "check": "true"}, tmp_path)
+    assert found.ignored == frozenset()
+    assert found.expected is not None
+    assert found.expected[0].headers == (("trace", "3"), ("n", None))
+    told.write_text('{"value": "a", "headers": {"trace": "3"}}\n')
+    with pytest.raises(ValueError, match=r"told:1: headers are pairs"):
+        workload(JOB | {"expect": "told"}, tmp_path)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("250ms", 0.25), ("3s", 3.0), ("1.5m", 90.0), ("1h", 3600.0)])
