@@ -27,6 +27,21 @@ def agreed(
     return ignored, differing(first, second, how, ignored, also)
 
 
+def compared(how: Compare, also: Iterable[str] = ()) -> str:
+    """What is compared, for the certificate.
+
+    >>> compared(Compare.KEYED, ["partition"])
+    'compared: topic, key, value, headers, partition (--compare keyed)'
+    >>> compared(Compare.NONE)
+    'compared: nothing; the check alone judges'
+    """
+    if how is Compare.NONE:
+        return "compared: nothing; the check alone judges"
+    return (
+        f"compared: {', '.join(['topic', 'key', 'value', 'headers', *sorted(also)])} (--compare {how.value})"
+    )
+
+
 def differing(
     first: Sequence[Record],
     second: Sequence[Record],

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from odradek.certify import requirements
-from odradek.certify.comparison import Fields
 from odradek.certify.exploration import Coverage, Exploration
 from odradek.certify.lints import Lint
 from odradek.certify.mechanisms import Mechanism
 from odradek.certify.outcome import Verdict
 from odradek.certify.plan import Cell, Plan
 from odradek.certify.requirements import Requirement
+from odradek.certify.rows import Fields
 from odradek.certify.run import Run
 from odradek.certify.verdict import Finding, kinds_of
 from odradek.certify.workload import Workload

@@ -13,9 +13,6 @@ from enum import Enum
 from typing import NamedTuple
 
 from odradek.certify.rows import Data, Row, shown
-from odradek.certify.rows import Fields as Fields
-from odradek.certify.rows import differing_fields as differing_fields
-from odradek.certify.rows import rows as rows
 
 
 class Compare(Enum):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from odradek.certify.agreement import agreed, compared
 from odradek.certify.certificate import Certificate
-from odradek.certify.comparison import Fields, compare, differing_fields, rows
+from odradek.certify.comparison import Compare
 from odradek.certify.diagnosis import bad
 from odradek.certify.exchanges import time_outs_s
 from odradek.certify.exploration import Exploration
@@ -16,8 +17,9 @@ from odradek.certify.mechanisms import ELSEWHERE, FENCED, STABLE, caps, mechanis
 from odradek.certify.moments import moments, patterns
 from odradek.certify.observer import Observer
 from odradek.certify.plan import Plan
+from odradek.certify.rows import Fields
 from odradek.certify.run import Run, Stage
-from odradek.certify.verdict import Finding, Kind, Outputs, Reference, judge
+from odradek.certify.verdict import Finding, Kind, Outputs, Reference, failed, judge
 from odradek.certify.workload import LONGEST_S, Workload
 from odradek.errors import OdradekError
 
@@ -44,11 +46,11 @@ class Judge:
     """Outputs are written outside of the transaction of the positions."""
 
     def __call__(self, outputs: Outputs) -> list[Finding]:
-        """By the user's check where there is one, else by the outputs of the reference run."""
-        return judge(self.expected if self.workload.check is None else None, outputs)
+        """By the outputs of the reference run, and by the user's check where there is one."""
+        return judge(self.expected, outputs)
 
     def failed(self, outputs: Outputs) -> bool:
-        return any(each.kind.is_failure for each in self(outputs))
+        return failed(self(outputs))
 
     def is_right(self, outputs: Outputs) -> bool | None:
         """None where records are missing, and nothing else is wrong, which may come as long as the job is alive.
@@ -62,8 +64,7 @@ class Judge:
 
     def diagnosed(self, run: Run, findings: Sequence[Finding]) -> list[Lint]:
         """Why, by the evidence of this run alone; empty: unknown."""
-        expected = self.expected if self.workload.check is None else None
-        return diagnosed(seen(self.workload, run), bad(run, findings, expected, self.warned))
+        return diagnosed(seen(self.workload, run), bad(run, findings, self.expected, self.warned))
 
 
 def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
@@ -72,20 +73,7 @@ def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
     certificate.workload = workload = replace(certificate.workload, until=one.until)
     _judged_alone(workload, one)
     two = _finished(stage, workload, observer, 2)
-    ignored = workload.ignored
-    first, second = one.outputs.committed, two.outputs.committed
-    if compare(rows(first, ignored), rows(second, ignored), workload.compare):
-        ignored |= differing_fields(first, second)
-    if workload.check is None and compare(rows(first, ignored), rows(second, ignored), workload.compare):
-        raise NotJudged(
-            f"two runs without faults came to other outputs ({len(first)} and {len(second)} records). Name what may "
-            "differ with --ignore, or say with --check what is right"
-        )
-    expected = Reference(
-        workload.expected if workload.expected is not None else first, workload.compare, ignored
-    )
-    if workload.expected is not None:
-        _refuse("without faults: ", judge(expected, one.outputs))
+    expected, ignored = _expected(certificate, one.outputs, two.outputs)
     _learn(stage, certificate, (one, two), ignored)
     time_outs = 0.0 if stage.cluster.moves_time else time_outs_s(one.trace)
     deadline_s = workload.deadline_s(certificate.reference_s) + time_outs
@@ -95,6 +83,30 @@ def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
     return Judge(
         workload, expected, deadline_s, time_outs, settled_s, tuple(certificate.lints), may_come_late
     )
+
+
+def _expected(certificate: Certificate, one: Outputs, two: Outputs) -> tuple[Reference | None, Fields]:
+    """(what each run has to come to, the fields that are not compared). Where two runs differ the check alone judges."""
+    workload = certificate.workload
+    how, also = workload.compare, workload.compare_also
+    ignored, lines = agreed(one.committed, two.committed, how, workload.ignored, also)
+    if how is Compare.NONE:
+        certificate.remarks.append(compared(how))
+        return None, ignored
+    if lines:
+        said = f"two runs without faults came to other outputs ({len(one.committed)} and {len(two.committed)} records)"
+        if workload.check is None:
+            advice = "Name what may differ with --ignore, or say with --check what is right"
+            raise NotJudged("\n".join([f"{said}. {advice}", *lines]))
+        if workload.expected is None:
+            certificate.remarks.append(f"{said}, so the check alone judges: {lines[0]}")
+            return None, ignored
+    certificate.remarks.append(compared(how, also))
+    records = workload.expected if workload.expected is not None else one.committed
+    expected = Reference(records, how, ignored, also)
+    if workload.expected is not None:
+        _refuse("without faults: ", judge(expected, one))
+    return expected, ignored
 
 
 def _finished(stage: Stage, workload: Workload, observer: Observer, number: int) -> Run:
@@ -150,8 +162,8 @@ def seen(workload: Workload, run: Run) -> Evidence:
 
 
 def _refuse(said: str, findings: Sequence[Finding]) -> None:
-    """The job cannot be judged if there is a finding: the first one says why."""
-    for finding in findings:
+    """The job cannot be judged if there is a failure: the first one says why."""
+    for finding in (each for each in findings if each.kind.is_failure):
         raise NotJudged("\n".join([said + finding.sentence, *finding.evidence]))
 
 
