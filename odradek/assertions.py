@@ -54,7 +54,7 @@ class Assertions(TopicOperations):
     ) -> None:
         """Assert that read_committed consumers get each expected value once, in any order, and nothing else.
 
-        ``AssertionFailed`` lists the values that are missing, doubled and unexpected, each with what became of its records,
+        ``AssertionFailed`` lists the values that are lost, duplicated and unexpected, each with what became of its records,
         and the timelines of the transactional ids that wrote them.
         """
         client = self._control_client()
@@ -141,15 +141,15 @@ def _exactly_once_report(
     client: ControlClient, topic: str, wanted: Counter[Value], found: list[Record], everything: list[Record]
 ) -> str:
     seen = Counter(record.value for record in found)
-    missing = [value for value in wanted if not seen[value]]
-    # A value that is expected twice and comes once is not missing altogether, and must be said all the same.
-    missing += [value for value in wanted if 0 < seen[value] < wanted[value]]
-    doubled = [value for value in seen if seen[value] > wanted[value] > 0]
+    lost = [value for value in wanted if not seen[value]]
+    # A value that is expected twice and comes once is not lost altogether, and must be said all the same.
+    lost += [value for value in wanted if 0 < seen[value] < wanted[value]]
+    duplicated = [value for value in seen if seen[value] > wanted[value] > 0]
     unexpected = [value for value in seen if not wanted[value]]
-    lines = [f"{topic}: {len(missing)} missing, {len(doubled)} doubled, {len(unexpected)} unexpected"]
+    lines = [f"{topic}: {len(lost)} lost, {len(duplicated)} duplicated, {len(unexpected)} unexpected"]
     visible = {(record.partition, record.offset) for record in found}
     concerned: list[Record] = []
-    for kind, values in (("missing", missing), ("doubled", doubled), ("unexpected", unexpected)):
+    for kind, values in (("lost", lost), ("duplicated", duplicated), ("unexpected", unexpected)):
         told = []
         for value in values:
             records = [record for record in everything if record.value == value]

@@ -10,13 +10,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from odradek.certify.comparison import Difference
 from odradek.deadlines import stretched
 from odradek.demo import flights
 from odradek.demo.clients import committed_rows, feed, read_results, transaction_counts
 from odradek.demo.crew import Crew
 from odradek.demo.doomed import restart_doomed
 from odradek.demo.show import Show
-from odradek.demo.verdict import Verdict, compare, sees_planted_errors
+from odradek.demo.verdict import compare, sees_planted_errors
 from odradek.process import BrokerFailed, BrokerProcess
 
 SOURCE, SINK, PARTITIONS, WORKERS = "flights", "flights-processed", 4, 2
@@ -55,14 +56,14 @@ class Demo:
         self.worker_kills = self.open_transactions_hit = self.gave_up = 0
         self.killed: int | None = None
 
-    def run(self) -> Verdict:
+    def run(self) -> Difference:
         try:
             return self._run()
         finally:
             self.crew.close()
             self.broker.close()
 
-    def _run(self) -> Verdict:
+    def _run(self) -> Difference:
         self._arm_and_start()
         self.show.say(f"broker on {self.broker.bootstrap}, {WORKERS} workers, {len(self.lines):,} flights")
         feeding = feed(self.broker.bootstrap, SOURCE, self.lines)
@@ -74,11 +75,11 @@ class Demo:
         self.show.say("reading the result as a read_committed reader")
         observed = read_results(self.broker.bootstrap, SINK)
         expected = dict(flights.expected(flights.data_file()))
-        verdict = compare(expected, observed)
-        if verdict.is_clean and not sees_planted_errors(expected, observed):
+        difference = compare(expected, observed)
+        if not difference and not sees_planted_errors(expected, observed):
             raise BrokerFailed("the comparison does not see a planted error: its word counts for nothing")
-        self._report(len(observed), verdict)
-        return verdict
+        self._report(len(observed), difference)
+        return difference
 
     def _arm_and_start(self) -> None:
         """Start the broker with the next crash point that has not been tried."""
@@ -135,7 +136,7 @@ class Demo:
         state = "with an open transaction" if was_open else "between transactions"
         self.show.say(f"worker {number} killed {state}")
 
-    def _report(self, records_out: int, verdict: Verdict) -> None:
+    def _report(self, records_out: int, difference: Difference) -> None:
         committed, aborted = transaction_counts(self.broker.bootstrap)
         self.show.report(
             {
@@ -146,9 +147,9 @@ class Demo:
                 "broker kills": f"{len(self.broker_kills)} ({'; '.join(self.broker_kills)})",
                 "worker kills": str(self.worker_kills),
                 "kills that hit an open transaction": str(self.open_transactions_hit),
-                "planted duplicate and loss": "seen" if verdict.is_clean else "not tried",
+                "planted duplicate and loss": "not tried" if difference else "seen",
             },
-            verdict,
+            difference,
         )
 
 
@@ -164,7 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
         show.say(f"seed {seed} (again with: odradek demo --seed {seed})")
         try:
             demo = Demo(directory, seed, show)
-            verdict = demo.run()
+            difference = demo.run()
         except (BrokerFailed, flights.NoData) as failure:
             show.fail(str(failure))
             return 2
@@ -176,7 +177,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not demo.open_transactions_hit:
         print("no kill hit an open transaction: nothing was shown", file=sys.stderr)
         return 2
-    return 0 if verdict.is_clean else 1
+    return 1 if difference else 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from odradek.demo.verdict import Verdict
+from odradek.certify.comparison import Difference
 
 PLAIN_EVERY_S = 5.0
 
@@ -46,17 +46,14 @@ class Show:
             self._said = time.monotonic()
             self.say(f"{done:,} of {total:,} flights processed")
 
-    def report(self, rows: Mapping[str, str], verdict: Verdict) -> None:
+    def report(self, rows: Mapping[str, str], difference: Difference) -> None:
         self._progress.stop()
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
         for name, value in rows.items():
             table.add_row(name, value)
         table.add_row("seconds", f"{time.monotonic() - self._began:.1f}")
         self._console.print(table)
-        line = f"lost {verdict.lost}   doubled {verdict.doubled}"
-        if verdict.changed or verdict.foreign:
-            line += f"   changed {verdict.changed}   foreign {verdict.foreign}"
-        self._console.print(line, style="bold green" if verdict.is_clean else "bold red")
+        self._console.print(difference.summary, style="bold red" if difference else "bold green")
 
     def fail(self, line: str) -> None:
         self._progress.stop()

@@ -1,44 +1,26 @@
-"""Compares the results with the expected ones, by row number and by content."""
+"""Compares the results with the expected ones, by row number and by content, with the comparison of ``odradek certify``."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import Final
+
+from odradek.certify.comparison import Compare, Difference, by_key
+from odradek.certify.comparison import compare as compare_rows
+from odradek.certify.rows import Row
+
+_TOPIC: Final = "results"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Rows that are missing, there more than once, there with other content, or not expected at all."""
-
-    lost: int
-    doubled: int
-    changed: int
-    foreign: int
-
-    @property
-    def is_clean(self) -> bool:
-        return not (self.lost or self.doubled or self.changed or self.foreign)
-
-
-def compare(expected: Mapping[int, str], observed: Iterable[str]) -> Verdict:
+def compare(expected: Mapping[int, str], observed: Iterable[str]) -> Difference:
     """Judge the results that a reader saw (``row;…``) against those that there should be.
 
-    >>> compare({0: "0;a", 1: "1;b"}, ["0;a", "0;a", "2;c"])
-    Verdict(lost=1, doubled=1, changed=0, foreign=1)
+    >>> compare({0: "0;a", 1: "1;b", 2: "2;c"}, ["0;a", "0;a", "2;d", "3;e"]).summary
+    'lost 1, duplicated 1, changed 1, unexpected 1'
     """
-    times: Counter[int] = Counter()
-    changed = foreign = 0
-    for result in observed:
-        text = result.partition(";")[0]
-        row = int(text) if text.isdigit() else -1
-        if row not in expected:
-            foreign += 1
-            continue
-        times[row] += 1
-        changed += result != expected[row]
-    doubled = sum(count - 1 for count in times.values())
-    return Verdict(len(expected) - len(times), doubled, changed, foreign)
+    wanted = [Row(_TOPIC, str(number), result) for number, result in expected.items()]
+    found = [Row(_TOPIC, result.partition(";")[0], result) for result in observed]
+    return compare_rows(wanted, found, Compare.ROWS, by_key)
 
 
 def sees_planted_errors(expected: Mapping[int, str], observed: list[str]) -> bool:
@@ -47,4 +29,5 @@ def sees_planted_errors(expected: Mapping[int, str], observed: list[str]) -> boo
     twice = compare(expected, [*observed, observed[middle]])
     missing = compare(expected, observed[:middle] + observed[middle + 1 :])
     other = compare(expected, [*observed[:middle], observed[middle] + "?", *observed[middle + 1 :]])
-    return (twice.doubled, missing.lost, other.changed) == (1, 1, 1)
+    found = [each.summary for each in (twice, missing, other)]
+    return found == ["lost 0, duplicated 1", "lost 1, duplicated 0", "lost 0, duplicated 0, changed 1"]

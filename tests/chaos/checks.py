@@ -127,7 +127,7 @@ def _steady(view: View, place: Place, seen: Sequence[Seen], at_the_end: Sequence
 
 
 def moved(end: End, jobs: Iterable[Moved]) -> Iterator[str]:
-    """The results are those of the records below the job's position: none lost, none doubled, in their order."""
+    """The results are those of the records below the job's position: none lost, none duplicated, in their order."""
     for job in jobs:
         sources = {place for place in end.committed if place.topic == job.source}
         for place in sorted(sources):
@@ -140,11 +140,11 @@ def moved(end: End, jobs: Iterable[Moved]) -> Iterator[str]:
 
 def _difference(place: Place, position: int, expected: Sequence[str], found: Sequence[str]) -> str:
     lost = Counter(expected) - Counter(found)
-    doubled = Counter(found) - Counter(expected)
+    duplicated = Counter(found) - Counter(expected)
     said = f"its position in {place} is {position}; "
-    if not lost and not doubled:
+    if not lost and not duplicated:
         return said + "the results stand in another order"
-    return said + f"results lost: {sorted(lost)[:10]}, too many: {sorted(doubled)[:10]}"
+    return said + f"results lost: {sorted(lost)[:10]}, too many: {sorted(duplicated)[:10]}"
 
 
 def nothing_hangs(end: End) -> Iterator[str]:

@@ -3,7 +3,7 @@
     python -m tests.chaos.kill_storm --rounds 20            # of 50 kills each
     python -m tests.chaos.kill_storm --rounds 0             # what has been seen so far
 
-After each round every record is read: none is lost, doubled or out of order, and no producer has met a fatal error. The
+After each round every record is read: none is lost, duplicated or out of order, and no producer has met a fatal error. The
 results are a JSON line for each round; the exit code is 0 if all of this call's were right.
 """
 
@@ -46,13 +46,13 @@ class Round:
     kills: int
     sent: int
     lost: int
-    doubled: int
+    duplicated: int
     reordered: int
     fatal: int
 
     @property
     def is_right(self) -> bool:
-        return not (self.lost or self.doubled or self.reordered or self.fatal)
+        return not (self.lost or self.duplicated or self.reordered or self.fatal)
 
 
 class Numbers:
@@ -119,15 +119,15 @@ class Numbers:
 def verdict(
     names: Sequence[str], seen: dict[int, list[str]], acknowledged: dict[str, set[tuple[int, int]]]
 ) -> tuple[int, int, int]:
-    """(lost, doubled, reordered) records, of what stands in each partition and what was acknowledged to whom."""
-    lost = doubled = reordered = 0
+    """(lost, duplicated, reordered) records, of what stands in each partition and what was acknowledged to whom."""
+    lost = duplicated = reordered = 0
     for name in names:
         for partition, values in seen.items():
             numbers = [int(value.rpartition("/")[2]) for value in values if value.startswith(f"{name}/")]
-            doubled += len(numbers) - len(set(numbers))
+            duplicated += len(numbers) - len(set(numbers))
             reordered += sum(later < earlier for earlier, later in pairwise(numbers))
             lost += len({number for at, number in acknowledged[name] if at == partition} - set(numbers))
-    return lost, doubled, reordered
+    return lost, duplicated, reordered
 
 
 def read(bootstrap: str) -> dict[int, list[str]]:
@@ -165,9 +165,9 @@ def one_round(kills: int, rng: Random) -> Round:
             producer.end()
         names = [producer.name for producer in producers]
         acknowledged = {producer.name: producer.acknowledged for producer in producers}
-        lost, doubled, reordered = verdict(names, read(broker.bootstrap_servers), acknowledged)
+        lost, duplicated, reordered = verdict(names, read(broker.bootstrap_servers), acknowledged)
     sent = sum(producer.sent.total() for producer in producers)
-    return Round(date, kills, sent, lost, doubled, reordered, sum(bool(each.fatal) for each in producers))
+    return Round(date, kills, sent, lost, duplicated, reordered, sum(bool(each.fatal) for each in producers))
 
 
 def load(path: Path) -> list[Round]:

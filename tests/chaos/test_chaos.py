@@ -1,4 +1,4 @@
-"""Clients in real time while everything goes wrong that can be staged: nothing is lost, doubled, torn or out of order.
+"""Clients in real time while everything goes wrong that can be staged: nothing is lost, duplicated, torn or out of order.
 
 ODRADEK_CHAOS_SEEDS=100-119 pytest -m slow tests/chaos          # these seeds, a minute each
 ODRADEK_CHAOS_PLAN=plan.json pytest -m slow tests/chaos         # a plan that was kept
@@ -37,14 +37,14 @@ def new_directory(name: str) -> Path:
 
 
 @pytest.mark.parametrize("seed", [11, pytest.param(12, marks=pytest.mark.more)])
-def test_nothing_is_lost_doubled_or_torn(seed: int) -> None:
+def test_nothing_is_lost_duplicated_or_torn(seed: int) -> None:
     said = run(draw(seed, round(SHORT_S * REQUESTS_PER_S)), SHORT_S, new_directory(f"short-{seed}"))
     print(said)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds())
-def test_nothing_is_lost_doubled_or_torn_in_a_minute(seed: int) -> None:
+def test_nothing_is_lost_duplicated_or_torn_in_a_minute(seed: int) -> None:
     print(run(draw(seed, round(LONG_S * REQUESTS_PER_S)), LONG_S, new_directory(f"seed-{seed}")))
 
 

@@ -1,4 +1,4 @@
-"""The verdict of a kill storm sees what is lost, doubled and out of order, and a producer that has died."""
+"""The verdict of a kill storm sees what is lost, duplicated and out of order, and a producer that has died."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def coloured(line: str) -> Text:
     text = Text(line)
     text.highlight_regex(r"^ +[\d.]+ s", "dim")
     text.highlight_regex(r"killed.*?(?=;|$)", "yellow")
-    text.highlight_regex(r"^lost 0   doubled 0$", "bold green")
+    text.highlight_regex(r"^lost 0, duplicated 0$", "bold green")
     return text
 
 

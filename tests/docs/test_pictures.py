@@ -55,7 +55,7 @@ def test_the_recording_shows_each_line_when_it_came() -> None:
         [
             (1.0, "   1.0 s  broker killed before Prepare; restarting"),
             (4.0, long),
-            (5.0, "lost 0   doubled 0"),
+            (5.0, "lost 0, duplicated 0"),
         ]
     )
     texts = re.findall(r'<text [^>]*line-(\d+)\)" style="animation-delay:([\d.]+)s"', svg)
@@ -68,8 +68,8 @@ def test_the_recording_shows_each_line_when_it_came() -> None:
     }
 
 
-def test_the_recording_is_one_of_a_demo_that_lost_and_doubled_nothing() -> None:
+def test_the_recording_is_one_of_a_demo_that_lost_and_duplicated_nothing() -> None:
     text = (DOCS / "pictures" / "demo.svg").read_text("utf-8").replace("&#160;", " ")
-    assert ">lost 0   doubled 0<" in text
+    assert ">lost 0, duplicated 0<" in text
     assert "killed between Prepare and the markers" in text
     assert len(text) < 300_000

@@ -447,7 +447,7 @@ STEPS: list[Callable[[Namespace], object]] = [
 ]
 
 
-def test_no_record_is_lost_or_doubled_through_rollouts_and_kills() -> None:
+def test_no_record_is_lost_or_duplicated_through_rollouts_and_kills() -> None:
     with namespace(RESTRICTED) as here, volume(here, "kafka-data"):
         here.start_client()
         here.apply(*with_claim_and_settings(variant("node-port"), 4))
@@ -472,6 +472,6 @@ def test_no_record_is_lost_or_doubled_through_rollouts_and_kills() -> None:
                 job.kill()
         print(line)
         assert at == len(STEPS) + 1, line
-        assert (line["lost"], line["doubled"], line["moved"]) == ([], [], TRANSACTIONS), line
+        assert (line["lost"], line["duplicated"], line["moved"]) == ([], [], TRANSACTIONS), line
         here.ask("odradek topic create audit")
         assert "6" in here.ask("odradek topic list | grep audit").split()

@@ -161,7 +161,7 @@ def main(arguments: list[str]) -> None:
     found = moved(bootstrap, count)
     verdict: dict[str, Any] = {
         "lost": [number for number in range(count) if number not in found],
-        "doubled": [number for number, times in found.items() if times > 1],
+        "duplicated": [number for number, times in found.items() if times > 1],
         "moved": found.total(),
         "committed": job.committed,
         "failures": job.failures,

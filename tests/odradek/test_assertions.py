@@ -72,18 +72,18 @@ def test_exactly_once_holds(broker: odradek.Broker, topic: str):
     broker.assert_no_open_transactions()
 
 
-def test_missing_doubled_and_unexpected_are_listed_with_the_timeline(broker: odradek.Broker, topic: str):
+def test_lost_duplicated_and_unexpected_are_listed_with_the_timeline(broker: odradek.Broker, topic: str):
     transactions(
         broker, topic, ("a", "commit"), ("a", "commit"), ("b", "abort"), ("x\x1b", "commit"), ("c", "commit")
     ).close()
     text = refusal(broker.assert_exactly_once, topic, ["a", "b", "c", "d"])
-    assert text.startswith(f"{topic}: 2 missing, 1 doubled, 1 unexpected\n")
-    missing, never, doubled, unexpected, *_ = text.splitlines()[1:]
-    assert missing.startswith(f"  missing 'b': {topic}-")
-    assert "(aborted, producer " in missing
-    assert never == "  missing 'd': not in the log"
-    assert doubled.startswith("  doubled 'a': ")
-    assert doubled.count("(committed, producer ") == 2
+    assert text.startswith(f"{topic}: 2 lost, 1 duplicated, 1 unexpected\n")
+    lost, never, duplicated, unexpected, *_ = text.splitlines()[1:]
+    assert lost.startswith(f"  lost 'b': {topic}-")
+    assert "(aborted, producer " in lost
+    assert never == "  lost 'd': not in the log"
+    assert duplicated.startswith("  duplicated 'a': ")
+    assert duplicated.count("(committed, producer ") == 2
     assert unexpected.startswith(r"  unexpected 'x\x1b': ")
     assert f"transactional id {topic}\n" in text
     assert "ABORT marker" in text
@@ -91,7 +91,7 @@ def test_missing_doubled_and_unexpected_are_listed_with_the_timeline(broker: odr
 
 def test_a_value_that_is_expected_twice_must_be_there_twice(broker: odradek.Broker, topic: str):
     transactions(broker, topic, ("a", "commit")).close()
-    assert f"{topic}: 1 missing, 0 doubled, 0 unexpected\n" in refusal(
+    assert f"{topic}: 1 lost, 0 duplicated, 0 unexpected\n" in refusal(
         broker.assert_exactly_once, topic, ["a", "a"]
     )
 
@@ -100,7 +100,7 @@ def test_a_transaction_that_is_open_is_named(broker: odradek.Broker, topic: str)
     producer = transactions(broker, topic, ("a", "commit"), ("b", "open"))
     try:
         assert [each.value for each in broker.records(topic)] == ["a"]
-        assert "missing 'b': " in refusal(broker.assert_exactly_once, topic, ["a", "b"])
+        assert "lost 'b': " in refusal(broker.assert_exactly_once, topic, ["a", "b"])
         assert refusal(broker.assert_committed, topic).startswith(
             f"the last transaction of {topic} is open\n"
         )

@@ -1,4 +1,4 @@
-"""Leaders and coordinators move, and clients are told so: each finds its way by itself, and nothing is lost or doubled."""
+"""Leaders and coordinators move, and clients are told so: each finds its way by itself; nothing is lost or duplicated."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def go_on(producers: list[Producer], broker: Broker, rng: random.Random) -> None
         ),
     ],
 )
-def test_nothing_is_lost_doubled_or_refused(
+def test_nothing_is_lost_duplicated_or_refused(
     start_broker: StartBroker, kills: int, settings: dict[str, str], filler_bytes: int
 ) -> None:
     rng = random.Random(kills + filler_bytes)

@@ -36,7 +36,7 @@ class Ending:
         copied: Sequence[tuple[str, Sequence[Spot]]],
         members: Sequence[tuple[str, OffsetsLedger]],
     ) -> None:
-        """``Broken`` if something is lost, doubled, torn, visible too early, or not the same everywhere.
+        """``Broken`` if something is lost, duplicated, torn, visible too early, or not the same everywhere.
 
         ``copied``: by which groups the sources were copied, and where to. ``members``: the groups whose members committed.
         """

@@ -81,7 +81,9 @@ def invent(content: Content) -> None:
         (invent, "no client sent"),
     ],
 )
-def test_what_is_lost_doubled_torn_or_out_of_order_is_found(tamper: Callable[[Content], None], message: str):
+def test_what_is_lost_duplicated_torn_or_out_of_order_is_found(
+    tamper: Callable[[Content], None], message: str
+):
     ledger, content = story()
     tamper(content)
     with pytest.raises(Broken, match=message):

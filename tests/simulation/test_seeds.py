@@ -67,7 +67,7 @@ def test_other_seeds_give_other_runs(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("seed", "nodes"), [(1, 1), (1, 3), pytest.param(2, 3, marks=pytest.mark.more)])
-def test_nothing_is_lost_doubled_or_torn(seed: int, nodes: int):
+def test_nothing_is_lost_duplicated_or_torn(seed: int, nodes: int):
     check(seed, seconds=TEN_MINUTES_S / 4, nodes=nodes)
 
 

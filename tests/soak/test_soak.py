@@ -26,7 +26,7 @@ def test_the_main_job_loses_and_doubles_nothing(seed: int) -> None:
     command = [sys.executable, "-m", "odradek.demo.run", "--seed", str(seed)]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=LONG_TEST_S, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert "lost 0   doubled 0" in finished.stdout
+    assert "lost 0, duplicated 0" in finished.stdout
 
 
 def resident_kib(pid: int) -> int:

@@ -1,4 +1,4 @@
-"""Killed between any two system calls of a compaction, or of the recovery after it: no record is lost or doubled."""
+"""Killed between any two system calls of a compaction, or of the recovery after it: no record is lost or duplicated."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Show:
             table.add_row(name, escape(printable(value)))
         table.add_row("seconds", f"{time.monotonic() - self._began:.1f}")
         self._console.print(table)
-        verdict, audit = outcome.verdict, outcome.report
+        difference, audit = outcome.difference, outcome.report
         if audit is None:
             self._console.print("no audit: --data-dir does not name the segment files", style="dim")
         else:
@@ -77,10 +77,7 @@ class Show:
             )
             for line in evidence(audit):
                 self._console.print(escape(printable(line)))
-        line = f"lost {verdict.missing}   doubled {verdict.doubled}   different {verdict.different}"
-        if verdict.foreign:
-            line += f"   foreign {verdict.foreign}"
-        self._console.print(line, style="bold green" if verdict.is_clean else "bold red")
+        self._console.print(difference.summary, style="bold red" if difference else "bold green")
 
     def fail(self, line: str) -> None:
         self._progress.stop()

@@ -1,7 +1,7 @@
 """A Spark driver as a child process that can be killed: at a step of the exactly-once sink, or at any time.
 
 kill_driver_after("decision.made", [sys.executable, "job.py", ...], batch=1)
-run_driver([sys.executable, "job.py", ...])             # the same job, once more: nothing lost, nothing doubled
+run_driver([sys.executable, "job.py", ...])             # the same job, once more: nothing lost, nothing duplicated
 """
 
 from __future__ import annotations

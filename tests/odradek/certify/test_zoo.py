@@ -93,7 +93,9 @@ def test_no_job_says_what_is_wrong_with_it() -> None:
             .replace("odradek.exactly_once", "")
             .replace("from odradek.spark", "")
         )
-        assert not re.search(r"odradek|certif|(?<!de)fault|wrong|bug|defect|doubled|lost", text), job
+        assert not re.search(r"odradek|certif|(?<!de)fault|wrong|bug|defect|doubled|duplicated|lost", text), (
+            job
+        )
 
 
 def test_each_job_is_in_the_table() -> None:

@@ -78,7 +78,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     return (
         f"{len(outcomes)} stories, {sum(each.runs for each in outcomes)} runs, {len(kills)} kills ({victims}) at "
         f"{len({kill.point for kill in kills})} points, {sum(each.caught for each in outcomes)} caught by those of others; "
-        f"lost {sum(each.verdict.lost for each in outcomes)}, doubled {sum(each.verdict.doubled for each in outcomes)}"
+        f"lost {sum(each.verdict.lost for each in outcomes)}, duplicated {sum(each.verdict.duplicated for each in outcomes)}"
     )
 
 

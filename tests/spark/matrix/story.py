@@ -36,8 +36,8 @@ class Outcome:
         v = self.verdict
         return (
             f"{self.plan}\n    runs {self.runs}, kills {len(self.kills)}, caught {self.caught}, missed {len(self.missed)}, "
-            f"{self.written} offsets; lost {v.lost}, doubled {v.doubled}, foreign {v.foreign}, disordered {v.disordered}"
-            + "".join(f"\n    {each}" for each in v.complaints)
+            f"{self.written} offsets; lost {v.lost}, duplicated {v.duplicated}, unexpected {v.unexpected}, "
+            f"reordered {v.reordered}" + "".join(f"\n    {each}" for each in v.complaints)
         )
 
 

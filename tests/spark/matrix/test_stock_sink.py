@@ -25,5 +25,5 @@ def test_spark_s_own_sink_doubles_what_was_written_when_its_driver_died(tmp_path
         written.release()
         (outcome,) = company.play()
     assert outcome.runs == 2
-    assert outcome.verdict.lost == outcome.verdict.foreign == 0
-    assert 0 < outcome.verdict.doubled <= plan.per_batch
+    assert outcome.verdict.lost == outcome.verdict.unexpected == 0
+    assert 0 < outcome.verdict.duplicated <= plan.per_batch

@@ -12,7 +12,7 @@ RIGHT = Found(tuple(SENT), {}, len(SENT) + 6)
 
 def counts(found: Found, *, in_order: bool = True) -> tuple[int, int, int, int]:
     verdict = judge(SENT, found, in_order=in_order)
-    return verdict.lost, verdict.doubled, verdict.foreign, verdict.disordered
+    return verdict.lost, verdict.duplicated, verdict.unexpected, verdict.reordered
 
 
 def test_an_output_that_equals_the_input_is_right():
@@ -24,20 +24,20 @@ def test_a_record_that_is_missing_is_lost():
     assert counts(replace(RIGHT, rows=RIGHT.rows[1:])) == (1, 0, 0, 0)
 
 
-def test_a_record_that_is_there_again_is_doubled():
+def test_a_record_that_is_there_again_is_duplicated():
     assert counts(replace(RIGHT, rows=(*RIGHT.rows, RIGHT.rows[-1]))) == (0, 1, 0, 0)
 
 
-def test_one_lost_and_one_doubled_do_not_make_up_for_each_other():
+def test_one_lost_and_one_duplicated_do_not_make_up_for_each_other():
     rows = (*RIGHT.rows[1:], RIGHT.rows[-1])
     assert counts(replace(RIGHT, rows=rows)) == (1, 1, 0, 0)
     assert [each.split(":")[0] for each in judge(SENT, replace(RIGHT, rows=rows)).complaints] == [
         "lost",
-        "doubled",
+        "duplicated",
     ]
 
 
-def test_what_was_not_sent_is_foreign_be_its_key_known_or_not():
+def test_what_was_not_sent_is_unexpected_be_its_key_known_or_not():
     assert counts(replace(RIGHT, rows=(*RIGHT.rows, (b"0", b"17"), (b"17", b"0")))) == (0, 0, 2, 0)
 
 

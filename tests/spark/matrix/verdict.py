@@ -46,9 +46,9 @@ class Found:
 @dataclass(frozen=True)
 class Verdict:
     lost: int
-    doubled: int
-    foreign: int
-    disordered: int
+    duplicated: int
+    unexpected: int
+    reordered: int
     """Of a key's records, how many come before one that was written before them."""
     complaints: tuple[str, ...]
 
@@ -58,26 +58,28 @@ def judge(sent: Iterable[Row], found: Found, *, in_order: bool = False) -> Verdi
     wanted, got = _by_key(sent), _by_key(found.rows)
     lost = {key: Counter(values) - Counter(got.get(key, ())) for key, values in wanted.items()}
     more = {key: Counter(values) - Counter(wanted.get(key, ())) for key, values in got.items()}
-    doubled = {
+    duplicated = {
         key: Counter({v: n for v, n in each.items() if v in wanted.get(key, ())})
         for key, each in more.items()
     }
-    foreign = {
+    unexpected = {
         key: Counter({v: n for v, n in each.items() if v not in wanted.get(key, ())})
         for key, each in more.items()
     }
-    disordered = _disordered(wanted, got) if in_order else {}
+    reordered = _reordered(wanted, got) if in_order else {}
     complaints = [
         *_said("lost", lost),
-        *_said("doubled", doubled),
-        *_said("foreign", foreign),
-        *_said("out of order", disordered),
+        *_said("duplicated", duplicated),
+        *_said("unexpected", unexpected),
+        *_said("reordered", reordered),
         *(
             f"partition {partition}: a transaction is open, read_committed ends at {stable} of {end}"
             for partition, (stable, end) in sorted(found.open.items())
         ),
     ]
-    totals = [sum(each.total() for each in kind.values()) for kind in (lost, doubled, foreign, disordered)]
+    totals = [
+        sum(each.total() for each in kind.values()) for kind in (lost, duplicated, unexpected, reordered)
+    ]
     return Verdict(*totals, tuple(complaints))
 
 
@@ -88,7 +90,7 @@ def _by_key(rows: Iterable[Row]) -> dict[bytes, list[bytes]]:
     return found
 
 
-def _disordered(
+def _reordered(
     wanted: Mapping[bytes, list[bytes]], got: Mapping[bytes, list[bytes]]
 ) -> dict[bytes, Counter[bytes]]:
     wrong: dict[bytes, Counter[bytes]] = {}

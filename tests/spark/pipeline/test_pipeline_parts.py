@@ -23,7 +23,7 @@ from odradek.spark.pipeline.plan import BROKER_POINTS, LATEST, SINK_POINTS, Kill
 from odradek.spark.pipeline.programs import Program
 from odradek.spark.pipeline.run import GIVING_UP_MAX, Pipeline, PipelineFailed, Settings
 from odradek.spark.pipeline.show import Show
-from odradek.spark.pipeline.verdict import Verdict, compare, sees_planted_errors
+from odradek.spark.pipeline.verdict import compare, sees_planted_errors
 from odradek.spark.processes import python_workers
 from tests.support.clients import eventually
 
@@ -98,14 +98,15 @@ def test_statistics_of_an_hour_by_hand():
     ]
 
 
-def test_the_verdict_sees_what_is_missing_twice_other_or_unexpected():
+def test_the_verdict_sees_what_is_lost_duplicated_changed_or_unexpected():
     wanted = {expected.key_of(each): each for each in (row("JFK", 3), row("LGA", 2), row("EWR", 1))}
     right = [(key, json.dumps(each)) for key, each in wanted.items()]
-    assert compare(wanted, right).is_clean
+    assert not compare(wanted, right)
     assert sees_planted_errors(wanted, right)
     other = (right[0][0], json.dumps(row("JFK", 4)))
-    assert compare(wanted, [other, right[1], right[1], ("SFO", "{}")]) == Verdict(1, 1, 1, 1)
-    assert not compare(wanted, right[:2]).is_clean
+    difference = compare(wanted, [other, right[1], right[1], ("SFO", "{}")])
+    assert difference.summary == "lost 1, duplicated 1, changed 1, unexpected 1"
+    assert compare(wanted, right[:2])
 
 
 @pytest.mark.parametrize("seed", range(20))
