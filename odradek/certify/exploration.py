@@ -19,7 +19,7 @@ from random import Random
 from typing import Final
 
 from odradek.certify import requirements
-from odradek.certify.faults import BY_NAME, DELAYS_MS, FAULTS, Fault, Reach, applicable
+from odradek.certify.faults import BY_NAME, DELAYS_MS, FAULTS, Fault, Reach, applicable, pointless
 from odradek.certify.moments import Moment, MomentClass, classes
 from odradek.certify.plan import Cell, Injection, Plan, single
 from odradek.certify.requirements import DECISIVE, Requirement
@@ -68,6 +68,7 @@ class Exploration:
 
     def __post_init__(self) -> None:
         self._members = classes(self.moments)
+        self.left_out |= pointless(self.moments)
         for members in self._members.values():
             for fault in applicable(members[0], self.nodes, self.reaches):
                 if fault.name not in self.left_out:

@@ -259,6 +259,7 @@ _WHERE: Final[Mapping[str, Collection[str]]] = {
     "silent-answer": _WAITED_FOR,
     "silent-request": _WAITED_FOR,
 }
+_OF_MEMBERS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
 
 
 def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
@@ -272,7 +273,9 @@ def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
     if fault.is_between:
         return moment.on in WRITES or (moment.on == "Fetch" and moment.phase == "records")
     if fault.act is Act.TIME_OUT_TRANSACTION:
-        return moment.on in IN_TRANSACTION and ("transactional_id" in dict(moment.matchers))
+        # The request that opens a transaction finds none that could time out.
+        is_open = moment.on in IN_TRANSACTION and moment.phase != "opens"
+        return is_open and "transactional_id" in dict(moment.matchers)
     if fault.act is Act.TIME_OUT_SESSION:
         return moment.on in _OF_GROUP
     if fault.act is Act.ABORT_INPUT:
@@ -327,3 +330,9 @@ def _rule(moment: Moment, ordinal: int, action: str) -> str:
 def applicable(moment: Moment, nodes: int, reaches: Iterable[Reach] = tuple(Reach)) -> list[Fault]:
     """The faults that mean anything at a moment, in the order in which they are tried."""
     return [each for each in FAULTS if each.reach in reaches and applies(each, moment, nodes)]
+
+
+def pointless(moments: Iterable[Moment]) -> frozenset[str]:
+    """The faults that change nothing for a job with these moments: one without a member has no session to time out."""
+    is_member = any(each.on in _OF_MEMBERS for each in moments)
+    return frozenset() if is_member else frozenset({"time-out-session"})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.certify.exploration import Coverage, Exploration
-from odradek.certify.faults import BY_NAME, FAULTS, Act, applicable, applies, rule
+from odradek.certify.faults import BY_NAME, FAULTS, Act, applicable, applies, pointless, rule
 from odradek.certify.lints import DOCS
 from odradek.certify.moments import Moment, moments
 from odradek.certify.plan import Injection, Plan, from_json, single
@@ -56,6 +56,14 @@ def test_each_fault_can_strike_somewhere() -> None:
 def test_a_move_needs_another_node() -> None:
     assert not applies(BY_NAME["move"], COMMIT, nodes=1)
     assert applies(BY_NAME["move"], COMMIT, nodes=3)
+
+
+def test_what_changes_nothing_is_not_tried() -> None:
+    opens = Moment("AddPartitionsToTxn", (("transactional_id", "a"),), 1, "opens")
+    assert not applies(BY_NAME["time-out-transaction"], opens)
+    assert applies(BY_NAME["time-out-transaction"], COMMIT)
+    assert pointless([COMMIT]) == {"time-out-session"}
+    assert pointless([COMMIT, Moment("JoinGroup", (("group", "g"),), 1, "joins")]) == frozenset()
 
 
 def test_a_step_of_the_broker_meets_the_death_of_its_node_only() -> None:
