@@ -33,6 +33,7 @@ def bad(
         missing=tuple(places.of(each, is_committed=False) for each in lost),
         missing_in=frozenset(each.topic for each in lost),
         strange=tuple(place for each in strange for place in places.of(each, is_committed=True)),
+        expected=0 if expected is None else len(expected.rows),
         plan=run.plan,
         exits=tuple(run.exits),
         is_held_up=bool(outputs.open_transactions),

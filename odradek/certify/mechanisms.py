@@ -64,6 +64,13 @@ committed without it. Any other lint caps nothing: what it warns of is found by 
 (`changing-id` where the positions are fenced).
 """
 
+_MOOT_BY: Final[Mapping[str, frozenset[str]]] = {
+    "offsets-outside": frozenset({ELSEWHERE, KEYED}),
+    "auto-commit": frozenset({ELSEWHERE}),
+    "changing-id": frozenset({FENCED}),
+}
+"""What needs no warning where one of these mechanisms is seen: it does no harm then."""
+
 
 def mechanisms(one: Evidence, two: Evidence, compare: Compare, *, has_check: bool) -> list[Mechanism]:
     """What two runs without faults show, the strongest first; empty: the job promises nothing."""
@@ -86,6 +93,12 @@ def caps(lints: Iterable[Lint], found: Sequence[Mechanism]) -> list[Lint]:
     """Those of a run without faults that leave no promise in spite of what was found."""
     seen = {each.name for each in found}
     return [each for each in lints if each.name in LIFTED_BY and not LIFTED_BY[each.name] & seen]
+
+
+def warnings(lints: Iterable[Lint], found: Sequence[Mechanism]) -> list[Lint]:
+    """Those of a run without faults that can do harm."""
+    seen = {each.name for each in found}
+    return [each for each in lints if not _MOOT_BY.get(each.name, frozenset()) & seen]
 
 
 def _whole(evidence: Evidence) -> Iterator[Transaction]:

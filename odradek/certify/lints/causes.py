@@ -12,7 +12,7 @@ from typing import Final
 
 from odradek.certify.exchanges import Exchange, batches
 from odradek.certify.lints import clients, consumers, deliveries, positions, producers, progress
-from odradek.certify.lints.commits import Commit, commits
+from odradek.certify.lints.commits import Commit
 from odradek.certify.lints.evidence import Evidence, Lint
 from odradek.certify.lints.failures import Bad, Case, Write
 from odradek.certify.lints.reading import asked_for, read_again
@@ -111,9 +111,7 @@ def _is_not_new(case: Case, transaction: Transaction) -> bool:
     """It commits no position beyond those that were committed."""
     sent = {id(each) for each in transaction.positions}
     return any(
-        each.was_known and each.offset <= each.before
-        for each in commits(case.evidence)
-        if id(each.exchange) in sent
+        each.was_known and each.offset <= each.before for each in case.commits if id(each.exchange) in sent
     )
 
 
@@ -251,6 +249,7 @@ def _ahead(case: Case) -> Iterator[Lint]:
     """Nothing was written for them, in no transaction."""
     if case.bad.is_any(*_MISSING) and not all(case.bad.missing):
         yield from progress.positions_ahead(case.evidence)
+        yield from progress.commits_ahead(case.evidence, case.bad.expected)
 
 
 def _not_rewound(case: Case) -> Iterator[Lint]:

@@ -106,19 +106,16 @@ def _not_aborted(exchange: Exchange, said: str) -> Lint:
 
 def outputs_without_positions(evidence: Evidence) -> Iterator[Lint]:
     """Kafka Streams commits so what a punctuator writes: no position goes with it."""
-    ended = [each for each in transactions(evidence) if each.is_committed and each.outputs]
+    ended = [each for each in transactions(evidence) if each.is_committed]
     names = {each.transactional_id for each in ended if each.positions}
     for each in ended:
-        if (
-            each.transactional_id in names
-            and not each.positions
-            and _STREAMS not in each.outputs[0].client_id
-        ):
+        is_theirs = each.transactional_id in names and each.outputs and not each.positions
+        if is_theirs and _STREAMS not in each.outputs[0].client_id:
             yield seen_at(
                 each.outputs[0],
                 "outputs-without-positions",
-                f"a transaction of {each.transactional_id} has outputs and no positions, others have both: what it wrote "
-                "is written again by who reads from the committed positions",
+                f"a transaction of {each.transactional_id} has outputs and no positions, others have positions: what it "
+                "wrote is written again by a process that starts at the committed ones. Send both in one transaction",
             )
 
 

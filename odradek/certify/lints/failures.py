@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from odradek.certify.exchanges import Exchange, batches
+from odradek.certify.lints.commits import commits
 from odradek.certify.lints.evidence import Evidence, Lint
 from odradek.certify.lints.transactions import Transaction, transactions, was_taken
 from odradek.certify.plan import Injection, Plan
@@ -41,6 +42,8 @@ class Bad:
     """The topics of those."""
     strange: tuple[Place, ...] = ()
     """Of rows that are changed or unexpected, or in another order."""
+    expected: int = 0
+    """So many records the outputs have without faults; 0: it is not known."""
     plan: Plan = field(default_factory=Plan)
     exits: tuple[tuple[int, int], ...] = ()
     """(instance, exit code) of those that ended by themselves."""
@@ -81,6 +84,7 @@ class Case:
                 self._note(number, exchange)
         self.pairs = list(self._pairs())
         """Of each row that is there twice, the first request that wrote it and each later one."""
+        self.commits = list(commits(evidence))
         self.hits = hits(evidence.exchanges, bad.plan)
 
     def number(self, exchange: Exchange) -> int:

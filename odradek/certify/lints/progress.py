@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 from odradek.certify.exchanges import Exchange, batches
-from odradek.certify.lints.commits import commits, offsets_in
+from odradek.certify.lints.commits import commits
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
 from odradek.certify.lints.reading import TopicPartition, reads
-from odradek.certify.lints.transactions import Transaction, transactions
+from odradek.certify.lints.transactions import Transaction, transactions, was_taken
 
 LOST_MEMBER: Final = frozenset(
     {
@@ -66,9 +68,7 @@ def positions_ahead(evidence: Evidence) -> Iterator[Lint]:
     Only of a job whose other transactions write the same number of records for each that they read; one that filters says
     nothing.
     """
-    counted = [
-        (each, *found) for each in transactions(evidence) if (found := _counts(evidence, each)) is not None
-    ]
+    counted = list(_counted(evidence))
     rates = Counter(wrote / read for _, read, wrote in counted)
     for each, read, wrote in counted:
         rate, alike = rates.most_common(1)[0]
@@ -82,40 +82,76 @@ def positions_ahead(evidence: Evidence) -> Iterator[Lint]:
             )
 
 
-def _counts(evidence: Evidence, transaction: Transaction) -> tuple[int, int] | None:
-    """How many records it read, by its positions, and how many it wrote; None where that is not known."""
-    if not (transaction.is_committed and transaction.positions):
-        return None
-    begin = _positions_before(evidence, transaction)
-    read = sum(
-        len(_offsets_of(evidence, key, begin.get(key, 0), end))
-        for each in transaction.positions
-        for key, end in offsets_in(each)
-    )
-    wrote = sum(batch.get("count", 0) for each in transaction.outputs for _, _, batch in batches(each))
-    return (read, wrote) if read else None
-
-
-def _positions_before(evidence: Evidence, transaction: Transaction) -> dict[TopicPartition, int]:
-    end = transaction.end
-    found: dict[TopicPartition, int] = {}
+def _counted(evidence: Evidence) -> Iterator[tuple[Transaction, int, int]]:
+    """How many records a transaction read, by its positions, and how many it wrote."""
+    wanted = _wanted(evidence)
+    moved: Counter[int] = Counter()
     for each in commits(evidence):
-        if evidence.exchanges[each.number] is end:
-            break
-        found[each.key] = each.offset
-    return found
+        moved[id(each.exchange)] += _between(wanted.get(each.key, ()), each.before, each.offset)
+    for transaction in transactions(evidence):
+        read = sum(moved[id(each)] for each in transaction.positions)
+        if transaction.is_committed and read > 0:
+            yield transaction, read, sum(_count(each, evidence) for each in transaction.outputs)
 
 
-def _offsets_of(evidence: Evidence, key: TopicPartition, begin: int, end: int) -> set[int]:
-    """Those of records, not of markers, that were fetched."""
-    return {
-        offset
-        for read in reads(evidence)
-        if read.key == key
-        for first, last, count in read.batches
-        if count
-        for offset in range(max(first, begin), min(last + 1, end))
-    }
+def commits_ahead(evidence: Evidence, expected: int) -> Iterator[Lint]:
+    """OffsetCommit has positions of more records than the broker has outputs for. ``expected``: without faults there are so
+    many, and the same number for each record of the input; otherwise it is not known what an output is for."""
+    wanted = _wanted(evidence)
+    rate = expected / (sum(map(len, wanted.values())) or 1)
+    if rate < 1 or rate != round(rate):
+        return
+    wrote = _Wrote(evidence)
+    committed: dict[TopicPartition, int] = {}
+    for each in commits(evidence):
+        committed[each.key] = max(each.offset, committed.get(each.key, 0))
+        read = sum(_between(wanted.get(key, ()), 0, end) for key, end in committed.items())
+        there = wrote.until(each.number)
+        if each.is_outside and there < rate * read:
+            yield seen_at(
+                each.exchange,
+                "positions-ahead",
+                f"OffsetCommit has positions of {read} records when {there} of their {rate * read:.0f} outputs are written: "
+                "what is fetched and not processed is passed over by the next start. Commit behind the acknowledgement of "
+                "the outputs",
+            )
+
+
+class _Wrote:
+    """How many records of the outputs readers have got, so far."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        numbers = {id(each): number for number, each in enumerate(evidence.exchanges)}
+        ended = [each for each in transactions(evidence) if each.is_committed and each.end is not None]
+        wrote = [(numbers[id(each.end)], _count(one, evidence)) for each in ended for one in each.outputs]
+        wrote += [
+            (number, _count(each, evidence))
+            for number, each in enumerate(evidence.exchanges)
+            if each.api == "Produce" and not each.transactional_id and was_taken(each)
+        ]
+        self._numbers = [number for number, _ in sorted(wrote)]
+        self._totals = [0, *accumulate(count for _, count in sorted(wrote))]
+
+    def until(self, number: int) -> int:
+        return self._totals[bisect_left(self._numbers, number)]
+
+
+def _count(produce: Exchange, evidence: Evidence) -> int:
+    return sum(batch.get("count", 0) for topic, _, batch in batches(produce) if topic in evidence.outputs)
+
+
+def _wanted(evidence: Evidence) -> dict[TopicPartition, list[int]]:
+    """The offsets of all records that were fetched; those of markers, and of what was aborted, are none."""
+    found: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+    for read in reads(evidence):
+        for first, last, count in read.batches:
+            if count:
+                found[read.key].update(range(first, last + 1))
+    return {key: sorted(offsets) for key, offsets in found.items()}
+
+
+def _between(offsets: Sequence[int], begin: int, end: int) -> int:
+    return bisect_left(offsets, end) - bisect_left(offsets, begin)
 
 
 def positions_elsewhere(evidence: Evidence) -> Lint | None:

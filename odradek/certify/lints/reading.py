@@ -21,7 +21,7 @@ class Read:
     exchange: Exchange
     key: TopicPartition
     batches: tuple[tuple[int, int, int], ...]
-    """First and last offset, and number of records; markers of transactions count none."""
+    """First and last offset, and number of records; none in markers, and in what was aborted."""
 
     @property
     def begin(self) -> int:
@@ -49,14 +49,30 @@ def reads(evidence: Evidence) -> Iterator[Read]:
 
 def _of_topic(number: int, exchange: Exchange, name: str, topic: Mapping[str, Any]) -> Iterator[Read]:
     for partition in topic.get("partitions") or ():
-        found = (partition.get("records") or {}).get("batches") or ()
-        batches = tuple(
-            (each["base_offset"], each["last_offset"], 0 if each.get("control") else each.get("count", 0))
-            for each in found
-            if "base_offset" in each
-        )
-        if batches:
+        found = [
+            each for each in (partition.get("records") or {}).get("batches") or () if "base_offset" in each
+        ]
+        if found:
+            aborted = _Aborted(exchange, partition)
+            batches = tuple((each["base_offset"], each["last_offset"], aborted.count(each)) for each in found)
             yield Read(number, exchange, (name, partition.get("partition_index", 0)), batches)
+
+
+class _Aborted:
+    """Which batches a read_committed consumer passes over: from an offset on those of a producer, until its next marker."""
+
+    def __init__(self, exchange: Exchange, partition: Mapping[str, Any]) -> None:
+        found = partition.get("aborted_transactions") or () if exchange.request.get("isolation_level") else ()
+        self._from = sorted((each["first_offset"], each["producer_id"]) for each in found)
+        self._now: set[int] = set()
+
+    def count(self, batch: Mapping[str, Any]) -> int:
+        while self._from and self._from[0][0] <= batch["base_offset"]:
+            self._now.add(self._from.pop(0)[1])
+        if batch.get("control"):
+            self._now.discard(batch.get("producer_id", -1))
+            return 0
+        return 0 if batch.get("producer_id", -1) in self._now else batch.get("count", 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,6 +214,18 @@ def test_positions_of_what_was_fetched_and_not_processed() -> None:
     assert why(LOST, init("a"), fetched, *whole, *batch_of(10, 30, 30)) == []
 
 
+AHEAD = replace(LOST, expected=5)
+
+
+def test_positions_that_were_committed_before_their_outputs() -> None:
+    fetched = [ASKS, fetch("in", count=5)]
+    early = [*fetched, offsets("in", 5), produce("out", count=2)]
+    assert why(AHEAD, *early) == ["positions-ahead"]
+    assert why(replace(AHEAD, expected=3), *early) == [], "not each record has an output"
+    assert why(AHEAD, *fetched, produce("out", count=5), offsets("in", 5)) == []
+    assert why(twice(0, 1), *early) == []
+
+
 def test_a_job_that_filters_commits_nothing_ahead() -> None:
     filters = [each for count, at in ((3, 10), (7, 20), (1, 30)) for each in batch_of(count, at, at)]
     assert why(LOST, init("a"), fetch("in", count=30), *filters) == []

@@ -95,6 +95,10 @@ def test_nothing_is_said_against_a_job_that_is_right() -> None:
             ],
         ),
         ("outputs-without-positions", [init("a"), *transaction("a", 5), produce("out", tx="a"), end("a")]),
+        (
+            "outputs-without-positions",
+            [init("a"), produce("out", tx="a"), end("a"), offsets("in", 5, tx="a"), end("a")],
+        ),
         ("position-back", [offsets("in", 5), offsets("in", 3)]),
         ("position-back", [init("a"), *transaction("a", 5), *transaction("a", 3)]),
         ("revoked-batch", [produce("out"), offsets("in", 5, error="ILLEGAL_GENERATION")]),

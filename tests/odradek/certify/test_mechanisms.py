@@ -8,7 +8,7 @@ import pytest
 
 from odradek.certify.comparison import Compare
 from odradek.certify.lints import Evidence, Lint, changing_ids, lint
-from odradek.certify.mechanisms import LIFTED_BY, caps, mechanisms
+from odradek.certify.mechanisms import LIFTED_BY, caps, mechanisms, warnings
 from tests.odradek.certify.traces import end, entry, fetch, init, offsets, produce, trace, transaction
 
 Entries = list[Any]
@@ -30,6 +30,7 @@ def found(
 
 
 def streams(number: int) -> Entries:
+    """KIP-447, with an id that is drawn at each start."""
     name = f"copier-{number}-1"
     return [init(name), ASKS, fetch("in"), *transaction(name, 5)]
 
@@ -142,3 +143,22 @@ def test_what_a_certificate_is_not_capped_by() -> None:
     for name in ("changing-id", "no-group-metadata", "short-time-out", "shared-id"):
         assert name not in LIFTED_BY
         assert caps([Lint(name, "")], []) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "compare", "expected"),
+    [
+        (streams(1), streams(2), Compare.ROWS, []),
+        (without_member("a-1"), without_member("a-2"), Compare.ROWS, ["changing-id"]),
+        (SQLITE, SQLITE, Compare.ROWS, []),
+        (AT_LEAST_ONCE, AT_LEAST_ONCE, Compare.KEYED, []),
+        (AT_LEAST_ONCE, AT_LEAST_ONCE, Compare.ROWS, ["offsets-outside"]),
+    ],
+)
+def test_what_does_no_harm_is_no_warning(
+    one: Entries, two: Entries, compare: Compare, expected: list[str]
+) -> None:
+    ours, theirs = seen(*one), seen(*two)
+    lints = [*lint(ours), *changing_ids(ours, theirs)]
+    besides = mechanisms(ours, theirs, compare, has_check=False)
+    assert [each.name for each in warnings(lints, besides)] == expected
