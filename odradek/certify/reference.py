@@ -13,7 +13,7 @@ from odradek.certify.exchanges import time_outs_s
 from odradek.certify.exploration import Exploration
 from odradek.certify.lints import Evidence, Lint, changing_ids, lint
 from odradek.certify.lints.causes import diagnosed
-from odradek.certify.mechanisms import ELSEWHERE, FENCED, STABLE, caps, mechanisms
+from odradek.certify.mechanisms import ELSEWHERE, FENCED, STABLE, caps, mechanisms, warnings
 from odradek.certify.moments import moments, patterns
 from odradek.certify.observer import Observer
 from odradek.certify.plan import Plan
@@ -140,11 +140,12 @@ def _learn(stage: Stage, certificate: Certificate, runs: tuple[Run, Run], ignore
     ours, theirs = seen(workload, one), seen(workload, two)
     certificate.ignored = ignored
     certificate.reference_s = max(one.took_s, two.took_s)
-    certificate.lints = [*lint(ours), *changing_ids(ours, theirs)]
+    lints = [*lint(ours), *changing_ids(ours, theirs)]
     certificate.clients = _clients(one)
     found = moments(one.trace, patterns(one.trace, two.trace))
     certificate.mechanisms = mechanisms(ours, theirs, workload.compare, has_check=workload.check is not None)
-    certificate.caps = caps(certificate.lints, certificate.mechanisms)
+    certificate.lints = warnings(lints, certificate.mechanisms)
+    certificate.caps = caps(lints, certificate.mechanisms)
     certificate.exploration = Exploration(
         found,
         workload.nodes,
