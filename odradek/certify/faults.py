@@ -268,14 +268,19 @@ def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
         return False
     if moment.is_step:
         return fault.act is Act.START_NODE
+    if (
+        fault.name == "fatal-error"
+        and moment.on in WRITES - {"OffsetCommit"}
+        and not _is_transactional(moment)
+    ):
+        return False  # a producer without a transactional id is never fenced
     if fault.name in _WHERE:
         return moment.on in _WHERE[fault.name]
     if fault.is_between:
         return moment.on in WRITES or (moment.on == "Fetch" and moment.phase == "records")
     if fault.act is Act.TIME_OUT_TRANSACTION:
         # The request that opens a transaction finds none that could time out.
-        is_open = moment.on in IN_TRANSACTION and moment.phase != "opens"
-        return is_open and "transactional_id" in dict(moment.matchers)
+        return moment.on in IN_TRANSACTION and moment.phase != "opens" and _is_transactional(moment)
     if fault.act is Act.TIME_OUT_SESSION:
         return moment.on in _OF_GROUP
     if fault.act is Act.ABORT_INPUT:
@@ -293,6 +298,10 @@ def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
     ):
         return moment.on in WRITES
     return moment.on not in READS or fault.name in ("lose-answer", "kill-before")
+
+
+def _is_transactional(moment: Moment) -> bool:
+    return "transactional_id" in dict(moment.matchers)
 
 
 def rule(fault: Fault, moment: Moment) -> str:

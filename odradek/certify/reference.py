@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from odradek.certify.agreement import agreed, compared
 from odradek.certify.certificate import Certificate
@@ -22,6 +23,10 @@ from odradek.certify.run import Run, Stage
 from odradek.certify.verdict import Finding, Kind, Outputs, Reference, failed, judge
 from odradek.certify.workload import LONGEST_S, Workload
 from odradek.errors import OdradekError
+
+
+LINES_MAX: Final = 8
+"""Last lines of the job that are shown where it cannot be judged."""
 
 
 class NotJudged(OdradekError):
@@ -117,7 +122,7 @@ def _finished(stage: Stage, workload: Workload, observer: Observer, number: int)
     stage.add_evidence(run)
     if not run.outputs.finished:
         said = [f"the job did not finish without faults: {run.outputs.why_not}", *_refusals(run)]
-        raise NotJudged("\n".join([*said, run.log]))
+        raise NotJudged("\n".join([*said, *_last_lines(run)]))
     return run
 
 
@@ -130,7 +135,9 @@ def _judged_alone(workload: Workload, run: Run) -> None:
         wrote = f"it wrote to {', '.join(topics)}" if topics else "it wrote nothing at all"
         outputs = ", ".join(workload.outputs)
         raise NotJudged(
-            "\n".join([f"without faults the job left no committed record in {outputs}: {wrote}", run.log])
+            "\n".join(
+                [f"without faults the job left no committed record in {outputs}: {wrote}", *_last_lines(run)]
+            )
         )
 
 
@@ -166,6 +173,11 @@ def _refuse(said: str, findings: Sequence[Finding]) -> None:
     """The job cannot be judged if there is a failure: the first one says why."""
     for finding in (each for each in findings if each.kind.is_failure):
         raise NotJudged("\n".join([said + finding.sentence, *finding.evidence]))
+
+
+def _last_lines(run: Run) -> list[str]:
+    """What the job printed last, before the end of the run."""
+    return [f"  {line}" for line in run.log.splitlines()[-LINES_MAX:]]
 
 
 def _refusals(run: Run) -> list[str]:

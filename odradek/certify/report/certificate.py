@@ -62,6 +62,7 @@ def as_dict(certificate: Certificate) -> dict[str, Any]:
             "compare": workload.compare.value,
             "ignored": sorted(certificate.ignored),
         },
+        "left_out": sorted(workload.left_out),
         "seed": certificate.seed,
         "runs": certificate.runs,
         "took_s": round(certificate.took_s, 1),

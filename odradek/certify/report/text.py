@@ -61,6 +61,8 @@ def summary(certificate: Certificate) -> str:
 def _lines(certificate: Certificate) -> Iterator[str]:
     if certificate.ignored:
         yield f"not compared, since it differs without faults: {', '.join(sorted(certificate.ignored))}"
+    if certificate.workload.left_out:
+        yield f"left out, as you said: {', '.join(sorted(certificate.workload.left_out))}"
     yield from certificate.remarks
     for each in certificate.lints:
         yield f"seen without any fault: {each.sentence} ({each.link})"
