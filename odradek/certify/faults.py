@@ -259,6 +259,7 @@ _WHERE: Final[Mapping[str, Collection[str]]] = {
     "silent-answer": _WAITED_FOR,
     "silent-request": _WAITED_FOR,
 }
+_OF_INSTANCES: Final = (Act.FREEZE, Act.ADD_INSTANCE, Act.SECOND_COPY, Act.REMOVE_INSTANCE, Act.KILL_ALL)
 _OF_MEMBERS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
 
 
@@ -268,36 +269,35 @@ def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
         return False
     if moment.is_step:
         return fault.act is Act.START_NODE
-    if (
-        fault.name == "fatal-error"
-        and moment.on in WRITES - {"OffsetCommit"}
-        and not _is_transactional(moment)
-    ):
-        return False  # a producer without a transactional id is never fenced
+    if _is_of_transactions(fault, moment) and not _is_transactional(moment):
+        return False
     if fault.name in _WHERE:
         return moment.on in _WHERE[fault.name]
     if fault.is_between:
         return moment.on in WRITES or (moment.on == "Fetch" and moment.phase == "records")
-    if fault.act is Act.TIME_OUT_TRANSACTION:
-        # The request that opens a transaction finds none that could time out.
-        return moment.on in IN_TRANSACTION and moment.phase != "opens" and _is_transactional(moment)
-    if fault.act is Act.TIME_OUT_SESSION:
-        return moment.on in _OF_GROUP
-    if fault.act is Act.ABORT_INPUT:
-        return moment.on == "Fetch" and moment.phase == "records"
-    if fault.act is Act.EXPIRE_IDS:
-        return moment.on in ("InitProducerId", "AddPartitionsToTxn")
-    if fault.act in (
-        Act.FREEZE,
-        Act.ADD_INSTANCE,
-        Act.SECOND_COPY,
-        Act.REMOVE_INSTANCE,
-        Act.KILL_ALL,
-        Act.MOVE,
-        Act.CUT,
-    ):
+    return _applies_by_act(fault, moment)
+
+
+def _applies_by_act(fault: Fault, moment: Moment) -> bool:
+    match fault.act:
+        case Act.TIME_OUT_TRANSACTION:
+            # The request that opens a transaction finds none that could time out.
+            return moment.on in IN_TRANSACTION and moment.phase != "opens"
+        case Act.TIME_OUT_SESSION:
+            return moment.on in _OF_GROUP
+        case Act.ABORT_INPUT:
+            return moment.on == "Fetch" and moment.phase == "records"
+        case Act.EXPIRE_IDS:
+            return moment.on in ("InitProducerId", "AddPartitionsToTxn")
+    if fault.act in _OF_INSTANCES or fault.act in (Act.MOVE, Act.CUT):
         return moment.on in WRITES
     return moment.on not in READS or fault.name in ("lose-answer", "kill-before")
+
+
+def _is_of_transactions(fault: Fault, moment: Moment) -> bool:
+    """A producer without a transactional id is never fenced, and has no transaction that could time out."""
+    is_fenced = fault.name == "fatal-error" and moment.on in WRITES - {"OffsetCommit"}
+    return is_fenced or fault.act is Act.TIME_OUT_TRANSACTION
 
 
 def _is_transactional(moment: Moment) -> bool:

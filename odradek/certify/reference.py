@@ -24,7 +24,6 @@ from odradek.certify.verdict import Finding, Kind, Outputs, Reference, failed, j
 from odradek.certify.workload import LONGEST_S, Workload
 from odradek.errors import OdradekError
 
-
 LINES_MAX: Final = 8
 """Last lines of the job that are shown where it cannot be judged."""
 

@@ -53,6 +53,18 @@ def test_each_fault_can_strike_somewhere() -> None:
     assert reached == {each.name for each in FAULTS}
 
 
+def test_only_a_transactional_id_is_fenced() -> None:
+    fatal = BY_NAME["fatal-error"]
+    assert applies(fatal, Moment("Produce", (("transactional_id", "a"),), 1, "adds"))
+    assert not applies(fatal, Moment("Produce", (("topic", "out"),), 1, "idempotent"))
+    assert applies(fatal, Moment("OffsetCommit", (("group", "g"),), 1, ""))
+
+
+@pytest.mark.parametrize("on", ["JoinGroup", "SyncGroup"])
+def test_a_rebalance_is_waited_for_too_long_to_be_silent(on: str) -> None:
+    assert not applies(BY_NAME["silent-answer"], Moment(on, (("group", "g"),), 1, ""))
+
+
 def test_a_move_needs_another_node() -> None:
     assert not applies(BY_NAME["move"], COMMIT, nodes=1)
     assert applies(BY_NAME["move"], COMMIT, nodes=3)
