@@ -89,6 +89,11 @@ def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
     )
 
 
+_EMPTY: Final = (
+    "compared: nothing; the outputs are empty without faults, and the check alone says what is right"
+)
+
+
 def _expected(certificate: Certificate, one: Outputs, two: Outputs) -> tuple[Reference | None, Fields]:
     """(what each run has to come to, the fields that are not compared). Where two runs differ the check alone judges."""
     workload = certificate.workload
@@ -105,7 +110,8 @@ def _expected(certificate: Certificate, one: Outputs, two: Outputs) -> tuple[Ref
         if workload.expected is None:
             certificate.remarks.append(f"{said}, so the check alone judges: {lines[0]}")
             return None, ignored
-    certificate.remarks.append(compared(how, also))
+    is_empty = workload.expected is None and not one.committed
+    certificate.remarks.append(_EMPTY if is_empty else compared(how, also))
     records = workload.expected if workload.expected is not None else one.committed
     expected = Reference(records, how, ignored, also)
     if workload.expected is not None:
