@@ -297,7 +297,7 @@ def _applies_by_act(fault: Fault, moment: Moment) -> bool:
 def _is_of_transactions(fault: Fault, moment: Moment) -> bool:
     """A producer without a transactional id is never fenced, and has no transaction that could time out."""
     is_fenced = fault.name == "fatal-error" and moment.on in WRITES - {"OffsetCommit"}
-    return is_fenced or fault.act is Act.TIME_OUT_TRANSACTION
+    return is_fenced or fault.act in (Act.TIME_OUT_TRANSACTION, Act.EXPIRE_IDS)
 
 
 def _is_transactional(moment: Moment) -> bool:
@@ -325,6 +325,8 @@ def striking_rule(fault: Fault, moment: Moment) -> str:
 
 def _action(fault: Fault, moment: Moment) -> str:
     code = CODES.get(fault.name, {}).get(moment.on, "")
+    if code == "CONCURRENT_TRANSACTIONS" and not _is_transactional(moment):
+        code = "COORDINATOR_LOAD_IN_PROGRESS"  # the broker has no block of producer ids yet
     return "kill" if moment.is_step else fault.action.format(code=code)
 
 

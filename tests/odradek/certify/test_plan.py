@@ -31,6 +31,13 @@ def test_a_fault_at_a_moment_is_a_rule(fault: str, text: str) -> None:
     assert rule(BY_NAME[fault], COMMIT) == text
 
 
+def test_a_producer_without_a_transactional_id_meets_no_error_of_transactions() -> None:
+    initialises = Moment("InitProducerId", (("client_id", "c"),), 1, "first")
+    assert rule(BY_NAME["retriable-error"], initialises).endswith("-> error COORDINATOR_LOAD_IN_PROGRESS")
+    assert not applies(BY_NAME["fatal-error"], initialises)
+    assert not applies(BY_NAME["expire-ids"], initialises)
+
+
 def test_what_nodes_ask_each_other_is_no_moment_of_the_job() -> None:
     added = Moment("AddPartitionsToTxn", (("transactional_id", "a"),), 2, "adds")
     text = rule(BY_NAME["lose-answer"], added)
