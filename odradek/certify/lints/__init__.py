@@ -30,6 +30,7 @@ _LINTS: Final[tuple[Callable[[Evidence], Iterator[Lint]], ...]] = (
     deliveries.outputs_without_positions,
     progress.position_back,
     progress.revoked_batch,
+    progress.stale_batch,
     producers.used_on,
     producers.shared_id,
     consumers.no_fencing,

@@ -28,11 +28,10 @@ def diagnosed(evidence: Evidence, bad: Bad) -> list[Lint]:
     """The likeliest reason first; empty: the trace shows none."""
     case = Case(evidence, bad)
     found: dict[str, Lint] = {}
-    for cause in _CAUSES:
-        for each in cause(case):
-            found.setdefault(each.name, each)
-    if not found and (elsewhere := _waits_for_nothing(case)) is not None:
-        return [elsewhere]
+    for causes in (_CAUSES, _LESS_EXACT, _LAST):
+        for cause in causes if not found else ():
+            for each in cause(case):
+                found.setdefault(each.name, each)
     return list(found.values())
 
 
@@ -79,6 +78,10 @@ def _revoked(case: Case) -> Iterator[Lint]:
         number = case.number(each.shown)
         wrote = any(_is_outside(write) and write.number < number for pair in case.pairs for write in pair)
         if wrote and not case.is_injected(each.shown):
+            yield each
+    for each in progress.stale_batch(case.evidence):
+        shown = case.transaction_of(each.shown)
+        if any(write.transaction is shown for write in case.repeated):
             yield each
 
 
@@ -186,6 +189,10 @@ def _positions_outside(case: Case) -> Iterator[Lint]:
     moved = consumers.ahead_of_transactions(case.evidence)
     if moved and (_was_read_again(case) or _was_passed_over(case, moved)):
         yield from consumers.offsets_outside(case.evidence)
+
+
+def _commits_by_itself(case: Case) -> Iterator[Lint]:
+    return (each for each in _positions_outside(case) if each.name == "auto-commit")
 
 
 def _was_read_again(case: Case) -> bool:
@@ -309,9 +316,10 @@ def _ended_early(case: Case) -> Iterator[Lint]:
         )
 
 
-def _waits_for_nothing(case: Case) -> Lint | None:
+def _waits_for_nothing(case: Case) -> Iterator[Lint]:
     is_stuck = case.bad.is_any(Kind.STUCK) and not case.bad.is_held_up and not case.bad.exits
-    return progress.positions_elsewhere(case.evidence) if is_stuck else None
+    elsewhere = progress.positions_elsewhere(case.evidence)
+    yield from (elsewhere,) if is_stuck and elsewhere is not None else ()
 
 
 _CAUSES: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (
@@ -320,7 +328,6 @@ _CAUSES: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (
     _refused_batches,
     _not_aborted,
     _without_positions,
-    _ahead,
     _position_back,
     _uncommitted_input,
     _early,
@@ -328,9 +335,11 @@ _CAUSES: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (
     _outside,
     _revoked,
     _not_fenced,
-    _positions_outside,
     _never_ends,
     _held_up_by_another_id,
     _too_slow,
 )
 """Those that take the most evidence come first."""
+_LESS_EXACT: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (_commits_by_itself, _ahead)
+"""Positions that are committed in another step than the outputs, or before them: the reason only where none of those is."""
+_LAST: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (_positions_outside, _waits_for_nothing)

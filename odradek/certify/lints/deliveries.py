@@ -122,15 +122,15 @@ def outputs_without_positions(evidence: Evidence) -> Iterator[Lint]:
 def delivery_ignored(evidence: Evidence) -> Iterator[Lint]:
     """A batch that no transaction has was refused, or never acknowledged, and the job committed its positions.
 
-    Only of a process that lives on, and of a job with one member: the positions of another instance are none of this batch.
+    Only of a process that lives on, while the group has one member: the positions of another one are none of this batch.
     """
-    members = {each.request.get("member_id") for each in evidence.exchanges if each.api == "OffsetCommit"}
-    if len(members) > 1:
-        return
+    lives = _lives(evidence)
     again = [each.number for each in read_again(evidence)]
     for number, exchange, key, batch in _given_up(evidence):
         commit = _next_commit(evidence, number)
         if commit is None or any(number < each < commit for each in again):
+            continue
+        if sum(begin < commit and end > number for begin, end in lives) > 1:
             continue
         if not _is_sent_again(evidence, number, commit, key, batch):
             said = ", ".join(dict.fromkeys(exchange.errors)) or "no answer"
@@ -140,6 +140,16 @@ def delivery_ignored(evidence: Evidence) -> Iterator[Lint]:
                 f"a batch for {key[0]}-{key[1]} was not delivered ({said}), and the job committed its positions all the "
                 "same. Look at each delivery report, or at the future of each send, before the commit",
             )
+
+
+def _lives(evidence: Evidence) -> list[tuple[int, int]]:
+    """From the first to the last request of each member."""
+    found: dict[str, tuple[int, int]] = {}
+    for number, exchange in enumerate(evidence.exchanges):
+        member = exchange.request.get("member_id")
+        if member and exchange.group:
+            found[member] = found.get(member, (number, number))[0], number
+    return list(found.values())
 
 
 def _given_up(evidence: Evidence) -> Iterator[tuple[int, Exchange, TopicPartition, Mapping[str, Any]]]:

@@ -84,6 +84,10 @@ class Case:
                 self._note(number, exchange)
         self.pairs = list(self._pairs())
         """Of each row that is there twice, the first request that wrote it and each later one."""
+        self.repeated = [
+            write for each in bad.repeated for place in each if (write := self.write_of(place)) is not None
+        ]
+        """All that wrote them: one request may have a record twice."""
         self.commits = list(commits(evidence))
         self.hits = hits(evidence.exchanges, bad.plan)
 

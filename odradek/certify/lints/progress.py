@@ -11,7 +11,7 @@ from typing import Final
 from odradek.certify.exchanges import Exchange, batches
 from odradek.certify.lints.commits import commits
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
-from odradek.certify.lints.reading import TopicPartition, reads
+from odradek.certify.lints.reading import TopicPartition, read_again, reads
 from odradek.certify.lints.transactions import Transaction, transactions, was_taken
 
 LOST_MEMBER: Final = frozenset(
@@ -62,6 +62,35 @@ def revoked_batch(evidence: Evidence) -> Iterator[Lint]:
             )
 
 
+def stale_batch(evidence: Evidence) -> Iterator[Lint]:
+    """Behind a rebalance a transaction has outputs of more records than its positions: those of before it, too.
+
+    Only of a job whose other transactions write the same number of records for each that they read.
+    """
+    counted = list(_counted(evidence))
+    rate = _rate(counted)
+    numbers = {id(each): number for number, each in enumerate(evidence.exchanges)}
+    begins = [
+        number
+        for number, each in enumerate(evidence.exchanges)
+        if each.api == "SyncGroup" and was_taken(each)
+    ]
+    again = [each.number for each in read_again(evidence)]
+    before = 0
+    for each, read, wrote in counted:
+        number = numbers[id(each.positions[0])]
+        rebalanced = [begin for begin in begins if before < begin < number]
+        if rate and wrote > rate * read and rebalanced and any(rebalanced[0] < one < number for one in again):
+            yield seen_at(
+                each.positions[0],
+                "revoked-batch",
+                f"behind a rebalance a transaction of {each.transactional_id} has {wrote} records and positions of {read}: "
+                "those that waited since before the rebalance are among them, and were read again since. Drop what is not "
+                "written when partitions are revoked",
+            )
+        before = numbers[id(each.end)]
+
+
 def positions_ahead(evidence: Evidence) -> Iterator[Lint]:
     """A transaction has positions of more records than it wrote for.
 
@@ -69,10 +98,9 @@ def positions_ahead(evidence: Evidence) -> Iterator[Lint]:
     nothing.
     """
     counted = list(_counted(evidence))
-    rates = Counter(wrote / read for _, read, wrote in counted)
+    rate = _rate(counted)
     for each, read, wrote in counted:
-        rate, alike = rates.most_common(1)[0]
-        if alike >= _ALIKE_MIN and 2 * alike > len(counted) and wrote < rate * read:
+        if wrote < rate * read:
             yield seen_at(
                 each.positions[0],
                 "positions-ahead",
@@ -80,6 +108,13 @@ def positions_ahead(evidence: Evidence) -> Iterator[Lint]:
                 f"them where others have {rate * read:.0f}: what was fetched and not processed is passed over. Commit the "
                 "position behind the last record that was processed, not the position of the consumer",
             )
+
+
+def _rate(counted: Sequence[tuple[Transaction, int, int]]) -> float:
+    """How many records the job writes for each that it reads, by most of its transactions; 0: now so, now so."""
+    rates = Counter(wrote / read for _, read, wrote in counted)
+    rate, alike = next(iter(rates.most_common(1)), (0.0, 0))
+    return rate if alike >= _ALIKE_MIN and 2 * alike >= len(counted) else 0.0
 
 
 def _counted(evidence: Evidence) -> Iterator[tuple[Transaction, int, int]]:

@@ -61,6 +61,11 @@ ABORTED = replace(LOST, missing=((Place("out", 0, 0, (7, 0)),),))
 """A record that is there in a transaction that was aborted."""
 STUCK = Bad(frozenset({Kind.STUCK}))
 
+
+def batch_of(count: int, offset: int, base: int) -> Entries:
+    return [produce("out", tx="a", base=base, count=count), offsets("in", offset, tx="a"), end("a")]
+
+
 # -- records that are there twice ----------------------------------------------------------------------------------------
 
 CRASH: Entries = [
@@ -165,6 +170,21 @@ def test_a_batch_of_partitions_that_were_lost() -> None:
     assert why(refused, *revoked) == [], "the certifier refused it"
 
 
+WAITED: Entries = [
+    *(init("a"), fetch("in", count=20)),
+    *(each for at in (5, 10) for each in batch_of(5, at, at)),
+    *(entry("SyncGroup", {"group_id": "g"}), fetch("in", offset=10, count=10)),
+]
+
+
+def test_a_batch_that_waited_since_before_a_rebalance() -> None:
+    """Three of its records were there twice: they were read again, and had waited since before."""
+    stale = batch_of(8, 15, 20)
+    assert why(twice(20, 24), *WAITED, *stale) == ["revoked-batch"]
+    assert why(twice(20, 24), *(each for each in WAITED if each["api"] != "SyncGroup"), *stale) == []
+    assert why(twice(20, 24), *WAITED, *batch_of(5, 15, 20)) == []
+
+
 def test_aborted_input_is_the_reason_only_where_input_was_aborted() -> None:
     reads = [fetch("in", isolation=0), produce("out", base=0), produce("out", base=1)]
     unexpected = Bad(frozenset({Kind.UNEXPECTED}))
@@ -183,7 +203,7 @@ def test_positions_that_were_committed_before_the_records() -> None:
 
 def test_a_batch_that_was_refused_and_whose_positions_were_committed() -> None:
     refused = [ASKS, offsets("in", 1), produce("out", error="INVALID_RECORD"), offsets("in", 5)]
-    assert why(LOST, *refused)[0] == "delivery-ignored"
+    assert why(LOST, *refused) == ["delivery-ignored"]
     assert "delivery-ignored" not in why(replace(LOST, missing_in=frozenset({"journal"})), *refused)
 
 
@@ -229,10 +249,6 @@ def test_positions_that_were_committed_before_their_outputs() -> None:
 def test_a_job_that_filters_commits_nothing_ahead() -> None:
     filters = [each for count, at in ((3, 10), (7, 20), (1, 30)) for each in batch_of(count, at, at)]
     assert why(LOST, init("a"), fetch("in", count=30), *filters) == []
-
-
-def batch_of(count: int, offset: int, base: int) -> Entries:
-    return [produce("out", tx="a", base=base, count=count), offsets("in", offset, tx="a"), end("a")]
 
 
 # -- runs without an end -------------------------------------------------------------------------------------------------

@@ -432,7 +432,10 @@ REFUSED = produce("out", error="INVALID_RECORD", at_ms=7.0, count=3)
             [fetch("in", count=5), REFUSED, fetch("in", count=5), offsets("in", 5)], id="it is read again"
         ),
         pytest.param([REFUSED, *of(TWO, offsets("in", 5))], id="a new process commits"),
-        pytest.param([REFUSED, offsets("in", 5, member="other")], id="another member commits"),
+        pytest.param(
+            [offsets("in", 2, member="other"), REFUSED, offsets("in", 5, member="other"), offsets("in", 5)],
+            id="another member commits",
+        ),
     ],
 )
 def test_a_delivery_that_is_not_ignored(entries: Entries) -> None:
