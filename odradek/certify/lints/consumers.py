@@ -49,6 +49,8 @@ def offsets_outside(evidence: Evidence) -> Iterator[Lint]:
             "or duplicates them"
         )
     name = "auto-commit" if automatic else "offsets-outside"
+    if not automatic and not any(_follows_work(evidence, each.exchange.arrived_us) for each in outside):
+        sentence += ". Where enable.auto.commit is on (the default of most clients), switch it off"
     yield seen_at(outside[0].exchange, name, sentence)
 
 

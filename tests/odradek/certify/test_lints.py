@@ -497,6 +497,12 @@ def test_commits_of_a_program_are_not_called_automatic(entries: Entries) -> None
     assert "auto-commit" not in names(*entries)
 
 
+def test_of_a_commit_that_may_be_automatic_the_option_is_named() -> None:
+    alone, behind = offsets("in", 5, at_ms=900.0), offsets("in", 5, at_ms=103.0)
+    told = [lint(seen(produce("out", at_ms=100.0), each))[0].sentence for each in (alone, behind)]
+    assert ["enable.auto.commit" in each for each in told] == [True, False]
+
+
 def test_a_position_that_the_transaction_has_already_moves_nothing() -> None:
     right = [init("a"), fetch("in"), *transaction("a", 5)]
     assert names(*right, offsets("in", 5)) == []
