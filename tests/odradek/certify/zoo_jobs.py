@@ -124,7 +124,7 @@ OF_PYTHON: Final = [
     Wrong("unlistened", frozenset({"lost"}), "delivery-ignored", compare="keyed"),
     Wrong("ahead", frozenset({"lost"}), "positions-ahead", compare="keyed"),
     Wrong("early_commit", frozenset({"lost"}), "positions-ahead"),
-    Wrong("aio_auto", frozenset({"duplicated"}), "auto-commit"),
+    Wrong("aio_auto", frozenset({"duplicated"}), "offsets-outside"),
 ]
 OF_GO: Final = [
     Wrong("uncommitted", frozenset({"duplicated", "unexpected"}), "read-uncommitted"),
