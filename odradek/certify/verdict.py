@@ -195,9 +195,8 @@ def _of_the_records(reference: Reference | None, outputs: Outputs, difference: D
         evidence = tuple(
             f"{each} ({places.of(each.found)})" for each in list(difference.changed)[:EVIDENCE_MAX]
         )
-        found.append(
-            Finding(Kind.CHANGED, f"{_count(difference.changed)} other than without faults", evidence)
-        )
+        sentence = f"{_count(difference.changed)} other than without faults (--ignore names what may differ)"
+        found.append(Finding(Kind.CHANGED, sentence, evidence))
     if difference.reordered and is_last_word:
         keys = tuple(map(str, difference.reordered[:EVIDENCE_MAX]))
         found.append(Finding(Kind.REORDERED, f"{len(difference.reordered)} keys", keys))

@@ -97,7 +97,7 @@ class RecordView(View):
     value: str | None
     value_base64: str | None
     headers: list[tuple[str, str | None]]
-    """In their order; bytes of a value that are not UTF-8 are replaced."""
+    """In their order; bytes of a value that are not UTF-8 are written as ``\\xff``."""
     producer_id: int
     producer_epoch: int
     is_transactional: bool
@@ -315,7 +315,7 @@ class _Read:
                 value=value,
                 value_base64=value_base64,
                 headers=[
-                    (name, None if data is None else data.decode("utf-8", "replace"))
+                    (name, None if data is None else data.decode("utf-8", "backslashreplace"))
                     for name, data in record.headers
                 ],
                 producer_id=batch.producer_id,
