@@ -13,13 +13,17 @@ from typing import Final
 from odradek.certify.exchanges import Exchange, batches
 from odradek.certify.lints import clients, consumers, deliveries, positions, producers, progress
 from odradek.certify.lints.commits import Commit
-from odradek.certify.lints.evidence import Evidence, Lint
+from odradek.certify.lints.evidence import Evidence, Lint, seen_at
 from odradek.certify.lints.failures import Bad, Case, Write
 from odradek.certify.lints.reading import asked_for, read_again
 from odradek.certify.lints.transactions import Transaction
 from odradek.certify.verdict import Kind
 
 _MISSING: Final = (Kind.LOST, Kind.TORN)
+_USUAL: Final = frozenset(
+    {"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT"}
+)
+"""Errors that clients meet in healthy clusters, and handle by themselves."""
 _TAKES_A_PLACE: Final = frozenset({"freeze", "second-copy", "remove-instance"})
 """Faults by which two instances have the same number, or one comes in the place of another: by the certifier's own hand."""
 
@@ -307,13 +311,20 @@ def _is_fenced(case: Case, exchange: Exchange, transactional_id: str | None) -> 
 
 
 def _ended_early(case: Case) -> Iterator[Lint]:
+    """Behind a refusal or a lost answer, or because a poll brought nothing."""
     ended = [instance for instance, code in case.bad.exits if code == 0]
-    if case.bad.is_any(Kind.UNFINISHED) and ended:
-        yield Lint(
-            "ended-early",
-            f"instance {ended[-1]} ended with code 0 while there was input left: a poll that returns nothing is not the "
-            "end of a topic. Compare with the end offsets, or go on until it is told to end",
-        )
+    if not case.bad.is_any(Kind.UNFINISHED) or not ended:
+        return
+    said = f"instance {ended[-1]} ended with code 0 while there was input left"
+    struck = [each for each in case.evidence.exchanges if case.is_injected(each)]
+    failed = struck or [each for each in case.evidence.exchanges if set(each.errors) - _USUAL]
+    if failed:
+        what = ", ".join(dict.fromkeys(failed[-1].errors)) or "without an answer"
+        advice = f"{failed[-1].api} had failed ({what}). End with another code after an error"
+        yield seen_at(failed[-1], "ended-early", f"{said}: {advice}")
+    else:
+        advice = "a poll that returns nothing is not the end of a topic. Compare with the end offsets"
+        yield Lint("ended-early", f"{said}: {advice}, or go on until it is told to end")
 
 
 def _waits_for_nothing(case: Case) -> Iterator[Lint]:

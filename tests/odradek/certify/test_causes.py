@@ -301,6 +301,13 @@ def test_an_end_before_the_input_is_done() -> None:
     assert why(replace(unfinished, exits=((1, 1),)), fetch("in"), offsets("in", 3)) == []
 
 
+def test_an_end_behind_an_error_is_told_from_one_behind_a_poll() -> None:
+    unfinished = Bad(frozenset({Kind.UNFINISHED}), exits=((1, 0),))
+    refused = [init("a"), end("a", error="PRODUCER_FENCED")]
+    told = [diagnosed(seen(*entries), unfinished)[0].sentence for entries in (refused, [fetch("in")])]
+    assert ["PRODUCER_FENCED" in each for each in told] == [True, False]
+
+
 # -- what nothing is known of --------------------------------------------------------------------------------------------
 
 
