@@ -16,9 +16,11 @@ BOOTSTRAP, INSTANCE = sys.argv[1], sys.argv[2]
 class Assigned(ConsumerRebalanceListener):
     def __init__(self, consumer):
         self.consumer, self.producers, self.working = consumer, {}, asyncio.Lock()
+        self.rebalances = 0
 
     async def on_partitions_revoked(self, revoked):
         async with self.working:
+            self.rebalances += 1
             for each in self.producers.values():
                 await each.stop()
             self.producers.clear()
@@ -33,8 +35,12 @@ class Assigned(ConsumerRebalanceListener):
             await producer.start()
             async with producer.transaction():
                 pass  # the one before is fenced
-            self.consumer.seek(partition, await self.consumer.committed(partition) or 0)
             self.producers[partition] = producer
+        await self.seek(assigned)
+
+    async def seek(self, partitions):
+        for partition in partitions:
+            self.consumer.seek(partition, await self.consumer.committed(partition) or 0)
 
 
 async def process(producer, partition, records):
@@ -57,11 +63,14 @@ async def main():
     await consumer.start()
     consumer.subscribe(["in"], listener=group)
     while True:
+        before = group.rebalances
+        batches = await consumer.getmany(timeout_ms=100, max_records=20)
         async with group.working:
-            batches = await consumer.getmany(timeout_ms=100, max_records=20)
+            if group.rebalances != before:
+                await group.seek(consumer.assignment())
+                continue
             for partition, records in batches.items():
                 await process(group.producers[partition], partition, records)
-        await asyncio.sleep(0)
 
 
 try:

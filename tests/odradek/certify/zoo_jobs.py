@@ -161,7 +161,6 @@ RIGHT: Final = [
     Right(
         "sqlite_sink",
         partial(python, "right/sqlite_sink"),
-        until="idle=1s",
         check=f"{sys.executable} {ZOO}/checks/sqlite_rows.py {{data}} in.ndjson",
     ),
     Right("outbox", partial(python, "right/outbox"), compare="keyed"),
