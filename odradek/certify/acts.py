@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Final
 
 from odradek.certify.cluster import Cluster
@@ -335,14 +336,15 @@ def _lead(scene: Scene, topics: Collection[str], to: int) -> str:
 def _coordinate(scene: Scene, matchers: Mapping[str, str], to: int) -> str:
     """As `_lead`."""
     broker = scene.cluster.handle
-    name = "group" if "group" in matchers else "transactional_id"
-    if "*" in matchers.get(name, "*"):
-        return ""
-    at = next((each for each in broker.transactions.list() if each.transactional_id == matchers[name]), None)
-    if at is not None and at.coordinator == to:
-        return ""
-    broker.move_coordinator(**{name: matchers[name]}, to=to)
-    return f"node {to} coordinates {name} {matchers[name]}"
+    if "group" in matchers:
+        broker.move_coordinator(group=matchers["group"], to=to)
+        return f"node {to} coordinates group {matchers['group']}"
+    for each in broker.transactions.list():
+        is_meant = fnmatchcase(each.transactional_id, matchers.get("transactional_id", ""))
+        if is_meant and each.coordinator != to:
+            broker.move_coordinator(transactional_id=each.transactional_id, to=to)
+            return f"node {to} coordinates transactional_id {each.transactional_id}"
+    return ""
 
 
 def _cut_links(scene: Scene, strike: Strike) -> str:

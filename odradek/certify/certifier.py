@@ -137,6 +137,8 @@ class Certifier:
         self._work(stage)
         if is_alone:
             self._work_slowly(stage)
+        if self._stop.is_set():  # enough failures are found: what waits beside for a response is of no use
+            self._end_beside()
         for thread in threads:
             thread.join()
 

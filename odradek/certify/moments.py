@@ -176,6 +176,22 @@ def patterns(one: Iterable[Exchange], two: Iterable[Exchange]) -> dict[str, str]
     return found
 
 
+def roles(run: Iterable[Exchange]) -> dict[str, str]:
+    """Patterns for transactional ids of one run that differ in a number: ``copier-1`` and ``copier-2`` are ``copier-*``.
+
+    Which instance gets which work is a race that each run decides anew; each run has a second EndTxn of any of them.
+    """
+    shapes: defaultdict[str, set[str]] = defaultdict(set)
+    for name in _ids(run, "transactional_id"):
+        shapes["".join("*" if each.isdigit() else each for each in _WORD.findall(name))].add(name)
+    return {
+        name: shape
+        for shape, names in shapes.items()
+        if len(names) > 1 and any(each.isalnum() for each in shape)
+        for name in names
+    }
+
+
 def _ids(run: Iterable[Exchange], field: str) -> set[str]:
     return {value for each in run if (value := getattr(each, field))}
 

@@ -15,7 +15,7 @@ from odradek.certify.exploration import Exploration
 from odradek.certify.lints import Evidence, Lint, changing_ids, lint
 from odradek.certify.lints.causes import diagnosed
 from odradek.certify.mechanisms import ELSEWHERE, FENCED, STABLE, caps, mechanisms, warnings
-from odradek.certify.moments import moments, patterns
+from odradek.certify.moments import moments, patterns, roles
 from odradek.certify.observer import Observer
 from odradek.certify.plan import Plan
 from odradek.certify.rows import Fields
@@ -24,6 +24,8 @@ from odradek.certify.verdict import Finding, Kind, Outputs, Reference, failed, j
 from odradek.certify.workload import LONGEST_S, Workload
 from odradek.errors import OdradekError
 
+REST_S: Final = 60.0
+"""A job that asks for no change so long in a run without faults, and is not done, does not come to an end."""
 LINES_MAX: Final = 8
 """Last lines of the job that are shown where it cannot be judged."""
 
@@ -123,7 +125,8 @@ def _finished(stage: Stage, workload: Workload, observer: Observer, number: int)
     """What is right is not known yet: it gets the whole moment in which a job may write on."""
     observer.says("the job starts" if number == 1 else "the job starts once more")
     deadline_s = workload.deadline_s(LONGEST_S)
-    run = stage.run(Plan(), deadline_s, None, is_right=None, tell=observer.says)
+    patience_s = max(REST_S, workload.patience_s or 0.0)
+    run = stage.run(Plan(), deadline_s, patience_s, is_right=None, tell=observer.says)
     stage.add_evidence(run)
     if not run.outputs.finished:
         said = [f"the job did not finish without faults: {run.outputs.why_not}", *_refusals(run)]
@@ -154,7 +157,7 @@ def _learn(stage: Stage, certificate: Certificate, runs: tuple[Run, Run], ignore
     certificate.reference_s = max(one.took_s, two.took_s)
     lints = [*lint(ours), *changing_ids(ours, theirs)]
     certificate.clients = _clients(one)
-    found = moments(one.trace, patterns(one.trace, two.trace))
+    found = moments(one.trace, roles(one.trace) | patterns(one.trace, two.trace))
     certificate.mechanisms = mechanisms(ours, theirs, workload.compare, has_check=workload.check is not None)
     certificate.lints = warnings(lints, certificate.mechanisms)
     certificate.caps = caps(lints, certificate.mechanisms)

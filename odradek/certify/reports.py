@@ -46,8 +46,12 @@ def write(
 @contextlib.contextmanager
 def alone(directory: Path) -> Iterator[None]:
     """Of two commands that write to one directory the second is refused: each would overwrite what the other has found."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / LOCK).open("w") as file:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / LOCK).open("w")
+    except OSError as error:
+        raise OdradekError(f"--report {directory}: {error}") from None
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

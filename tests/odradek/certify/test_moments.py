@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.certify.moments import Moment, MomentClass, classes, moments, patterns
+from odradek.certify.moments import Moment, MomentClass, classes, moments, patterns, roles
 from tests.odradek.certify.traces import end, entry, fetch, init, offsets, produce, trace, transaction
 
 
@@ -87,3 +87,9 @@ def test_names_that_differ_between_two_runs_become_patterns() -> None:
     assert found["app-1f2e-0"] == "app-*-0"
     assert "same" not in found
     assert moments(one, found)[0].matchers == (("transactional_id", "app-*-0"),)
+
+
+def test_ids_that_differ_in_a_number_are_one_role() -> None:
+    """Which of two instances commits first is another one in each run."""
+    run = trace(init("copier-1"), init("copier-2"), init("other"), init("7"), init("8"))
+    assert roles(run) == {"copier-1": "copier-*", "copier-2": "copier-*"}

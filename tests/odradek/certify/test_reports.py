@@ -24,6 +24,7 @@ from odradek.certify.report.sarif import sarif
 from odradek.certify.verdict import Finding, Kind
 from odradek.commands.certify import certify
 from odradek.commands.lint import lint
+from odradek.errors import OdradekError
 from tests.odradek.certify.certificates import LOST, OUTSIDE, REORDERED, certificate, failure
 from tests.odradek.certify.traces import fetch
 
@@ -65,6 +66,21 @@ def test_what_is_neither_right_nor_wrong_is_a_warning() -> None:
     (only,) = of_certificate(certificate(clean=3))
     assert (only.level, only.rule.id, only.title) == ("warning", "verdict", "incomplete")
     assert only.message.startswith("missing:\n")
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(OdradekError, match=r"--report .*file/certificate: "),
+        reports.alone(tmp_path / "file" / "certificate"),
+    ):
+        pass
+
+
+def test_two_commands_do_not_share_a_directory(tmp_path: Path) -> None:
+    refused = pytest.raises(OdradekError, match="another odradek certify writes to")
+    with reports.alone(tmp_path), refused, reports.alone(tmp_path):
+        pass
 
 
 # -- notices --------------------------------------------------------------------------------------------------------
