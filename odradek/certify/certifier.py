@@ -219,27 +219,29 @@ class Certifier:
         return patience_s + self.certificate.reference_s
 
     def _failed(self, stage: Stage, plan: Plan, run: Run, findings: list[Finding]) -> None:
+        """It is told at once, and then repeated: a run that is stuck takes as long as the patience for it."""
         shorter = self._shrunk(stage, plan)
         if shorter is not None:
             plan, run, findings = shorter
         failure = Failure(plan, findings, run, self._judge.diagnosed(run, findings), 1, 1)
         is_failure = any(each.kind.is_failure for each in findings)
-        if is_failure:
-            self._repeat(stage, failure)
+        certificate = self.certificate
         with self._lock:
-            certificate = self.certificate
             found = certificate.failures if is_failure else certificate.unfinished
             if any(each.plan.id == plan.id for each in found):
                 return
+            is_news = self._is_news(failure)
             found.append(failure)
-            if self._failures_max and len(certificate.failures) >= self._failures_max:
-                self._stop.set()
             self._observer.found(certificate, failure)
+        if is_failure:
+            self._repeat(stage, failure, TRIES if is_news else 2)
+        if self._failures_max and len(certificate.failures) >= self._failures_max:
+            self._stop.set()
 
-    def _repeat(self, stage: Stage, failure: Failure) -> None:
+    def _repeat(self, stage: Stage, failure: Failure, times: int) -> None:
         """How often it comes back. A run that waits for a response that never comes is repeated while there is time."""
         is_slow = any(each.fault.is_slow for each in failure.plan.injections)
-        for _ in range((TRIES if self._is_news(failure) and not is_slow else 2) - 1):
+        for _ in range((2 if is_slow else times) - 1):
             if is_slow and not self._has_time(self.certificate.wait_s):
                 return
             again, found = self._tried(stage, failure.plan)
