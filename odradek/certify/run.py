@@ -32,6 +32,7 @@ from odradek.certify.waiting import End, Waiting
 from odradek.certify.workload import Workload
 from odradek.errors import NotFound
 from odradek.remote import ENTRIES_MAX
+from odradek.topics import Record
 
 LATE_S: Final = 0.2
 """What the broker and the job get for a request that arrives after the end."""
@@ -320,13 +321,17 @@ class _Take:
         for number in range(1, self._workload.instances + 1):
             self._job.start(number)
         self._staging.notes.append("all instances have ended with code 0; they are started once more")
-        end = Waiting(self._job, self._staging, self._progress, self._patience, Until("exit")).wait(None)
-        self._settle(end, settle_s)
-        second = self._checked(self._read(end))
-        if self._is_all_right(second) or _rows(second) - _rows(first):
-            why = f"all instances ended with code 0 before the input was done (--until {self._until})"
-            return replace(first, ending=Ending.UNFINISHED, why_not=why)
-        return first
+        self._patience.begins_again()
+
+        def has_come(outputs: Outputs) -> bool:
+            return self._is_all_right(outputs) or self._is_all_right(_together(first, outputs))
+
+        parts = self._job, self._staging, self._progress, self._patience
+        self._settle(Waiting(*parts, Until("check"), has_come).wait(None), settle_s)
+        if not has_come(self._checked(self._read(_NOT_OVER))):
+            return first
+        why = f"all instances ended with code 0 before the input was done (--until {self._until})"
+        return replace(first, ending=Ending.UNFINISHED, why_not=why)
 
 
 _NOT_OVER: Final = End(Ending.FINISHED, 0.0)
@@ -340,5 +345,12 @@ def _may_be_unfinished(end: End, until: Until) -> bool:
     return end.ending is Ending.UNFINISHED and until.what != "lag"
 
 
-def _rows(outputs: Outputs) -> set[tuple[object, ...]]:
-    return {(each.topic, each.key, each.value) for each in outputs.committed}
+def _together(first: Outputs, second: Outputs) -> Outputs:
+    """What is new in the second, behind the first: what a job that starts from the beginning writes again does not count."""
+    known = {_row(each) for each in first.committed}
+    new = [each for each in second.committed if _row(each) not in known]
+    return replace(second, committed=[*first.committed, *new])
+
+
+def _row(record: Record) -> tuple[object, ...]:
+    return record.topic, record.key, record.value

@@ -11,11 +11,12 @@ from odradek.certify.cluster import Cluster
 from odradek.certify.idleness import Idleness
 from odradek.certify.plan import Plan
 from odradek.certify.progress import Progress, is_lag_zero
-from odradek.certify.run import Run, Stage
+from odradek.certify.run import Run, Stage, _together
 from odradek.certify.seeding import SEEDER
 from odradek.certify.until import Until
 from odradek.certify.verdict import Outputs
 from odradek.errors import ControlRefused, NotFound
+from odradek.topics import Record
 from tests.odradek.certify.traces import end, init
 
 
@@ -110,6 +111,15 @@ def test_a_job_that_only_reads_is_idle_when_it_reads_nothing_more() -> None:
         now[0] = at_s
         found.append(more)
         assert seen.idle_s() == idle_s
+
+
+def test_what_a_second_start_writes_again_does_not_count() -> None:
+    def record(value: str) -> Record:
+        return Record("out", 0, 0, 0, None, value, (), -1, -1, False, None)
+
+    first, second = ([record(each) for each in values] for values in ("ab", "abcab"))
+    both = _together(Outputs(first, first), Outputs(second, second))
+    assert [each.value for each in both.committed] == ["a", "b", "c"]
 
 
 def test_idle_is_what_has_no_newer_number_for_so_long() -> None:
