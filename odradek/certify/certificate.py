@@ -109,6 +109,10 @@ class Certificate:
     def unmet(self) -> Sequence[Requirement]:
         return self.exploration.unmet if self.exploration is not None else ()
 
+    def why_unmet(self, requirement: Requirement) -> str:
+        """Why the newest run has not met it; empty where it was not tried."""
+        return self.exploration.reasons.get(requirement, "") if self.exploration is not None else ""
+
     @property
     def met(self) -> int:
         return len(self.needed) - len(self.unmet)

@@ -205,7 +205,8 @@ class Certifier:
             certificate.runs += 1
             certificate.redelivered += any(each.kind is Kind.REDELIVERED for each in findings)
             if certificate.exploration is not None:
-                certificate.exploration.learned(plan, _coverage(run, findings))
+                reason = "; ".join(run.without_effect.values())
+                certificate.exploration.learned(plan, _coverage(run, findings), reason)
             self._observer.progress(certificate, str(plan))
         return run, findings
 

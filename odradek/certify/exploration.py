@@ -63,6 +63,8 @@ class Exploration:
     """The job's positions are not in Kafka."""
     cells: dict[Cell, Coverage] = field(default_factory=dict)
     needed: list[Requirement] = field(default_factory=list)
+    reasons: dict[Requirement, str] = field(default_factory=dict)
+    """Why the newest run for a requirement has not met it."""
     _tries: defaultdict[Cell, int] = field(default_factory=lambda: defaultdict(int))
     _members: Mapping[MomentClass, list[Moment]] = field(default_factory=dict)
 
@@ -77,9 +79,13 @@ class Exploration:
             self.moments, self.nodes, self.reaches, self.left_out, is_elsewhere=self.is_elsewhere
         )
 
-    def learned(self, plan: Plan, state: Coverage) -> None:
+    def learned(self, plan: Plan, state: Coverage, reason: str = "") -> None:
         """What a run has shown of the cell of its plan; of several faults together it shows nothing of each."""
         cell = plan.injections[0].cell if len(plan) == 1 else None
+        if cell is not None and state is not Coverage.CLEAN:
+            self.reasons[Requirement(cell[0].on, cell[1])] = (
+                f"{state.value}: {reason}" if reason else state.value
+            )
         if cell in self.cells and _RANK.index(state) > _RANK.index(self.cells[cell]):
             self.cells[cell] = state
 

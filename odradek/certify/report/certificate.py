@@ -44,7 +44,10 @@ def as_dict(certificate: Certificate) -> dict[str, Any]:
         "needed": {
             "met": certificate.met,
             "of": len(certificate.needed),
-            "unmet": [{"request": each.on, "fault": each.fault} for each in certificate.unmet],
+            "unmet": [
+                {"request": each.on, "fault": each.fault, "why": certificate.why_unmet(each) or "untried"}
+                for each in certificate.unmet
+            ],
             "missing_s": round(certificate.missing_s(), 1) if certificate.unmet else 0.0,
         },
         "mechanisms": [each.as_dict() for each in certificate.mechanisms],

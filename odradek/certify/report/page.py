@@ -53,7 +53,7 @@ def _shown(certificate: Certificate) -> dict[str, Any]:
         "needed": {
             "met": certificate.met,
             "of": len(certificate.needed),
-            "unmet": list(map(str, certificate.unmet)),
+            "unmet": [f"{each} ({certificate.why_unmet(each) or 'untried'})" for each in certificate.unmet],
         },
         "failures": [
             failure_as_dict(each) | {"title": str(each.plan)}

@@ -110,7 +110,9 @@ def _no_promise(certificate: Certificate) -> str:
 
 
 def _missing(certificate: Certificate) -> str:
-    unmet = [str(each) for each in certificate.unmet]
+    unmet = [
+        f"{each} ({why})" if (why := certificate.why_unmet(each)) else str(each) for each in certificate.unmet
+    ]
     if not unmet:
         return "runs that come to their end" if certificate.unfinished else "a kill"
     more = f" and {len(unmet) - _UNMET_MAX} more" if len(unmet) > _UNMET_MAX else ""
