@@ -77,21 +77,26 @@ class Command:
     """Variables of the environment, beside those of the certifier."""
     is_script: bool = False
     """The last word is a script for a shell: what is filled in there is quoted."""
+    container: tuple[str, ...] = ()
+    """An image, with options of ``docker create`` before it. Without words its own command is run."""
 
     @classmethod
-    def parse(cls, text: str | Sequence[str], directory: Path | None = None) -> Command:
+    def parse(
+        cls, text: str | Sequence[str], directory: Path | None = None, container: Sequence[str] = ()
+    ) -> Command:
         """``ValueError`` for an empty command, an open quotation, and a placeholder that there is not."""
         if not isinstance(text, str):
             words = list(text)
             _refuse_unknown(_in_words(words))
-            return _of_words(words, directory)
+            return _of_words(words, directory, (), container)
         text = text.strip()
         words = shlex.split(text)
         _refuse_unknown(_in_text(text))
         if not _needs_shell(text, words):
             assigned = list(_assignments(words))
-            return _of_words(words[len(assigned) :], directory, assigned)
-        return cls((*SHELL, _script(text, words)), directory, is_script=True)
+            return _of_words(words[len(assigned) :], directory, assigned, container)
+        script = _script(text, words)
+        return cls((*SHELL, script), directory, is_script=True, container=tuple(container))
 
     def filled(self, values: Mapping[str, str]) -> list[str]:
         if self.is_script:
@@ -106,6 +111,8 @@ class Command:
         """``ValueError`` if it cannot be started: no such folder or program, or a script that the shell does not read."""
         if self.directory is not None and not self.directory.is_dir():
             raise ValueError(f"the job cannot be started: the folder {self.directory} does not exist")
+        if self.container:
+            return  # its programs are those of the image
         if self.is_script:
             self._check_script()
         else:
@@ -148,11 +155,14 @@ class Command:
 
 
 def _of_words(
-    words: Sequence[str], directory: Path | None, assigned: Sequence[tuple[str, str]] = ()
+    words: Sequence[str],
+    directory: Path | None,
+    assigned: Sequence[tuple[str, str]],
+    container: Sequence[str],
 ) -> Command:
-    if not words or not words[0]:
+    if not container and (not words or not words[0]):
         raise ValueError("the job's command is empty")
-    return Command(tuple(words), directory, tuple(assigned))
+    return Command(tuple(words), directory, tuple(assigned), container=tuple(container))
 
 
 # -- what a shell is needed for --------------------------------------------------------------------------------------

@@ -6,10 +6,12 @@ An instance is its first process with all that this has started, as a container 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -64,9 +66,9 @@ class Launcher(Protocol):
     """Starts instances, and ends all of them."""
 
     def start(
-        self, number: int, values: Mapping[str, str], environment: Mapping[str, str], log: Path
+        self, number: int, values: Mapping[str, str], variables: Mapping[str, str], log: Path
     ) -> Instance:
-        """``ValueError`` if it cannot be started."""
+        """``variables`` are added to the environment. ``ValueError`` if it cannot be started."""
 
     def end(self, grace_s: float) -> bool:
         """SIGTERM to all that is left, and so long after it SIGKILL; False if it came to that. 0: SIGKILL at once.
@@ -124,12 +126,13 @@ class Processes:
 
     def __init__(self, command: Command, mark: str) -> None:
         self._command, self._mark = command, mark
+        self._serial = count()
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start(
-        self, number: int, values: Mapping[str, str], environment: Mapping[str, str], log: Path
+        self, number: int, values: Mapping[str, str], variables: Mapping[str, str], log: Path
     ) -> ProcessInstance:
-        mark = f"{self._mark}.{len(self._started)}."
+        mark = f"{self._mark}.{next(self._serial)}."
         with log.open("ab") as output:
             try:
                 process = subprocess.Popen(
@@ -138,7 +141,7 @@ class Processes:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     cwd=self._command.directory,
-                    env={**environment, **self._command.environment(values), MARK: mark},
+                    env={**os.environ, **variables, **self._command.environment(values), MARK: mark},
                     start_new_session=True,
                 )
             except OSError as error:
@@ -147,20 +150,19 @@ class Processes:
         return ProcessInstance(number, process, mark)
 
     def end(self, grace_s: float) -> bool:
+        if not self._started:
+            return True
         # By the mark of all instances: also what the end of one of them has missed.
         tree = Tree(f"{self._mark}.", [each.pid for each in self._started if each.poll() is None])
-        in_time = not grace_s or self._end_by_itself(tree, grace_s)
+        in_time = True
+        if grace_s and (told := tree.tell(signal.SIGTERM)):
+            tree.tell(signal.SIGCONT)  # one that is frozen would not hear it
+            in_time = await_ends([each.pid for each in told], grace_s)
         tree.kill()
         for each in self._started:
             each.wait()
+        self._started.clear()
         return in_time
-
-    @staticmethod
-    def _end_by_itself(tree: Tree, grace_s: float) -> bool:
-        told = tree.tell(signal.SIGTERM)
-        if told:
-            tree.tell(signal.SIGCONT)  # one that is frozen would not hear it
-        return await_ends([each.pid for each in told], grace_s)
 
 
 def named(pids: list[int]) -> list[tuple[int, str]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from odradek.certify.command import Command as Command
+from odradek.certify.container import Containers
 from odradek.certify.instance import Instance as Instance
 from odradek.certify.instance import Launcher, Processes
 from odradek.certify.processes import ORPHANS
@@ -68,7 +69,8 @@ class Job:
     ) -> None:
         """The output of the instances goes to ``job-1.log`` and so on in the directory."""
         self._values, self._restart, self._directory, self._now_s = values, restart, directory, now_s
-        self._launcher: Launcher = Processes(command, secrets.token_hex(8))
+        launcher = Containers if command.container else Processes
+        self._launcher: Launcher = launcher(command, secrets.token_hex(8))
         self._lock = threading.RLock()
         self._instances: list[Instance] = []
         self._due: list[tuple[float, int]] = []
@@ -90,15 +92,12 @@ class Job:
 
     def start(self, number: int) -> Instance:
         values = {**self._values, "instance": str(number)}
-        environment = {
-            **os.environ,
-            **{f"ODRADEK_{name.upper()}": value for name, value in values.items()},
-            "KAFKA_BOOTSTRAP_SERVERS": values["bootstrap"],
-        }
+        variables = {f"ODRADEK_{name.upper()}": value for name, value in values.items()}
+        variables["KAFKA_BOOTSTRAP_SERVERS"] = values["bootstrap"]
         log = self._log(number)
         with self._lock:
             begins = log.stat().st_size if log.exists() else 0
-            instance = self._launcher.start(number, values, environment, log)
+            instance = self._launcher.start(number, values, variables, log)
             self._log_begins[instance] = begins
             self._instances.append(instance)
             return instance

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from odradek.certify import container
 from odradek.certify.command import Command
 from odradek.certify.comparison import Compare
 from odradek.certify.faults import BY_NAME
@@ -22,8 +23,8 @@ from odradek.topics import Record
 FILE: Final = "certify.toml"
 _T = TypeVar("_T")
 NAMES: Final = (
-    *("topic", "seed-records", "job", "jobs", "output", "until", "compare", "compare-also"),
-    *("ignore", "expect"),
+    *("topic", "seed-records", "job", "job-container", "jobs", "output", "until"),
+    *("compare", "compare-also", "ignore", "expect"),
     *("check", "restart", "grace"),
     *("nodes", "upstream", "set", "patience", "budget", "seed", "stages", "failures", "report"),
     *("profile", "accept", "leave-out"),
@@ -48,7 +49,7 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
     """The workload of these options; ``directory`` is where files and the job are. ``ValueError`` says what is wrong."""
     topics = [_topic(each) for each in _several(options.get("topic"))]
     outputs = _several(options.get("output"))
-    if not options.get("job"):
+    if not options.get("job") and not options.get("job-container"):
         raise ValueError("--job is missing: the command that is to be certified")
     check = options.get("check")
     if not outputs and not check:
@@ -72,7 +73,7 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
     expected = read_expected(_existing("--expect", directory / expect), outputs) if expect else None
     until = named("--until", Until.parse, options.get("until") or "auto")
     found = Workload(
-        command=Command.parse(options["job"], directory=directory),
+        command=_command(options, directory),
         outputs=tuple(outputs),
         topics=tuple(topics),
         seeds=tuple(seeds),
@@ -92,7 +93,14 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
         patience_s=named("--patience", seconds, options["patience"]) if options.get("patience") else None,
     )
     found.command.check()
+    if found.command.container:
+        container.check(found.command.container)
     return found
+
+
+def _command(options: Mapping[str, Any], directory: Path) -> Command:
+    image = options.get("job-container")
+    return Command.parse(options.get("job") or (), directory, container.parse(image) if image else ())
 
 
 def named(option: str, parse: Callable[[str], _T], said: object) -> _T:

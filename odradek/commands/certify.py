@@ -33,6 +33,12 @@ _WRITES_EVERY_S: Final = 10.0
     metavar="COMMAND",
     help="What starts one instance; {bootstrap}, {instance}, {run} and {data} are filled in.",
 )
+@click.option(
+    "--job-container",
+    metavar="IMAGE",
+    help="Each instance is a container of this image; without --job its own command is run. "
+    "Options of docker create may stand before the image.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="So many instances.  [default: 1]")
 @click.option("--topic", multiple=True, metavar="NAME:PARTITIONS", help="A topic that exists at the start.")
 @click.option(
