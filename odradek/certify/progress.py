@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from odradek.certify.cluster import Cluster
+from odradek.certify.commits import Commits
 from odradek.certify.idleness import Idleness
 from odradek.certify.job import Job
 from odradek.certify.observation import Observation
@@ -21,6 +22,9 @@ Position = tuple[str, int]
 """Topic and partition."""
 LOOK_PAUSE_S: Final = 0.1
 """Between two looks at the trace."""
+LAG_PAUSE_S: Final = 0.25
+VISIBLE_S: Final = 0.2
+"""So long after the response to a commit the group may still show the position before it."""
 ASK_PAUSE_S: Final = 0.5
 """Between two calls of the user's check while the job does nothing."""
 
@@ -48,14 +52,17 @@ class Progress:
         outputs: Collection[str],
         last: Mapping[Position, int],
         collect: Callable[[], Outputs],
+        commits: Commits,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster, self._job, self._outputs, self._last = cluster, job, outputs, last
-        self._collect, self._now_s = collect, now_s
+        self._collect, self._commits, self._now_s = collect, commits, now_s
         self._observation = Observation(cluster.handle)
         self._writes, self._work, self._records = Idleness(now_s), Idleness(now_s), Idleness(now_s)
         self._looked = self._asked = -ASK_PAUSE_S
         self._asked_at = (-1, -1)
+        self._lag_asked = -LAG_PAUSE_S
+        self._is_lag_zero = False
         self._answer: bool | None = None
         self._counted = -1, 0
         """How far the outputs reached when their records were counted, and how many there were."""
@@ -89,7 +96,12 @@ class Progress:
         return self._counted[1]
 
     def is_lag_zero(self) -> bool:
-        return is_lag_zero(self._cluster.groups(), self._last)
+        """Asked for while positions are committed, and now and then."""
+        now = self._now_s()
+        if self._commits.last_s + VISIBLE_S > self._lag_asked or now - self._lag_asked >= LAG_PAUSE_S:
+            self._is_lag_zero = is_lag_zero(self._cluster.groups(), self._last)
+            self._lag_asked = now
+        return self._is_lag_zero
 
     def says(self, is_right: IsRight) -> bool | None:
         """The newest answer to whether the outputs are right: asked when the job has done something, and now and then."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from odradek.certify.arrivals import Arrivals
 from odradek.certify.check import asked
 from odradek.certify.cluster import Cluster, Ours
+from odradek.certify.commits import Commits
 from odradek.certify.exchanges import Exchange, exchanges
 from odradek.certify.foreign import Foreign
 from odradek.certify.holding import OnHold
@@ -100,6 +101,7 @@ class Stage:
         try:
             self.cluster.start()
             self.last = self._last_offsets()
+            self.commits = Commits(self.cluster.handle.trace)
         except BaseException:
             self.__exit__()
             raise
@@ -139,6 +141,7 @@ class Stage:
         data = self._directory / str(self._runs)
         data.mkdir()
         self.cluster.handle.trace.start()
+        self.commits.follow()
         take = _Take(self, plan, data, Patience(deadline_s, patience_s), is_right, on_hold is not None)
         take.may_repeat = may_repeat
         try:
@@ -196,6 +199,7 @@ class _Take:
             workload.outputs,
             self._last,
             lambda: self._checked(self._read(_NOT_OVER)),
+            stage.commits,
         )
         self._staging = Staging(self._cluster, self._job, plan, self._is_done, workload.seeds, holds=holds)
         self.may_repeat = False

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from odradek.certify.cluster import Cluster
+from odradek.certify.commits import Commits
 from odradek.certify.idleness import Idleness
+from odradek.certify.job import wait_until
 from odradek.certify.plan import Plan
 from odradek.certify.progress import Progress, is_lag_zero
 from odradek.certify.run import Run, Stage, _together
@@ -18,6 +24,7 @@ from odradek.certify.verdict import Outputs
 from odradek.errors import ControlRefused, NotFound
 from odradek.topics import Record
 from tests.odradek.certify.traces import end, init
+from tests.support.deadlines import HANG_S
 
 
 def timeline(transactional_id: str) -> Any:
@@ -44,6 +51,7 @@ def progress(cluster: object, **more: Any) -> Progress:
         ["out"],
         more.get("last", {}),
         more.get("collect", lambda: Outputs([], [])),
+        more.get("commits", cast(Any, SimpleNamespace(last_s=0.0))),
         more.get("now_s", lambda: 0.0),
     )
 
@@ -76,6 +84,54 @@ def test_lag(committed: list[dict[int, int]], is_zero: bool) -> None:
     ]
     other = {"offsets": [{"topic": "other", "partition": 0, "committed": 0}]}
     assert is_lag_zero([*groups, other], {("in", 0): 4, ("in", 1): 2}) is is_zero
+
+
+def test_lag_is_asked_for_while_positions_are_committed_and_now_and_then() -> None:
+    now, asked, commits = [10.0], list[float](), SimpleNamespace(last_s=0.0)
+    cluster = SimpleNamespace(handle=None, groups=lambda: asked.append(now[0]) or [])
+    found = progress(cluster, commits=commits, now_s=lambda: now[0])
+    looks = [(10.0, 0.0), (10.02, 0.0), *((at_s, 10.03) for at_s in (10.04, 10.1, 10.24, 10.28, 10.5))]
+    for at_s, committed_s in looks:
+        now[0], commits.last_s = at_s, committed_s
+        found.is_lag_zero()
+    assert asked == [10.0, 10.04, 10.1, 10.24, 10.5]
+
+
+class Followed:
+    """A trace that has one commit by OffsetCommit and none by EndTxn, and goes on; or one that cannot be followed."""
+
+    def __init__(self, *, can: bool) -> None:
+        self.can, self.told, self.end = can, threading.Event(), threading.Event()
+
+    @contextmanager
+    def follow(self, api: str, **_: Any) -> Iterator[Iterator[int]]:
+        def exchanges() -> Iterator[int]:
+            if api == "OffsetCommit":
+                yield 1
+                self.told.set()
+            self.end.wait(HANG_S)
+
+        if not self.can:
+            raise ControlRefused(429, "too many follow the trace")
+        yield exchanges()
+
+
+def test_commits_are_told_by_the_broker() -> None:
+    trace = Followed(can=True)
+    commits = Commits(cast(Any, trace), now_s=lambda: 7.0)
+    assert commits.last_s == 7.0  # nothing is followed yet
+    commits.follow()
+    assert trace.told.wait(HANG_S)
+    assert commits.last_s == 7.0
+    trace.end.set()
+
+
+def test_a_broker_that_cannot_be_followed_is_asked_each_time() -> None:
+    now = count()
+    commits = Commits(cast(Any, Followed(can=False)), now_s=lambda: float(next(now)))
+    commits.follow()
+    assert wait_until(lambda: not commits._followed, HANG_S)
+    assert commits.last_s < commits.last_s
 
 
 def test_outputs_are_counted_again_when_there_are_more() -> None:

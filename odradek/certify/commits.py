@@ -1,0 +1,47 @@
+"""When a job has committed positions: the broker tells it, by its trace, so that it is asked for lag only then."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from odradek.errors import OdradekError
+from odradek.remote import Trace
+
+APIS: Final = ("OffsetCommit", "EndTxn")
+"""Positions of a transaction are committed with it."""
+PER_SECOND: Final = 20
+"""So many of these say as much as more would."""
+
+
+class Commits:
+    """Follows the trace of a broker, from `follow` on and until the broker ends."""
+
+    def __init__(self, trace: Trace, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._trace, self._now_s = trace, now_s
+        self._followed: set[str] = set()
+        self._last_s = 0.0
+
+    def follow(self) -> None:
+        """The trace has to be on. A second call does nothing."""
+        if not self._followed:
+            for api in APIS:
+                self._followed.add(api)
+                threading.Thread(target=self._follow, args=(api,), daemon=True).start()
+
+    @property
+    def last_s(self) -> float:
+        """When the newest one was over, by the monotonic clock; now, where that cannot be known."""
+        return self._last_s if len(self._followed) == len(APIS) else self._now_s()
+
+    def _follow(self, api: str) -> None:
+        with (
+            contextlib.suppress(OdradekError, OSError),
+            self._trace.follow(api=api, bodies=False, per_second=PER_SECOND) as exchanges,
+        ):
+            for _ in exchanges:
+                self._last_s = self._now_s()
+        self._followed.discard(api)
