@@ -116,7 +116,9 @@ def _fenced(evidence: Evidence) -> Iterator[Exchange]:
 
 
 def _stable(one: Evidence, two: Evidence) -> Iterator[Exchange]:
-    theirs = {each.transactional_id for each in _whole(two)}
+    theirs = set(
+        two.transactional_ids
+    )  # of several instances each may have had nothing to do in one of the runs
     return (each.positions[0] for each in _whole(one) if each.transactional_id in theirs)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
 from odradek.certify.exchanges import Exchange
-from odradek.certify.lints.commits import Commit, commits
+from odradek.certify.lints.commits import Commit, commits, offsets_in
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
 
 _READ_COMMITTED: Final = 1
+_NUMBER: Final = re.compile(r"(\d+)\D*$")
 _JOINS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
 _WORK: Final = frozenset({"Produce", "EndTxn"})
 _AUTO_COMMIT_MS: Final = 1000
@@ -85,9 +87,29 @@ def _follows_work(evidence: Evidence, arrived_us: int) -> bool:
     )
 
 
+def _has_id_by_partition(evidence: Evidence) -> bool:
+    """Each partition of the input has a transactional id of its own, which ends with its number: that fences as well.
+
+    One partition alone does not show it.
+    """
+    found = {
+        (exchange.transactional_id or "", key)
+        for exchange in evidence.exchanges
+        if exchange.api == "TxnOffsetCommit"
+        for key, _ in offsets_in(exchange)
+        if key[0] in evidence.inputs
+    }
+    ends = [(_NUMBER.search(name), partition) for name, (_, partition) in found]
+    return len(found) > 1 and all(
+        number is not None and int(number[1]) == partition for number, partition in ends
+    )
+
+
 def no_fencing(evidence: Evidence) -> Iterator[Lint]:
     """Only of a group with members: a job that takes its partitions by itself has no generation to name."""
     groups = {each.group for each in evidence.exchanges if each.api in _JOINS}
+    if _has_id_by_partition(evidence):
+        return
     named = set[str | None]()
     for exchange in evidence.exchanges:
         if exchange.api != "TxnOffsetCommit" or exchange.group not in groups:

@@ -278,6 +278,22 @@ def test_positions_of_a_group_without_members_need_no_generation() -> None:
     )
 
 
+def positions_of(tx: str, partition: int) -> dict[str, Any]:
+    sent = offsets("in", 5, tx=tx, member="")
+    sent["request"]["topics"][0]["partitions"][0]["partition_index"] = partition
+    return sent
+
+
+def test_an_id_for_each_partition_needs_no_generation() -> None:
+    joins = entry("JoinGroup", {"group_id": "g"})
+    for ids, expected in (
+        (("copier-in-0", "copier-in-1"), []),
+        (("copier-1", "copier-2"), ["no-group-metadata"]),
+        (("copier-0", "copier-0"), ["no-group-metadata"]),
+    ):
+        assert names(joins, *(positions_of(each, number) for number, each in enumerate(ids))) == expected
+
+
 def test_spark_is_known_by_its_groups() -> None:
     assert "spark-sink" in names(entry("OffsetFetch", {"group_id": "spark-kafka-source-1"}), produce("out"))
 

@@ -87,6 +87,11 @@ def test_what_could_hold_is_seen(one: Entries, two: Entries, expected: list[str]
     assert found(one, two) == expected
 
 
+def test_an_instance_that_had_nothing_to_do_has_its_id_all_the_same() -> None:
+    one, two = ([init("a"), init("b"), *without_member(name)[1:]] for name in ("a", "b"))
+    assert found(one, two) == ["stable-id"]
+
+
 def test_the_user_may_say_what_holds() -> None:
     assert found(AT_LEAST_ONCE, has_check=True) == ["check"]
     assert found(AT_LEAST_ONCE, compare=Compare.KEYED) == ["keyed"]
