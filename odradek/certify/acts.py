@@ -16,7 +16,8 @@ from typing import Final
 
 from odradek.certify.cluster import Cluster
 from odradek.certify.faults import WRITES, Act
-from odradek.certify.job import Instance, Job, wait_until
+from odradek.certify.instance import Instance
+from odradek.certify.job import Job, wait_until
 from odradek.certify.observation import JOINS, Entry, Observation, furthest_fetch
 from odradek.certify.plan import Injection
 from odradek.certify.seeding import write

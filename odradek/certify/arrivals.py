@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.certify.job import Instance, Job
+from odradek.certify.instance import Instance
+from odradek.certify.job import Job
 from odradek.certify.observation import Observation
 
 DEATHS: Final = 3

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from odradek.certify.command import Command as Command
+from odradek.certify.command import Command
 from odradek.certify.container import Containers
-from odradek.certify.instance import Instance as Instance
-from odradek.certify.instance import Launcher, Processes
+from odradek.certify.instance import Instance, Launcher, Processes
 from odradek.certify.processes import ORPHANS
 from odradek.certify.restarts import ALWAYS, BackOff, Restart
 from odradek.deadlines import stretched
@@ -39,6 +38,13 @@ class Exit:
     """The last ones that it printed in this life."""
     left: int = 0
     """Processes that were still alive when its first one had ended, and were killed."""
+
+    def __str__(self) -> str:
+        said = f"instance {self.instance} ended with exit code {self.code}"
+        if not self.left:
+            return said
+        behind = "1 process was" if self.left == 1 else f"{self.left} processes were"
+        return f"{said}; {behind} left behind, and killed: an instance ends with its first process"
 
 
 class Grace:

@@ -37,7 +37,7 @@ class Telling:
             self._pass_on(path)
         for each in self._exits[self._ends :]:
             self._ends += 1
-            self._tell(f"instance {each.instance} ended with exit code {each.code}")
+            self._tell(str(each))
         if self._now_s() - self._told >= EVERY_S:
             self._tell(waits_for())
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from odradek.certify.certificate import Certificate, Failure
+from odradek.certify.command import Command
 from odradek.certify.exploration import Coverage, Exploration
 from odradek.certify.faults import BY_NAME
-from odradek.certify.job import Command
 from odradek.certify.lints import Lint
 from odradek.certify.mechanisms import Mechanism
 from odradek.certify.moments import Moment, moments

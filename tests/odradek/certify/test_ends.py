@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from odradek.certify.command import Command
 from odradek.certify.faults import BY_NAME
-from odradek.certify.job import Command
 from odradek.certify.moments import Moment
 from odradek.certify.plan import Plan, single
 from odradek.certify.run import Run, Stage

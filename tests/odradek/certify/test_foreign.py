@@ -27,7 +27,7 @@ def upstream() -> Iterator[Broker]:
 
 
 def workload(upstream: Broker, *topics: str) -> Workload:
-    from odradek.certify.job import Command
+    from odradek.certify.command import Command
 
     return Workload(
         Command(("job",)),

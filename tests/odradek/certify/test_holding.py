@@ -14,9 +14,10 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
+from odradek.certify.command import Command
 from odradek.certify.faults import BY_NAME
 from odradek.certify.holding import HeldMoment
-from odradek.certify.job import Command, wait_until
+from odradek.certify.job import wait_until
 from odradek.certify.moments import Moment
 from odradek.certify.patience import Patience
 from odradek.certify.plan import Injection, Plan, single

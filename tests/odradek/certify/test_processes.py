@@ -11,8 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from odradek.certify import processes
 from odradek.certify.job import wait_until
-from odradek.certify.processes import MARK, ORPHANS, Process, Tree, await_ends, members, table
+from odradek.certify.processes import MARK, ORPHANS, Process, StillAlive, Tree, await_ends, members, table
 from tests.support.deadlines import HANG_S
 
 SLEEPS = "import time; time.sleep(600)"
@@ -103,6 +104,18 @@ def test_what_starts_its_successor_and_ends_is_killed(tmp_path: Path) -> None:
     Tree("chain.", [root.pid]).kill()
     left = [each for each in table(b"") if each.group == root.pid and not each.has_ended]
     assert left == []
+
+
+def test_what_cannot_be_killed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = started(SLEEPS, tmp_path / "log", "stays.")
+    tree = Tree("stays.", [root.pid])
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "killpg", lambda *_: None)
+        patched.setattr(processes, "KILLED_S", 0.0)
+        with pytest.raises(StillAlive, match=rf"cannot be killed: {root.pid} \("):
+            tree.kill()
+    assert tree.kill() == 1
+    root.wait(HANG_S)
 
 
 def test_the_end_of_processes_is_waited_for(tmp_path: Path) -> None:
