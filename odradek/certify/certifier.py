@@ -19,7 +19,7 @@ from odradek.certify.holding import OnHold
 from odradek.certify.lints import Lint
 from odradek.certify.observer import Observer, Quiet
 from odradek.certify.plan import Plan
-from odradek.certify.reference import NotJudged, refer
+from odradek.certify.reference import NotJudged, controlled, refer
 from odradek.certify.requirements import SIDE_BY_SIDE
 from odradek.certify.run import Run, Stage
 from odradek.certify.verdict import Finding, Kind
@@ -182,11 +182,26 @@ class Certifier:
             self._try(stage, plan)
 
     def _try(self, stage: Stage, plan: Plan) -> None:
-        run, findings = self._tried(stage, plan)
+        try:
+            run, findings = self._tried(stage, plan, is_first=True)
+        except NotJudged as error:
+            self.certificate.not_judged = str(error)
+            self._stop.set()
+            return
         if run.is_reached and any(each.kind is not Kind.REDELIVERED for each in findings):
-            self._failed(stage, plan, stage.add_evidence(run), findings)
+            self._failed(stage, plan, run if run.trace else stage.add_evidence(run), findings)
 
-    def _tried(self, stage: Stage, plan: Plan, on_hold: OnHold | None = None) -> tuple[Run, list[Finding]]:
+    def _controlled(self, stage: Stage, run: Run) -> list[Finding]:
+        """The findings, judged with what one more run without faults shows."""
+        stage.add_evidence(run)  # before it is the newest one no more
+        self._judge = controlled(stage, self.certificate, self._judge)
+        with self._lock:
+            self.certificate.runs += 1
+        return self._judge(run.outputs)
+
+    def _tried(
+        self, stage: Stage, plan: Plan, on_hold: OnHold | None = None, *, is_first: bool = False
+    ) -> tuple[Run, list[Finding]]:
         judge = self._judge
         patience_s = self._patience_s(plan)
         deadline_s = judge.deadline_s + (0.0 if patience_s is not None else self.certificate.wait_s)
@@ -200,6 +215,8 @@ class Certifier:
             may_repeat=_hits_outside(plan),
         )
         findings = judge(run.outputs)
+        if is_first and run.is_reached and judge.doubts(findings):
+            findings = self._controlled(stage, run)
         with self._lock:
             certificate = self.certificate
             certificate.runs += 1

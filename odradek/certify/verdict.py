@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
@@ -110,14 +110,14 @@ class Outputs:
 class Reference:
     """What each run has to come to."""
 
-    records: InitVar[Sequence[Record]]
+    records: Sequence[Record]
     how: Compare
     ignored: Fields = frozenset()
     also: frozenset[str] = frozenset()
     rows: Sequence[Row] = field(init=False)
 
-    def __post_init__(self, records: Sequence[Record]) -> None:
-        self.rows = rows(records, self.ignored, self.also)
+    def __post_init__(self) -> None:
+        self.rows = rows(self.records, self.ignored, self.also)
 
     def difference(self, records: Iterable[Record]) -> Difference:
         return compare(self.rows, rows(records, self.ignored, self.also), self.how)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from odradek.certify.certificate import Certificate
 from odradek.certify.command import Command
 from odradek.certify.comparison import Compare
-from odradek.certify.reference import NotJudged, _expected
-from odradek.certify.verdict import Outputs
+from odradek.certify.plan import Plan
+from odradek.certify.reference import Judge, NotJudged, _expected, controlled
+from odradek.certify.run import Run, Stage
+from odradek.certify.verdict import Finding, Kind, Outputs, Reference
 from odradek.certify.workload import Workload
 from tests.odradek.certify.test_comparison import record
 
@@ -68,3 +72,59 @@ def test_where_nothing_is_compared_a_remark_says_so(
     certificate = Certificate(workload, 1)
     _expected(certificate, outputs, outputs)
     assert certificate.remarks[0].startswith(remark)
+
+
+# -- one more run without faults -------------------------------------------------------------------------------------
+
+
+def hour(text: str, *values: str) -> Outputs:
+    return Outputs([record(f'{{"n": {each}, "hour": "{text}"}}', each) for each in values], [])
+
+
+def judge_of(outputs: Outputs, workload: Workload = JOB) -> Judge:
+    return Judge(workload, Reference(outputs.committed, Compare.ROWS), 60.0, 0.0)
+
+
+def stage_of(outputs: Outputs) -> Stage:
+    run = Run(Plan(), outputs, [], 0.0, [], [], "")
+    return cast(Stage, SimpleNamespace(run=lambda *words, **more: run))
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_other_records_are_doubted_and_what_is_missing_or_there_twice_is_not(kind: Kind) -> None:
+    findings = [Finding(Kind.LOST, ""), Finding(kind, "")]
+    assert judge_of(ONE).doubts(findings) == (kind in (Kind.CHANGED, Kind.UNEXPECTED, Kind.REORDERED))
+    assert not judge_of(ONE, replace(JOB, expected=tuple(ONE.committed))).doubts(findings)
+    assert not Judge(JOB, None, 60.0, 0.0).doubts(findings)
+
+
+def test_a_field_that_was_the_same_by_chance_is_left_out_after_one_more_run() -> None:
+    certificate, judge = Certificate(JOB, 1), judge_of(hour("10", "1", "2"))
+    later = hour("11", "1", "2")
+    assert judge.failed(later)
+    judge = controlled(stage_of(later), certificate, judge)
+    assert certificate.ignored == {"hour"}
+    assert not judge.failed(hour("12", "1", "2"))
+    assert [each.kind for each in judge(hour("12", "1", "1", "2"))] == [Kind.DUPLICATED]
+
+
+def test_one_more_run_that_is_the_same_changes_nothing() -> None:
+    judge = judge_of(hour("10", "1"))
+    assert controlled(stage_of(hour("10", "1")), Certificate(JOB, 1), judge) is judge
+
+
+def test_one_more_run_that_differs_leaves_nothing_to_compare_with() -> None:
+    judge = judge_of(ONE)
+    with pytest.raises(NotJudged, match="in run 2 only: out: c"):
+        controlled(stage_of(OTHER), Certificate(JOB, 1), judge)
+    checked = replace(JOB, check="true")
+    certificate = Certificate(checked, 1)
+    assert controlled(stage_of(OTHER), certificate, judge_of(ONE, checked)).expected is None
+    assert "so the check alone judges" in certificate.remarks[0]
+
+
+def test_last_values_of_keys_may_still_come() -> None:
+    keyed = Judge(JOB, Reference([record("10", "k")], Compare.KEYED), 60.0, 0.0)
+    assert keyed.is_right(Outputs([record("7", "k")], [])) is None
+    assert keyed.is_right(Outputs([record("10", "k")], [])) is True
+    assert judge_of(ONE).is_right(OTHER) is False
