@@ -182,7 +182,7 @@ def _loses(case: Case, lint: Lint) -> bool:
     topics = set(lint.shown.topics)
     if case.bad.is_any(Kind.TORN) and lint.name in ("weak-producer", "second-producer"):
         return True
-    is_weak = lint.name == "weak-producer" and not all(case.bad.missing)
+    is_weak = lint.shown.request.get("acks") != -1 and not all(case.bad.missing)
     return case.bad.is_any(Kind.LOST) and is_weak and bool(topics & case.bad.missing_in)
 
 
@@ -236,12 +236,13 @@ def _was_passed_over(case: Case, moved: Iterable[Commit]) -> bool:
 
 def _refused_batches(case: Case) -> Iterator[Lint]:
     """The job passed over the refusal, also where it came from the certifier."""
-    for lints in (producers.unawaited, deliveries.delivery_ignored):
-        for each in lints(case.evidence):
-            assert each.shown is not None
-            is_theirs = bool(case.bad.missing_in & set(each.shown.topics)) and case.bad.is_any(*_MISSING)
-            if is_theirs or _is_refused_only(case):
-                yield each
+    is_lost = case.bad.is_any(*_MISSING) and not all(case.bad.missing)
+    ignored = deliveries.delivery_ignored(case.evidence, is_lost=is_lost)
+    for each in (*producers.unawaited(case.evidence), *ignored):
+        assert each.shown is not None
+        is_theirs = bool(case.bad.missing_in & set(each.shown.topics)) and case.bad.is_any(*_MISSING)
+        if is_theirs or _is_refused_only(case):
+            yield each
 
 
 def _not_aborted(case: Case) -> Iterator[Lint]:

@@ -119,10 +119,11 @@ def outputs_without_positions(evidence: Evidence) -> Iterator[Lint]:
             )
 
 
-def delivery_ignored(evidence: Evidence) -> Iterator[Lint]:
+def delivery_ignored(evidence: Evidence, *, is_lost: bool = False) -> Iterator[Lint]:
     """A batch that no transaction has was refused, or never acknowledged, and the job committed its positions.
 
     Only of a process that lives on, while the group has one member: the positions of another one are none of this batch.
+    ``is_lost``: a record was never written. Otherwise a batch of as many records may be the same one, sent again by the job.
     """
     lives = _lives(evidence)
     again = [each.number for each in read_again(evidence)]
@@ -132,7 +133,7 @@ def delivery_ignored(evidence: Evidence) -> Iterator[Lint]:
             continue
         if sum(begin < commit and end > number for begin, end in lives) > 1:
             continue
-        if not _is_sent_again(evidence, number, commit, key, batch):
+        if not _is_sent_again(evidence, number, 0 if is_lost else commit, key, batch):
             said = ", ".join(dict.fromkeys(exchange.errors)) or "no answer"
             yield seen_at(
                 exchange,

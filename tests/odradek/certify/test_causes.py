@@ -207,6 +207,23 @@ def test_a_batch_that_was_refused_and_whose_positions_were_committed() -> None:
     assert "delivery-ignored" not in why(replace(LOST, missing_in=frozenset({"journal"})), *refused)
 
 
+def test_a_refused_batch_is_not_taken_for_one_of_as_many_records() -> None:
+    """The record was never written: what comes behind it is another one. The producer is weak, but did not lose it."""
+    single = {"producer": (-1, -1), "count": 1}
+    refused = [
+        ASKS,
+        offsets("in", 1),
+        produce("out", error="INVALID_RECORD", **single),
+        produce("out", **single),
+    ]
+    assert why(LOST, *refused, offsets("in", 5)) == ["delivery-ignored"]
+
+
+def test_a_weak_producer_loses_what_it_waits_for_no_answer_of() -> None:
+    assert why(LOST, ASKS, produce("out", acks=0), offsets("in", 5)) == ["weak-producer"]
+    assert why(LOST, ASKS, produce("out", producer=(-1, -1)), offsets("in", 5)) == []
+
+
 def test_a_refusal_by_the_certifier_that_the_job_passes_over_is_a_reason() -> None:
     refused = [init("a"), produce("out", tx="a", error="TOPIC_AUTHORIZATION_FAILED"), end("a")]
     injected = replace(LOST, plan=plan("abortable-error", "Produce", transactional_id="a"))
