@@ -143,6 +143,10 @@ class Containers:
             *self._command.filled(values),
         ]
 
+    def freeze(self) -> None:
+        if names := [each.name for each in self._started if each.is_alive]:
+            _docker("pause", *names)
+
     def end(self, grace_s: float) -> bool:
         alive = [each for each in self._started if each.is_alive]
         in_time = not alive or not grace_s or self._end_by_themselves(alive, grace_s)

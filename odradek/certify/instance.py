@@ -70,6 +70,9 @@ class Launcher(Protocol):
     ) -> Instance:
         """``variables`` are added to the environment. ``ValueError`` if it cannot be started."""
 
+    def freeze(self) -> None:
+        """All that was started stands still."""
+
     def end(self, grace_s: float) -> bool:
         """SIGTERM to all that is left, and so long after it SIGKILL; False if it came to that. 0: SIGKILL at once.
 
@@ -149,15 +152,22 @@ class Processes:
         self._started.append(process)
         return ProcessInstance(number, process, mark)
 
+    def _tree(self) -> Tree:
+        """By the mark of all instances: also what the end of one of them has missed."""
+        return Tree(f"{self._mark}.", [each.pid for each in self._started if each.poll() is None])
+
+    def freeze(self) -> None:
+        if self._started:
+            self._tree().freeze()
+
     def end(self, grace_s: float) -> bool:
         if not self._started:
             return True
-        # By the mark of all instances: also what the end of one of them has missed.
-        tree = Tree(f"{self._mark}.", [each.pid for each in self._started if each.poll() is None])
-        in_time = True
-        if grace_s and (told := tree.tell(signal.SIGTERM)):
-            tree.tell(signal.SIGCONT)  # one that is frozen would not hear it
+        tree, in_time = self._tree(), True
+        if grace_s and (told := tree.tell(signal.SIGTERM, signal.SIGCONT)):  # what is frozen hears it then
             in_time = await_ends([each.pid for each in told], grace_s)
+            for each in self._started:
+                each.poll()  # of what has no group any more nothing is left to look for
         tree.kill()
         for each in self._started:
             each.wait()

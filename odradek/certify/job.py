@@ -210,8 +210,7 @@ class Job:
         """All instances stand still, until `end`: what they have written by now is what there is."""
         with self._lock:
             self._due.clear()
-            for each in self._instances:
-                each.freeze()
+            self._launcher.freeze()
 
     def end(self, grace: Grace | None = None) -> None:
         """Ask all that is left to end, as long as there is grace (none: SIGKILL at once), and kill it.

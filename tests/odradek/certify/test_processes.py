@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -125,3 +125,22 @@ def test_the_end_of_processes_is_waited_for(tmp_path: Path) -> None:
     two.kill()
     assert await_ends([one.pid, two.pid], HANG_S)
     one.wait(HANG_S), two.wait(HANG_S)
+
+
+@pytest.mark.parametrize("look", [processes.table, processes.table_by_psutil])
+def test_tables_of_processes_agree(look: Callable[[bytes], Iterator[Process]], tmp_path: Path) -> None:
+    """Every system has psutil's; Linux has a quicker one."""
+    root = started(SLEEPS, tmp_path / "log", "both.")
+    (found,) = [each for each in look(f"{MARK}=both.".encode()) if each.is_marked]
+    assert (found.pid, found.parent, found.group, found.session) == (
+        root.pid,
+        os.getpid(),
+        root.pid,
+        root.pid,
+    )
+    assert not found.has_ended
+    root.kill()
+    assert await_ends([root.pid], HANG_S)
+    (found,) = [each for each in look(b"") if each.pid == root.pid]
+    assert found.has_ended
+    root.wait(HANG_S)
