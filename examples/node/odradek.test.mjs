@@ -31,7 +31,7 @@ async function endOffset() {
 
 test("a commit whose answer is lost is an error, and committed all the same", async () => {
   const rule = await broker.addFault("EndTxn nth=1 -> lose-answer");
-  await assert.rejects(commit()); // kafkajs does not send EndTxn again: who repeats this work doubles the record
+  await assert.rejects(commit()); // kafkajs does not send EndTxn again: who repeats this work duplicates the record
   assert.equal(await endOffset(), "2"); // the record and its marker
   assert.equal(await broker.hits(rule), 1);
 });
