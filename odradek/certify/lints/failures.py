@@ -6,9 +6,10 @@ Nothing but the trace and the places of records is looked at: which requests wro
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any
 
 from odradek.certify.exchanges import Exchange, batches
 from odradek.certify.lints.commits import commits
@@ -128,11 +129,16 @@ class Case:
 
 
 def _base_offsets(exchange: Exchange) -> Iterator[tuple[tuple[str, int], int]]:
-    names = {str(each.get("topic_id")): each.get("name") for each in exchange.request.get("topic_data") or ()}
+    """By topic and partition. Newer versions of Produce name a topic by its id alone."""
+    names = {str(each.get("topic_id")): _name(each) for each in exchange.request.get("topic_data") or ()}
     for topic in (exchange.answer or {}).get("responses") or ():
-        name = topic.get("name") or names.get(str(topic.get("topic_id"))) or ""
+        name = _name(topic) or names.get(str(topic.get("topic_id")), "")
         for each in topic.get("partition_responses") or ():
             yield (name, each["index"]), each["base_offset"]
+
+
+def _name(topic: Mapping[str, Any]) -> str:
+    return topic.get("name") or topic.get("topic_name") or ""
 
 
 def hits(exchanges: Sequence[Exchange], plan: Plan) -> dict[int, Injection]:

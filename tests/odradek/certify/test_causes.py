@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -352,6 +353,18 @@ def test_of_what_a_check_refuses_only_what_happened_is_a_reason() -> None:
     refused = Bad(frozenset({Kind.REFUSED}))
     assert why(refused, *CRASH) == ["offsets-outside"]
     assert why(refused, ASKS, fetch("in", count=5), offsets("in", 5)) == [], "nothing was read again"
+
+
+def test_a_topic_that_is_named_by_its_id_alone() -> None:
+    """As in Produce from version 13 on."""
+    evidence = seen(*deepcopy(CRASH))
+    for each in evidence.exchanges:
+        if each.api == "Produce" and each.answer is not None:
+            each.request["topic_data"][0].update({"topic_id": "id-7", "topic_name": "out"})
+            del each.request["topic_data"][0]["name"]
+            each.answer["responses"][0].update({"topic_id": "id-7"})
+            del each.answer["responses"][0]["name"]
+    assert [each.name for each in diagnosed(evidence, twice(0, 1))] == ["offsets-outside"]
 
 
 @pytest.mark.parametrize(("ordinal", "expected"), [(1, [0]), (2, [2]), (3, [])])
