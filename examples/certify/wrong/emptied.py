@@ -1,6 +1,5 @@
-"""Copies records in transactions, with their positions; a batch is sent again from a queue."""
+"""Copies records in transactions, with their positions; what is tried again is decoded and checked."""
 
-import collections
 import sys
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -40,37 +39,40 @@ def committed(partitions):
     return found
 
 
-def process(records):
+def process(messages, build):
     producer.begin_transaction()
     positions = {}
-    for partition, offset, key, value in records:
-        producer.produce("out", key=key, value=value)
-        positions[partition] = offset + 1
+    for message in messages:
+        producer.produce("out", **build(message))
+        positions[message.partition()] = message.offset() + 1
     offsets = [TopicPartition("in", partition, offset) for partition, offset in positions.items()]
     retried(producer.send_offsets_to_transaction, offsets, consumer.consumer_group_metadata(), 30)
     retried(producer.commit_transaction, 30)
 
 
-def encoded(key, text):
-    return key, text.encode() if text else None
+def copied(message):
+    return {"key": message.key(), "value": message.value().upper()}
+
+
+def checked(message):
+    text = message.value().decode()
+    return {"key": message.key(), "value": text.upper().encode() if text else None}
 
 
 retried(producer.init_transactions, 30)
 consumer.subscribe(["in"], on_assign=lambda consumer, assigned: consumer.assign(committed(assigned)))
-again = collections.deque()
+build = copied
 while True:
-    if again:
-        records = [(partition, offset, *encoded(key, text)) for partition, offset, key, text in again]
-    else:
-        polled = [each for each in consumer.consume(20, timeout=0.1) if each.error() is None]
-        records = [(each.partition(), each.offset(), each.key(), each.value().upper()) for each in polled]
-    if not records:
+    messages = [each for each in consumer.consume(20, timeout=0.1) if each.error() is None]
+    if not messages:
         continue
     try:
-        process(records)
-        again.clear()
+        process(messages, build)
+        build = copied
     except KafkaException as failure:
         if not failure.args[0].txn_requires_abort():
             raise
         retried(producer.abort_transaction, 30)
-        again.extend((*place, value.decode()) for *place, value in records if not again)
+        for position in committed(consumer.assignment()):
+            consumer.seek(position)
+        build = checked

@@ -115,7 +115,7 @@ OF_PYTHON: Final = [
     Wrong("in_two", frozenset({"duplicated"}), "outputs-without-positions"),
     Wrong("goes_on", frozenset({"stuck"}), "abort-missing"),
     Wrong("straggler", frozenset({"duplicated"}), "revoked-batch"),
-    Wrong("whole_map", frozenset({"duplicated", "stuck"}), "position-back"),
+    Wrong("turned_back", frozenset({"duplicated"}), "position-back"),
     Wrong("in_turn", frozenset({"stuck"}), "shared-id", instances=2, restart="never", is_seldom=True),
     Wrong("untraced", frozenset({"changed"}), ""),
     Wrong("emptied", frozenset({"changed"}), "", has_empty=True),
