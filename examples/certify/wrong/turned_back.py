@@ -1,4 +1,4 @@
-"""Copies records in transactions, with their positions; after an abort it goes back to where it is safe."""
+"""Copies records in transactions, with their positions; after an abort in small steps."""
 
 import sys
 
@@ -52,9 +52,9 @@ def process(messages):
 
 retried(producer.init_transactions, 30)
 consumer.subscribe(["in"], on_assign=lambda consumer, assigned: consumer.assign(committed(assigned)))
-safe = {}
+safe, step = {}, 20
 while True:
-    messages = [each for each in consumer.consume(5, timeout=0.1) if each.error() is None]
+    messages = [each for each in consumer.consume(step, timeout=0.1) if each.error() is None]
     if not messages:
         continue
     try:
@@ -64,6 +64,7 @@ while True:
         if not failure.args[0].txn_requires_abort():
             raise
         retried(producer.abort_transaction, 30)
+        step = 2
         for position in committed(consumer.assignment()):
             position.offset = safe.get(position.partition, position.offset)
             consumer.seek(position)
