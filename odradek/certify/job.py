@@ -21,6 +21,8 @@ from odradek.deadlines import stretched
 
 GRACE_S: Final = stretched(0.5)
 """What instances get at the end of a run, from SIGTERM to SIGKILL."""
+GRACE_SHARE: Final = 0.2
+"""Of a run: an end that takes longer costs too many runs."""
 LINES: Final = 12
 """Lines of an instance that has ended which are kept."""
 _PAUSE_S: Final = 0.01
@@ -48,17 +50,19 @@ class Exit:
 
 
 class Grace:
-    """The time from SIGTERM to SIGKILL at the ends of runs, as long as it is of use.
+    """The time from SIGTERM to SIGKILL at the ends of runs, as long as it is worth it.
 
-    A job that has not ended within it once gets none in the runs that follow, unless the user has said how much it gets.
+    A job that once has not ended within it, or has taken a fifth of its run for that, gets none in the runs that follow,
+    unless the user has said how much it gets.
     """
 
     def __init__(self, said_s: float | None = None) -> None:
         self._is_said = said_s is not None
         self.seconds = GRACE_S if said_s is None else said_s
 
-    def learn(self, *, in_time: bool) -> None:
-        if not in_time and not self._is_said:
+    def learn(self, *, in_time: bool, end_s: float, run_s: float) -> None:
+        """From the end of a run: how long it took, and how long the run before it."""
+        if not self._is_said and (not in_time or end_s > GRACE_SHARE * run_s):
             self.seconds = 0.0
 
 
@@ -85,6 +89,7 @@ class Job:
         """How often each number was started again."""
         self._back_off: dict[int, BackOff] = {}
         self._log_begins: dict[Instance, int] = {}
+        self._began_s = now_s()
         self._replaced = 0
         self._has_left = False
         self.exits: list[Exit] = []
@@ -221,10 +226,12 @@ class Job:
             self._due.clear()
             for each in self._instances:
                 each.was_ended = True
+            began_s = self._now_s()
             try:
                 in_time = self._launcher.end(grace.seconds if grace else 0.0)
                 if grace:
-                    grace.learn(in_time=in_time)
+                    run_s = began_s - self._began_s
+                    grace.learn(in_time=in_time, end_s=self._now_s() - began_s, run_s=run_s)
             finally:
                 self._instances.clear()
                 self._leave_orphans()

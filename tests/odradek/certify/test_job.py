@@ -190,6 +190,19 @@ def test_at_the_end_of_a_run_an_instance_may_end_by_itself(
     assert grace.seconds == WAIT_S
 
 
+@pytest.mark.parametrize(
+    ("said_s", "in_time", "end_s", "is_kept"),
+    [(None, True, 0.3, True), (None, True, 0.5, False), (None, False, 0.3, False), (9.0, False, 9.0, True)],
+)
+def test_grace_is_kept_as_long_as_it_costs_few_runs(
+    said_s: float | None, in_time: bool, end_s: float, is_kept: bool
+) -> None:
+    grace = Grace(said_s)
+    before_s = grace.seconds
+    grace.learn(in_time=in_time, end_s=end_s, run_s=2.0)
+    assert grace.seconds == (before_s if is_kept else 0.0)
+
+
 @pytest.mark.parametrize(("said_s", "then_s"), [(None, 0.0), (0.01, 0.01)])
 def test_a_job_that_ignores_sigterm_is_killed(
     said_s: float | None, then_s: float, jobs: list[Job], tmp_path: Path
