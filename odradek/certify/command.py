@@ -98,6 +98,12 @@ class Command:
         script = _script(text, words)
         return cls((*SHELL, script), directory, is_script=True, container=tuple(container))
 
+    @property
+    def shown(self) -> list[str]:
+        """All of it, for reports: what the command line assigns, and the container, before the words."""
+        assigned = [f"{name}={value}" for name, value in self.assigned]
+        return [*(("docker", "create", *self.container) if self.container else ()), *assigned, *self.words]
+
     def filled(self, values: Mapping[str, str]) -> list[str]:
         if self.is_script:
             return [*self.words[:-1], _filled_script(self.words[-1], values)]

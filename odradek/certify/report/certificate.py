@@ -57,8 +57,8 @@ def as_dict(certificate: Certificate) -> dict[str, Any]:
         "odradek": version("odradek"),
         "clients": certificate.clients,
         "job": {
-            "command": list(workload.command.words),
-            "digest": hashlib.sha256(json.dumps(workload.command.words).encode()).hexdigest(),
+            "command": workload.command.shown,
+            "digest": hashlib.sha256(json.dumps(workload.command.shown).encode()).hexdigest(),
             "instances": workload.instances,
             "outputs": list(workload.outputs),
             "until": str(workload.until),

@@ -45,7 +45,7 @@ def _shown(certificate: Certificate) -> dict[str, Any]:
     return {
         "certificate": certificate,
         "verdict": certificate.verdict.value,
-        "command": " ".join(certificate.workload.command.words),
+        "command": " ".join(certificate.workload.command.shown),
         "counts": {state.value: certificate.covered()[state] for state in Coverage},
         "faults": faults,
         "rows": rows,

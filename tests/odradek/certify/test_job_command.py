@@ -63,6 +63,18 @@ def test_a_value_is_one_word_in_whatever_quotation_it_stands(tmp_path: Path) -> 
     assert said.stdout == f"[{nasty}]" * 3
 
 
+def test_reports_show_all_of_it() -> None:
+    assert Command.parse("A=1 python 'a b'").shown == ["A=1", "python", "a b"]
+    assert Command.parse("python $X").shown == [*SHELL, "exec python $X"]
+    assert Command.parse((), container=["-v", "a:b", "image"]).shown == [
+        "docker",
+        "create",
+        "-v",
+        "a:b",
+        "image",
+    ]
+
+
 def test_a_list_of_words_stays_as_it_is() -> None:
     assert Command.parse(["a", "A=1", "$B && c", "{run}"]).filled(VALUES) == [
         "a",
