@@ -60,7 +60,7 @@ class Progress:
         self._observation = Observation(cluster.handle)
         self._writes, self._work, self._records = Idleness(now_s), Idleness(now_s), Idleness(now_s)
         self._looked = self._asked = -ASK_PAUSE_S
-        self._asked_at = (-1, -1)
+        self._asked_at: tuple[int, int] | None = None
         self._lag_asked = -LAG_PAUSE_S
         self._is_lag_zero = False
         self._answer: bool | None = None
@@ -105,7 +105,8 @@ class Progress:
 
     def says(self, is_right: IsRight) -> bool | None:
         """The newest answer to whether the outputs are right: asked when the job has done something, and now and then."""
-        self._look()
+        if self._asked_at is not None:
+            self._look()
         at = (self._work.newest, self._records.newest)
         if at != self._asked_at or self._now_s() - self._asked >= ASK_PAUSE_S:
             self._asked_at = at

@@ -63,11 +63,14 @@ class Settling:
         """When the last instance that was started again asked the broker for something."""
 
     def wait(self, at_s: float, settle_s: float | None) -> float:
-        """How long after ``at_s`` the last record came, in seconds. ``settle_s`` is None in a run without faults."""
+        """How long after ``at_s`` the last record came, in seconds, as far as it was waited for. ``settle_s`` is None in a
+        run without faults."""
         while not self._is_over(settle_s):
             time.sleep(LOOK_PAUSE_S)
             self._job.supervise()
             self._staging.time.keep()
+        if settle_s == 0.0:
+            return 0.0
         return max(0.0, self._now_s() - self._progress.records_still_s - at_s)
 
     def _is_over(self, settle_s: float | None) -> bool:
@@ -80,11 +83,11 @@ class Settling:
             return self._job.has_ended or bool(self._patience.over(self._progress.newest_write()))
         if waited_s > LONGEST_S or self._patience.has_no_time:
             return True
-        still_s = self._progress.records_still_s
         enough_s = REFERENCE_S if settle_s is None else stillness_s(settle_s, is_right=is_right)
-        if self._may_repeat:
-            enough_s = max(enough_s, SETTLES_S)
-        if self._arrived_s is not None:  # right outputs too: it may write some of them again
-            still_s = min(still_s, self._now_s() - self._arrived_s)
-            enough_s = max(enough_s, SETTLES_S)
-        return still_s >= enough_s
+        if self._may_repeat or self._arrived_s is not None:
+            enough_s = max(enough_s, SETTLES_S)  # of right outputs too: some may be written again
+        return enough_s == 0.0 or self._still_s() >= enough_s
+
+    def _still_s(self) -> float:
+        still_s = self._progress.records_still_s
+        return still_s if self._arrived_s is None else min(still_s, self._now_s() - self._arrived_s)
