@@ -26,21 +26,24 @@ class Assigned(ConsumerRebalanceListener):
             self.producers.clear()
 
     async def on_partitions_assigned(self, assigned):
-        for partition in assigned:
-            producer = AIOKafkaProducer(
-                bootstrap_servers=BOOTSTRAP,
-                transactional_id=f"copier-{partition.partition}",
-                retry_backoff_ms=20,
-            )
-            await producer.start()
-            async with producer.transaction():
-                pass  # the one before is fenced
-            self.producers[partition] = producer
-        await self.seek(assigned)
+        async with self.working:
+            for partition in assigned:
+                self.producers[partition] = await fencing(partition)
+            await self.seek(assigned)
+            self.rebalances += 1
 
     async def seek(self, partitions):
         for partition in partitions:
             self.consumer.seek(partition, await self.consumer.committed(partition) or 0)
+
+
+async def fencing(partition):
+    producer = AIOKafkaProducer(
+        bootstrap_servers=BOOTSTRAP, transactional_id=f"copier-{partition.partition}", retry_backoff_ms=20
+    )
+    await producer.start()
+    async with producer.transaction():
+        return producer
 
 
 async def process(producer, partition, records):
@@ -66,7 +69,7 @@ async def main():
         before = group.rebalances
         batches = await consumer.getmany(timeout_ms=100, max_records=20)
         async with group.working:
-            if group.rebalances != before:
+            if group.rebalances != before or not batches.keys() <= group.producers.keys():
                 await group.seek(consumer.assignment())
                 continue
             for partition, records in batches.items():
