@@ -63,7 +63,11 @@ def orphans() -> Iterator[None]:
     ORPHANS.leave()
 
 
-def started(code: str, log: Path, mark: str = "m.") -> subprocess.Popen[bytes]:
+OURS = f"m{os.getpid()}."
+"""The mark of processes of this session: several may run on one machine."""
+
+
+def started(code: str, log: Path, mark: str = OURS) -> subprocess.Popen[bytes]:
     with log.open("wb") as output:
         environment = {**os.environ, MARK: mark}
         return subprocess.Popen(
@@ -75,7 +79,7 @@ def started(code: str, log: Path, mark: str = "m.") -> subprocess.Popen[bytes]:
 def test_a_daemon_is_found_frozen_and_killed(tmp_path: Path) -> None:
     root = started(DAEMON, tmp_path / "log")
     assert root.wait(HANG_S) == 0
-    tree = Tree("m.", [root.pid])
+    tree = Tree(OURS, [root.pid])
     assert wait_until(lambda: bool((tmp_path / "log").read_text()), HANG_S)
     (daemon,) = tree.processes()
     assert daemon.pid == int((tmp_path / "log").read_text())
@@ -99,16 +103,16 @@ time.sleep(600)
 @pytest.mark.usefixtures("orphans")
 def test_what_starts_its_successor_and_ends_is_killed(tmp_path: Path) -> None:
     """A look at the table may see none of them."""
-    root = started(CHAIN, tmp_path / "log", "chain.")
+    root = started(CHAIN, tmp_path / "log", f"chain-{OURS}")
     assert root.wait(HANG_S) == 0
-    Tree("chain.", [root.pid]).kill()
+    Tree(f"chain-{OURS}", [root.pid]).kill()
     left = [each for each in table(b"") if each.group == root.pid and not each.has_ended]
     assert left == []
 
 
 def test_what_cannot_be_killed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = started(SLEEPS, tmp_path / "log", "stays.")
-    tree = Tree("stays.", [root.pid])
+    root = started(SLEEPS, tmp_path / "log", f"stays-{OURS}")
+    tree = Tree(f"stays-{OURS}", [root.pid])
     with monkeypatch.context() as patched:
         patched.setattr(os, "killpg", lambda *_: None)
         patched.setattr(processes, "KILLED_S", 0.0)
@@ -130,8 +134,8 @@ def test_the_end_of_processes_is_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("look", [processes.table, processes.table_by_psutil])
 def test_tables_of_processes_agree(look: Callable[[bytes], Iterator[Process]], tmp_path: Path) -> None:
     """Every system has psutil's; Linux has a quicker one."""
-    root = started(SLEEPS, tmp_path / "log", "both.")
-    (found,) = [each for each in look(f"{MARK}=both.".encode()) if each.is_marked]
+    root = started(SLEEPS, tmp_path / "log", f"both-{OURS}")
+    (found,) = [each for each in look(f"{MARK}=both-{OURS}".encode()) if each.is_marked]
     assert (found.pid, found.parent, found.group, found.session) == (
         root.pid,
         os.getpid(),
