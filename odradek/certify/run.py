@@ -29,7 +29,7 @@ from odradek.certify.staging import Staging
 from odradek.certify.telling import Tell, Telling
 from odradek.certify.until import Until
 from odradek.certify.verdict import Ending, Outputs
-from odradek.certify.waiting import End, Waiting
+from odradek.certify.waiting import End, Watch
 from odradek.certify.workload import Workload
 from odradek.errors import NotFound
 from odradek.remote import ENTRIES_MAX
@@ -227,12 +227,12 @@ class _Take:
         self._staging.begin()
         for number in range(1, self._workload.instances + 1):
             self._job.start(number)
-        waiting = Waiting(
+        watch = Watch(
             self._job, self._staging, self._progress, self._patience, self._until, self._is_right, telling
         )
-        end = waiting.wait(on_hold)
+        end = watch.wait(on_hold)
         if not self._until.is_chosen:
-            self._until = waiting.until
+            self._until = watch.until
             self._staging.notes.append(f"done when {self._until.words} (--until {self._until})")
         settled_s = self._settle(end, settle_s)
         if self._staging.release():
@@ -331,7 +331,7 @@ class _Take:
             return self._is_all_right(outputs) or self._is_all_right(_together(first, outputs))
 
         parts = self._job, self._staging, self._progress, self._patience
-        self._settle(Waiting(*parts, Until("check"), has_come).wait(None), settle_s)
+        self._settle(Watch(*parts, Until("check"), has_come).wait(None), settle_s)
         if not has_come(self._checked(self._read(_NOT_OVER))):
             return first
         why = f"all instances ended with code 0 before the input was done (--until {self._until})"

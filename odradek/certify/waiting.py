@@ -30,7 +30,7 @@ class End:
     why_not: str = ""
 
 
-class Waiting:
+class Watch:
     """Of one run. ``until`` is what was chosen, once it is (``auto``)."""
 
     def __init__(

@@ -17,7 +17,7 @@ from odradek.certify.patience import Patience
 from odradek.certify.settling import REFERENCE_S, SETTLES_S, Settling, stillness_s
 from odradek.certify.until import Until
 from odradek.certify.verdict import Ending
-from odradek.certify.waiting import End, Waiting
+from odradek.certify.waiting import End, Watch
 
 LAG, EXIT = Until("lag"), Until("exit")
 
@@ -135,9 +135,7 @@ def ended(
 ) -> End:
     patience = Patience(60.0, patience_s, now_s=time)
     staged = staging or Staging()
-    return Waiting(cast(Any, job), cast(Any, staged), cast(Any, progress), patience, until, is_right).wait(
-        None
-    )
+    return Watch(cast(Any, job), cast(Any, staged), cast(Any, progress), patience, until, is_right).wait(None)
 
 
 def test_a_job_that_has_done_its_work(time: Time) -> None:
