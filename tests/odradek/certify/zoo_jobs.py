@@ -200,7 +200,10 @@ OF_OTHERS: Final = [
         Wrong("eos_transactions", frozenset({"stuck"}), "only-broker-dropped", until="exit", partitions=1),
         partial(python, "public/eos_transactions"),
     ),
-    (Wrong("Processor", frozenset({"lost"}), "", until="exit"), partial(plain_java, "public/Processor")),
+    (
+        Wrong("Processor", frozenset({"unfinished"}), "ended-early", until="exit"),
+        partial(plain_java, "public/Processor"),
+    ),
 ]
 
 
