@@ -134,7 +134,9 @@ def test_the_end_of_processes_is_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("look", [processes.table, processes.table_by_psutil])
 def test_tables_of_processes_agree(look: Callable[[bytes], Iterator[Process]], tmp_path: Path) -> None:
     """Every system has psutil's; Linux has a quicker one."""
-    root = started(SLEEPS, tmp_path / "log", f"both-{OURS}")
+    root = started(f"print('hello', flush=True); {SLEEPS}", tmp_path / "log", f"both-{OURS}")
+    # While it is being started it has no environment to be seen.
+    assert wait_until(lambda: bool((tmp_path / "log").read_text()), HANG_S)
     (found,) = [each for each in look(f"{MARK}=both-{OURS}".encode()) if each.is_marked]
     assert (found.pid, found.parent, found.group, found.session) == (
         root.pid,
