@@ -20,8 +20,8 @@ from benchmarks import machine
 from odradek.certify import certifier
 from odradek.certify.certificate import Certificate
 from odradek.certify.certifier import Certifier
-from odradek.certify.plan import Plan
-from odradek.certify.run import Run, Stage
+from odradek.certify.plans.plan import Plan
+from odradek.certify.runs.run import Run, Stage
 
 RECORDS: Final = 60
 JOB: Final = """

@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from odradek.certify import requirements
-from odradek.certify.exploration import Coverage, Exploration
+from odradek.certify.judging.findings import Finding, kinds_of
+from odradek.certify.judging.mechanisms import Mechanism
+from odradek.certify.judging.rows import Fields
 from odradek.certify.lints import Lint
-from odradek.certify.mechanisms import Mechanism
 from odradek.certify.outcome import Verdict
-from odradek.certify.plan import Cell, Plan
-from odradek.certify.requirements import Requirement
-from odradek.certify.rows import Fields
-from odradek.certify.run import Run
-from odradek.certify.verdict import Finding, kinds_of
+from odradek.certify.plans import requirements
+from odradek.certify.plans.exploration import Coverage, Exploration
+from odradek.certify.plans.plan import Cell, Plan
+from odradek.certify.plans.requirements import Requirement
+from odradek.certify.runs.run import Run
 from odradek.certify.workload import Workload
 
 

@@ -14,15 +14,15 @@ from typing import Any, Final
 
 from odradek.certify import outcome, settings
 from odradek.certify.certificate import Certificate, Failure
-from odradek.certify.exploration import Coverage
-from odradek.certify.holding import OnHold
+from odradek.certify.judging.findings import Finding, Kind
 from odradek.certify.lints import Lint
 from odradek.certify.observer import Observer, Quiet
-from odradek.certify.plan import Plan
+from odradek.certify.plans.exploration import Coverage
+from odradek.certify.plans.plan import Plan
+from odradek.certify.plans.requirements import SIDE_BY_SIDE
 from odradek.certify.reference import NotJudged, controlled, refer
-from odradek.certify.requirements import SIDE_BY_SIDE
-from odradek.certify.run import Run, Stage
-from odradek.certify.verdict import Finding, Kind
+from odradek.certify.runs.holding import OnHold
+from odradek.certify.runs.run import Run, Stage
 from odradek.certify.workload import PATIENCE_S, Workload
 from odradek.durations import seconds
 from odradek.errors import OdradekError

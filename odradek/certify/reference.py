@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from odradek.certify.agreement import agreed, compared
 from odradek.certify.certificate import Certificate
-from odradek.certify.comparison import Compare
-from odradek.certify.diagnosis import bad
 from odradek.certify.exchanges import time_outs_s
-from odradek.certify.exploration import Exploration
+from odradek.certify.judging.agreement import agreed, compared
+from odradek.certify.judging.comparison import Compare
+from odradek.certify.judging.diagnosis import bad
+from odradek.certify.judging.findings import Finding, Kind, Outputs, Reference, failed, judge
+from odradek.certify.judging.mechanisms import ELSEWHERE, FENCED, STABLE, caps, mechanisms, warnings
+from odradek.certify.judging.rows import Fields
 from odradek.certify.lints import Evidence, Lint, changing_ids, lint
 from odradek.certify.lints.causes import diagnosed
-from odradek.certify.mechanisms import ELSEWHERE, FENCED, STABLE, caps, mechanisms, warnings
-from odradek.certify.moments import moments, patterns, roles
 from odradek.certify.observer import Observer
-from odradek.certify.plan import Plan
-from odradek.certify.rows import Fields
-from odradek.certify.run import Run, Stage
-from odradek.certify.verdict import Finding, Kind, Outputs, Reference, failed, judge
+from odradek.certify.plans.exploration import Exploration
+from odradek.certify.plans.moments import moments, patterns, roles
+from odradek.certify.plans.plan import Plan
+from odradek.certify.runs.run import Run, Stage
 from odradek.certify.workload import LONGEST_S, Workload
 from odradek.errors import OdradekError
 

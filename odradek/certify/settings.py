@@ -9,13 +9,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from odradek.certify import container
-from odradek.certify.command import Command
-from odradek.certify.comparison import Compare
-from odradek.certify.faults import BY_NAME
+from odradek.certify.jobs import container
+from odradek.certify.jobs.command import Command
+from odradek.certify.jobs.restarts import ALWAYS, Restart
+from odradek.certify.judging.comparison import Compare
+from odradek.certify.judging.rows import ALL_HEADERS, ON_DEMAND
 from odradek.certify.outcome import ACCEPTABLE, Verdict
-from odradek.certify.restarts import ALWAYS, Restart
-from odradek.certify.rows import ALL_HEADERS, ON_DEMAND
+from odradek.certify.plans.faults import BY_NAME
 from odradek.certify.workload import Seed, Until, Workload, read_expected, read_seeds
 from odradek.durations import seconds
 from odradek.topics import Record

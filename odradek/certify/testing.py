@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from odradek.certify import reports, settings
-from odradek.certify.call import command
 from odradek.certify.certificate import Certificate
 from odradek.certify.certifier import Certifier
+from odradek.certify.jobs.call import command
 from odradek.certify.outcome import Verdict
 from odradek.certify.report.text import summary
 from odradek.errors import OdradekError

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from odradek.certify.command import Command
-from odradek.certify.comparison import Compare
-from odradek.certify.restarts import ALWAYS, ON_FAILURE, Restart
-from odradek.certify.until import Until as Until
+from odradek.certify.jobs.command import Command
+from odradek.certify.jobs.restarts import ALWAYS, ON_FAILURE, Restart
+from odradek.certify.judging.comparison import Compare
+from odradek.certify.runs.until import Until as Until
 from odradek.topics import Record
 
 DEADLINE_FACTOR: Final = 5.0

@@ -270,7 +270,7 @@ def again(asked: _Asked, plan: str, times: int, hold_at_fault: bool, timelines: 
     """
     from odradek.certify import reports
     from odradek.certify.certifier import tried_again
-    from odradek.certify.plan import from_json
+    from odradek.certify.plans.plan import from_json
     from odradek.certify.report.text import attempt
 
     directory = _report(asked.options)

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from odradek.certify.comparison import Difference
+from odradek.certify.judging.comparison import Difference
 from odradek.deadlines import stretched
 from odradek.demo import flights
 from odradek.demo.clients import committed_rows, feed, read_results, transaction_counts

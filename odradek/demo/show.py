@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from odradek.certify.comparison import Difference
+from odradek.certify.judging.comparison import Difference
 
 PLAIN_EVERY_S = 5.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from odradek.certify.comparison import Compare, Difference, by_key
-from odradek.certify.comparison import compare as compare_rows
-from odradek.certify.rows import Row
+from odradek.certify.judging.comparison import Compare, Difference, by_key
+from odradek.certify.judging.comparison import compare as compare_rows
+from odradek.certify.judging.rows import Row
 
 _TOPIC: Final = "results"
 

@@ -16,10 +16,10 @@ import pytest
 
 from odradek.certify import settings
 from odradek.certify.certifier import Certifier
-from odradek.certify.command import Command
-from odradek.certify.container import ContainerInstance
-from odradek.certify.job import Grace, Job, wait_until
-from odradek.certify.restarts import NEVER, ON_FAILURE
+from odradek.certify.jobs.command import Command
+from odradek.certify.jobs.container import ContainerInstance
+from odradek.certify.jobs.job import Grace, Job, wait_until
+from odradek.certify.jobs.restarts import NEVER, ON_FAILURE
 from tests.odradek.certify.zoo import ZOO, input_lines
 from tests.support.deadlines import HANG_S, LONG_TEST_S
 from tests.support.docker import Docker

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from odradek.certify.exchanges import Exchange, batches
+from odradek.certify.judging.findings import Kind
 from odradek.certify.lints import clients, consumers, deliveries, positions, producers, progress
 from odradek.certify.lints.commits import Commit
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
 from odradek.certify.lints.failures import Bad, Case, Write
 from odradek.certify.lints.reading import asked_for, read_again
 from odradek.certify.lints.transactions import Transaction
-from odradek.certify.verdict import Kind
 
 _MISSING: Final = (Kind.LOST, Kind.TORN)
 _USUAL: Final = frozenset(

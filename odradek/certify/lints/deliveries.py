@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from odradek.certify.exchanges import Exchange, batches
-from odradek.certify.faults import ABORTABLE
 from odradek.certify.lints.commits import offsets_in
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
 from odradek.certify.lints.processes import GOES_ON, LIFE, Works
 from odradek.certify.lints.reading import TopicPartition, read_again
 from odradek.certify.lints.transactions import Transaction, transactions, was_taken
+from odradek.certify.plans.faults import ABORTABLE
 
 _ABORTABLE: Final = frozenset(ABORTABLE.values())
 _STREAMS: Final = "-StreamThread-"

@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from odradek.certify.exchanges import Exchange, batches
+from odradek.certify.judging.findings import Kind
 from odradek.certify.lints.commits import commits
 from odradek.certify.lints.evidence import Evidence, Lint
 from odradek.certify.lints.transactions import Transaction, transactions, was_taken
-from odradek.certify.plan import Injection, Plan
-from odradek.certify.verdict import Kind
+from odradek.certify.plans.plan import Injection, Plan
 
 
 @dataclass(frozen=True, slots=True)

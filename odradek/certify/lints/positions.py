@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from odradek.certify.exchanges import ENDS, Exchange
-from odradek.certify.faults import ABORTABLE
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
 from odradek.certify.lints.transactions import IN_TRANSACTION, was_taken
+from odradek.certify.plans.faults import ABORTABLE
 
 TopicPartition = tuple[str, int]
 _ABORTABLE: Final = frozenset(ABORTABLE.values())

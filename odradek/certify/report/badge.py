@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.certify.certificate import Certificate
-from odradek.certify.exploration import Coverage
+from odradek.certify.judging.findings import failures
 from odradek.certify.outcome import Verdict
+from odradek.certify.plans.exploration import Coverage
 from odradek.certify.report.rendering import rendered
-from odradek.certify.verdict import failures
 
 LABEL: Final = "exactly once"
 # White text on each of them has a contrast of 4.5 or more, as WCAG's level AA asks.

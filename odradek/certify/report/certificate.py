@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from odradek.certify.certificate import Certificate, Failure
-from odradek.certify.exploration import Coverage
+from odradek.certify.plans.exploration import Coverage
 from odradek.certify.workload import Workload
 
 NOT_PROMISED: Final = (

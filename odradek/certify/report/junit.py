@@ -5,9 +5,9 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from odradek.certify.certificate import Certificate, Failure
-from odradek.certify.exploration import Coverage
 from odradek.certify.outcome import Verdict
-from odradek.certify.plan import Cell
+from odradek.certify.plans.exploration import Coverage
+from odradek.certify.plans.plan import Cell
 from odradek.printable import printable_lines
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from odradek.certify.judging.findings import Finding, Kind
 from odradek.certify.linting import Sight
 from odradek.certify.lints import DOCS
-from odradek.certify.verdict import Finding, Kind
 
 if TYPE_CHECKING:
     # At run time these bring packages of the extra, which the lints alone do not need.

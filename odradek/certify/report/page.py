@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.certify.certificate import Certificate
-from odradek.certify.exploration import Coverage
-from odradek.certify.faults import FAULTS
+from odradek.certify.judging.findings import failures as how_many
 from odradek.certify.outcome import Verdict
-from odradek.certify.plan import Cell
+from odradek.certify.plans.exploration import Coverage
+from odradek.certify.plans.faults import FAULTS
+from odradek.certify.plans.plan import Cell
 from odradek.certify.report.certificate import by_certainty, failure_as_dict, not_promised
 from odradek.certify.report.rendering import rendered
-from odradek.certify.verdict import failures as how_many
 
 _CLASSES: Final = {
     Coverage.CLEAN: "clean",

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from odradek.certify.certificate import Certificate, Failure
-from odradek.certify.exploration import Coverage
+from odradek.certify.judging.findings import Finding, failures, kinds_of
 from odradek.certify.outcome import Verdict
+from odradek.certify.plans.exploration import Coverage
 from odradek.certify.report.certificate import by_certainty
-from odradek.certify.run import Run
-from odradek.certify.verdict import Finding, failures, kinds_of
+from odradek.certify.runs.run import Run
 
 _EVIDENCE_MAX: Final = 3
 _UNMET_MAX: Final = 8

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.certify.comparison import Compare, Difference, by_key
-from odradek.certify.comparison import compare as compare_rows
-from odradek.certify.rows import Row as Compared
+from odradek.certify.judging.comparison import Compare, Difference, by_key
+from odradek.certify.judging.comparison import compare as compare_rows
+from odradek.certify.judging.rows import Row as Compared
 from odradek.spark.pipeline.expected import Row, key_of
 
 if TYPE_CHECKING:

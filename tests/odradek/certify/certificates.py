@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from odradek.certify.certificate import Certificate, Failure
-from odradek.certify.command import Command
-from odradek.certify.exploration import Coverage, Exploration
-from odradek.certify.faults import BY_NAME
+from odradek.certify.jobs.command import Command
+from odradek.certify.judging.findings import Ending, Finding, Kind, Outputs
+from odradek.certify.judging.mechanisms import Mechanism
 from odradek.certify.lints import Lint
-from odradek.certify.mechanisms import Mechanism
-from odradek.certify.moments import Moment, moments
-from odradek.certify.plan import Injection, Plan
-from odradek.certify.run import Run
-from odradek.certify.verdict import Ending, Finding, Kind, Outputs
+from odradek.certify.plans.exploration import Coverage, Exploration
+from odradek.certify.plans.faults import BY_NAME
+from odradek.certify.plans.moments import Moment, moments
+from odradek.certify.plans.plan import Injection, Plan
+from odradek.certify.runs.run import Run
 from odradek.certify.workload import Workload
 from tests.odradek.certify.traces import fetch, init, trace, transaction
 

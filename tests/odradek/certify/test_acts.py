@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.certify import acts
-from odradek.certify.acts import Others, Scene, Strike, perform
-from odradek.certify.faults import BY_NAME
-from odradek.certify.moments import Moment
-from odradek.certify.plan import Injection
+from odradek.certify.plans.faults import BY_NAME
+from odradek.certify.plans.moments import Moment
+from odradek.certify.plans.plan import Injection
+from odradek.certify.runs import acts
+from odradek.certify.runs.acts import Others, Scene, Strike, perform
 
 COMMIT = Moment("EndTxn", (("transactional_id", "t"),), 2, "commit")
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from odradek.certify.faults import BY_NAME
+from odradek.certify.judging.findings import Kind
 from odradek.certify.lints import Evidence, Lint
 from odradek.certify.lints.causes import diagnosed
 from odradek.certify.lints.failures import Bad, Place, hits
-from odradek.certify.moments import Moment
-from odradek.certify.plan import Injection, Plan
-from odradek.certify.verdict import Kind
+from odradek.certify.plans.faults import BY_NAME
+from odradek.certify.plans.moments import Moment
+from odradek.certify.plans.plan import Injection, Plan
 from tests.odradek.certify.traces import end, entry, fetch, init, offsets, produce, trace
 
 Entries = list[Any]

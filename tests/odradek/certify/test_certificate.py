@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from odradek.certify.certificate import Certificate
-from odradek.certify.exploration import Coverage
+from odradek.certify.judging.findings import Finding, Kind
 from odradek.certify.outcome import ACCEPTABLE, EXIT_CODES, Verdict
-from odradek.certify.requirements import KILLS, WAITS_S, required, wait_s
-from odradek.certify.verdict import Finding, Kind
+from odradek.certify.plans.exploration import Coverage
+from odradek.certify.plans.requirements import KILLS, WAITS_S, required, wait_s
 from tests.odradek.certify.certificates import LOST, OUTSIDE, certificate, failure
 
 UNFINISHED = Finding(Kind.UNFINISHED, "all instances ended with code 0")

@@ -10,9 +10,9 @@ import psutil
 import pytest
 from pyarrow import parquet
 
-from odradek.certify import check
-from odradek.certify.check import asked, ndjson
-from odradek.certify.verdict import Kind
+from odradek.certify.judging import check
+from odradek.certify.judging.check import asked, ndjson
+from odradek.certify.judging.findings import Kind
 from tests.odradek.certify.test_comparison import record
 from tests.support.clients import eventually
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from odradek.certify.agreement import LINES_MAX, agreed, differing
-from odradek.certify.comparison import Change, Compare, by_key, compare
-from odradek.certify.rows import Row, differing_fields, rows, without
+from odradek.certify.judging.agreement import LINES_MAX, agreed, differing
+from odradek.certify.judging.comparison import Change, Compare, by_key, compare
+from odradek.certify.judging.rows import Row, differing_fields, rows, without
 from odradek.topics import Record
 
 

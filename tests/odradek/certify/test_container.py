@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.certify.command import Command
-from odradek.certify.container import Containers, check, parse
+from odradek.certify.jobs.command import Command
+from odradek.certify.jobs.container import Containers, check, parse
 from odradek.certify.settings import workload
 
 ENGINE = """#!/bin/sh
@@ -41,7 +41,7 @@ def test_an_instance_is_a_container_with_the_network_of_the_host(calls: Path, tm
     assert (instance.code, (tmp_path / "log").read_text()) == (7, "hello\n")
     created, started = calls.read_text().splitlines()
     assert created == (
-        "create --rm --name odradek-certify-mark-0 --label odradek.certify.job=mark --network host "
+        "create --rm --name odradek-certify-mark-0 --label odradek.certify.jobs.job=mark --network host "
         f"--mount type=bind,source={tmp_path},target={tmp_path} --env=ODRADEK_RUN=r --env=A=r "
         "-v /jars:/jars image:1 job h:1"
     )

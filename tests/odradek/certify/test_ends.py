@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from odradek.certify.command import Command
-from odradek.certify.faults import BY_NAME
-from odradek.certify.moments import Moment
-from odradek.certify.plan import Plan, single
-from odradek.certify.run import Run, Stage
-from odradek.certify.until import Until
-from odradek.certify.verdict import Ending, Outputs
+from odradek.certify.jobs.command import Command
+from odradek.certify.judging.findings import Ending, Outputs
+from odradek.certify.plans.faults import BY_NAME
+from odradek.certify.plans.moments import Moment
+from odradek.certify.plans.plan import Plan, single
+from odradek.certify.runs.run import Run, Stage
+from odradek.certify.runs.until import Until
 from odradek.certify.workload import LONGEST_S, PATIENCE_S, Seed, Workload
 from tests.support.deadlines import LONG_TEST_S
 

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from odradek.broker import Broker
-from odradek.certify.exploration import Coverage
-from odradek.certify.faults import BY_NAME, Reach
-from odradek.certify.foreign import Foreign
+from odradek.certify.plans.exploration import Coverage
+from odradek.certify.plans.faults import BY_NAME, Reach
+from odradek.certify.runs.foreign import Foreign
 from odradek.certify.workload import Seed, Workload
 from odradek.errors import OdradekError
 from tests.odradek.certify.zoo import certified, python
@@ -27,7 +27,7 @@ def upstream() -> Iterator[Broker]:
 
 
 def workload(upstream: Broker, *topics: str) -> Workload:
-    from odradek.certify.command import Command
+    from odradek.certify.jobs.command import Command
 
     return Workload(
         Command(("job",)),

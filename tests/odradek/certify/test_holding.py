@@ -14,14 +14,14 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from odradek.certify.command import Command
-from odradek.certify.faults import BY_NAME
-from odradek.certify.holding import HeldMoment
-from odradek.certify.job import wait_until
-from odradek.certify.moments import Moment
-from odradek.certify.patience import Patience
-from odradek.certify.plan import Injection, Plan, single
-from odradek.certify.run import Run, Stage
+from odradek.certify.jobs.command import Command
+from odradek.certify.jobs.job import wait_until
+from odradek.certify.plans.faults import BY_NAME
+from odradek.certify.plans.moments import Moment
+from odradek.certify.plans.plan import Injection, Plan, single
+from odradek.certify.runs.holding import HeldMoment
+from odradek.certify.runs.patience import Patience
+from odradek.certify.runs.run import Run, Stage
 from odradek.certify.workload import LONGEST_S, Until, Workload
 from odradek.commands import certify as command_module
 from odradek.commands.certify import certify

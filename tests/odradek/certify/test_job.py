@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from odradek.certify.command import Command
-from odradek.certify.job import Exit, Grace, Job, wait_until
-from odradek.certify.restarts import ALWAYS, NEVER, ON_FAILURE, Restart
+from odradek.certify.jobs.command import Command
+from odradek.certify.jobs.job import Exit, Grace, Job, wait_until
+from odradek.certify.jobs.restarts import ALWAYS, NEVER, ON_FAILURE, Restart
 from tests.support.deadlines import HANG_S
 
 WAIT_S = HANG_S

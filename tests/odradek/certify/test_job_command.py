@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.certify.command import SHELL, Command
+from odradek.certify.jobs.command import SHELL, Command
 
 VALUES = {"bootstrap": "h:1", "instance": "2", "run": "reference", "data": "/a folder/it's"}
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from odradek.certify.comparison import Compare
+from odradek.certify.judging.comparison import Compare
+from odradek.certify.judging.mechanisms import LIFTED_BY, caps, mechanisms, warnings
 from odradek.certify.lints import Evidence, Lint, changing_ids, lint
-from odradek.certify.mechanisms import LIFTED_BY, caps, mechanisms, warnings
 from tests.odradek.certify.traces import end, entry, fetch, init, offsets, produce, trace, transaction
 
 Entries = list[Any]

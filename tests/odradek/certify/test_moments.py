@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.certify.moments import Moment, MomentClass, classes, moments, patterns, roles
+from odradek.certify.plans.moments import Moment, MomentClass, classes, moments, patterns, roles
 from tests.odradek.certify.traces import end, entry, fetch, init, offsets, produce, trace, transaction
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.certify.observation import (
+from odradek.certify.runs.observation import (
     are_offsets_pending,
     furthest_fetch,
     newest_number,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from odradek.certify.exploration import Coverage, Exploration
-from odradek.certify.faults import BY_NAME, FAULTS, Act, applicable, applies, pointless, rule
 from odradek.certify.lints import DOCS
-from odradek.certify.moments import Moment, moments
-from odradek.certify.plan import Injection, Plan, from_json, single
-from odradek.certify.requirements import is_slow
+from odradek.certify.plans.exploration import Coverage, Exploration
+from odradek.certify.plans.faults import BY_NAME, FAULTS, Act, applicable, applies, pointless, rule
+from odradek.certify.plans.moments import Moment, moments
+from odradek.certify.plans.plan import Injection, Plan, from_json, single
+from odradek.certify.plans.requirements import is_slow
 from tests.odradek.certify.traces import fetch, init, trace, transaction
 
 COMMIT = Moment("EndTxn", (("transactional_id", "a"),), 2, "commit")

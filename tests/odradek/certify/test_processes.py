@@ -11,9 +11,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from odradek.certify import processes
-from odradek.certify.job import wait_until
-from odradek.certify.processes import MARK, ORPHANS, Process, StillAlive, Tree, await_ends, members, table
+from odradek.certify.jobs import processes
+from odradek.certify.jobs.job import wait_until
+from odradek.certify.jobs.processes import (
+    MARK,
+    ORPHANS,
+    Process,
+    StillAlive,
+    Tree,
+    await_ends,
+    members,
+    table,
+)
 from tests.support.deadlines import HANG_S
 
 SLEEPS = "import time; time.sleep(600)"

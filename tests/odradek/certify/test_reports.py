@@ -15,13 +15,13 @@ from click.testing import CliRunner, Result
 from odradek.certify import reports
 from odradek.certify.certificate import Certificate
 from odradek.certify.certifier import Certifier
+from odradek.certify.judging.findings import Finding, Kind
 from odradek.certify.lints import DOCS, Lint
 from odradek.certify.report import sarif as sarif_module
 from odradek.certify.report.github import workflow_commands
 from odradek.certify.report.junit import junit
 from odradek.certify.report.notices import KINDS, Notice, Rule, of_certificate, of_sights
 from odradek.certify.report.sarif import sarif
-from odradek.certify.verdict import Finding, Kind
 from odradek.commands.certify import certify
 from odradek.commands.lint import lint
 from odradek.errors import OdradekError

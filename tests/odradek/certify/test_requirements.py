@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from odradek.certify.faults import BY_NAME
 from odradek.certify.lints import DOCS
-from odradek.certify.requirements import ELSEWHERE, NEEDED, WAITS_S
+from odradek.certify.plans.faults import BY_NAME
+from odradek.certify.plans.requirements import ELSEWHERE, NEEDED, WAITS_S
 
 PAGE = (Path(__file__).parents[3] / DOCS).read_text(encoding="utf-8")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.certify.restarts import ALWAYS, NEVER, ON_FAILURE, BackOff, Restart
+from odradek.certify.jobs.restarts import ALWAYS, NEVER, ON_FAILURE, BackOff, Restart
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.certify.cluster import Cluster
-from odradek.certify.commits import Commits
-from odradek.certify.idleness import Idleness
-from odradek.certify.job import wait_until
-from odradek.certify.plan import Plan
-from odradek.certify.progress import Progress, is_lag_zero
-from odradek.certify.run import Run, Stage, _together
-from odradek.certify.seeding import SEEDER
-from odradek.certify.until import Until
-from odradek.certify.verdict import Outputs
+from odradek.certify.jobs.job import wait_until
+from odradek.certify.judging.findings import Outputs
+from odradek.certify.plans.plan import Plan
+from odradek.certify.runs.cluster import Cluster
+from odradek.certify.runs.commits import Commits
+from odradek.certify.runs.idleness import Idleness
+from odradek.certify.runs.progress import Progress, is_lag_zero
+from odradek.certify.runs.run import Run, Stage, _together
+from odradek.certify.runs.seeding import SEEDER
+from odradek.certify.runs.until import Until
 from odradek.errors import ControlRefused, NotFound
 from odradek.topics import Record
 from tests.odradek.certify.traces import end, init

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.broker import Broker
-from odradek.certify.seeding import write
+from odradek.certify.runs.seeding import write
 from odradek.certify.workload import Seed
 from odradek.errors import OdradekError
 

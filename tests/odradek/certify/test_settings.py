@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from odradek.certify.comparison import Compare
-from odradek.certify.restarts import ALWAYS, NEVER, ON_FAILURE, Restart
-from odradek.certify.rows import ALL_HEADERS
-from odradek.certify.seeding import with_aborted
+from odradek.certify.jobs.restarts import ALWAYS, NEVER, ON_FAILURE, Restart
+from odradek.certify.judging.comparison import Compare
+from odradek.certify.judging.rows import ALL_HEADERS
+from odradek.certify.runs.seeding import with_aborted
 from odradek.certify.settings import read, workload
 from odradek.certify.workload import Seed, Until, read_expected, read_seeds
 from odradek.durations import seconds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from odradek.certify.job import Exit
-from odradek.certify.telling import EVERY_S, LINES_MAX, Telling
+from odradek.certify.jobs.job import Exit
+from odradek.certify.runs.telling import EVERY_S, LINES_MAX, Telling
 
 
 def test_first_lines_ends_and_what_is_waited_for_are_told(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.certify.call import call, command, found
+from odradek.certify.jobs.call import call, command, found
 from odradek.certify.testing import NotExactlyOnce, certify
 from tests.odradek.certify.zoo import PATIENT_S, ROOT, ZOO
 from tests.support.deadlines import LONG_TEST_S

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.certify.cluster import Cluster
-from odradek.certify.job import Job
-from odradek.certify.timekeeping import Timekeeping
+from odradek.certify.jobs.job import Job
+from odradek.certify.runs.cluster import Cluster
+from odradek.certify.runs.timekeeping import Timekeeping
 
 LOOKS = 3
 LOOK_S = 0.4

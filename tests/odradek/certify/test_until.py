@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.certify.until import Until
+from odradek.certify.runs.until import Until
 
 
 @pytest.mark.parametrize("text", ["lag=0", "exit", "records=7", "idle=2.5s", "check", "auto"])

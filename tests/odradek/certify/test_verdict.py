@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.certify.comparison import Compare
-from odradek.certify.verdict import Ending, Finding, Kind, Outputs, Reference, failed, judge, stuck
+from odradek.certify.judging.comparison import Compare
+from odradek.certify.judging.findings import Ending, Finding, Kind, Outputs, Reference, failed, judge, stuck
 from tests.odradek.certify.test_comparison import record
 
 

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.certify import waiting
-from odradek.certify.arrivals import DEATHS, Arrivals
-from odradek.certify.choosing import ENDS_S, IDLE_S, Choice
-from odradek.certify.job import Exit
-from odradek.certify.patience import Patience
-from odradek.certify.settling import REFERENCE_S, SETTLES_S, Settling, stillness_s
-from odradek.certify.until import Until
-from odradek.certify.verdict import Ending
-from odradek.certify.waiting import End, Watch
+from odradek.certify.jobs.job import Exit
+from odradek.certify.judging.findings import Ending
+from odradek.certify.runs import waiting
+from odradek.certify.runs.arrivals import DEATHS, Arrivals
+from odradek.certify.runs.choosing import ENDS_S, IDLE_S, Choice
+from odradek.certify.runs.patience import Patience
+from odradek.certify.runs.settling import REFERENCE_S, SETTLES_S, Settling, stillness_s
+from odradek.certify.runs.until import Until
+from odradek.certify.runs.waiting import End, Watch
 
 LAG, EXIT = Until("lag"), Until("exit")
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from odradek.certify.certificate import Certificate
-from odradek.certify.faults import BY_NAME
 from odradek.certify.lints import DOCS
-from odradek.certify.moments import Moment
 from odradek.certify.outcome import Verdict
-from odradek.certify.plan import Injection, Plan
+from odradek.certify.plans.faults import BY_NAME
+from odradek.certify.plans.moments import Moment
+from odradek.certify.plans.plan import Injection, Plan
 from tests.odradek.certify.zoo import JOBS, RECORDS, ROOT, ZOO, Wrong, certified, find, python
 from tests.odradek.certify.zoo_jobs import JOBS as SOAK
 from tests.odradek.certify.zoo_jobs import OF_PYTHON

@@ -12,7 +12,7 @@ from odradek.certify import settings
 from odradek.certify.certificate import Certificate
 from odradek.certify.certifier import Certifier, tried_again
 from odradek.certify.outcome import Again
-from odradek.certify.plan import from_json
+from odradek.certify.plans.plan import from_json
 from odradek.certify.report.text import summary
 from tests.support.deadlines import LONG_TEST_S
 

@@ -1,0 +1,1 @@
+"""The job under test: its command, its processes, and the supervisor that starts them again."""

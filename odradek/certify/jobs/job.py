@@ -1,0 +1,262 @@
+"""The job under test: its instances, started, killed, frozen and started again as a supervisor would."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from odradek.certify.jobs.command import Command
+from odradek.certify.jobs.container import Containers
+from odradek.certify.jobs.instance import Instance, Launcher, Processes
+from odradek.certify.jobs.processes import ORPHANS
+from odradek.certify.jobs.restarts import ALWAYS, BackOff, Restart
+from odradek.deadlines import stretched
+
+GRACE_S: Final = stretched(0.5)
+"""What instances get at the end of a run, from SIGTERM to SIGKILL."""
+GRACE_SHARE: Final = 0.2
+"""Of a run: an end that takes longer costs too many runs."""
+LINES: Final = 12
+"""Lines of an instance that has ended which are kept."""
+_PAUSE_S: Final = 0.01
+_TAIL_BYTES: Final = 8000
+
+
+@dataclass(slots=True)
+class Exit:
+    """An instance that has ended by itself."""
+
+    instance: int
+    code: int
+    life_s: float = 0.0
+    lines: tuple[str, ...] = ()
+    """The last ones that it printed in this life."""
+    left: int = 0
+    """Processes that were still alive when its first one had ended, and were killed."""
+
+    def __str__(self) -> str:
+        said = f"instance {self.instance} ended with exit code {self.code}"
+        if not self.left:
+            return said
+        behind = "1 process was" if self.left == 1 else f"{self.left} processes were"
+        return f"{said}; {behind} left behind, and killed: an instance ends with its first process"
+
+
+class Grace:
+    """The time from SIGTERM to SIGKILL at the ends of runs, as long as it is worth it.
+
+    A job that once has not ended within it, or has taken a fifth of its run for that, gets none in the runs that follow,
+    unless the user has said how much it gets.
+    """
+
+    def __init__(self, said_s: float | None = None) -> None:
+        self._is_said = said_s is not None
+        self.seconds = GRACE_S if said_s is None else said_s
+
+    def learn(self, *, in_time: bool, end_s: float, run_s: float) -> None:
+        """From the end of a run: how long it took, and how long the run before it."""
+        if not self._is_said and (not in_time or end_s > GRACE_SHARE * run_s):
+            self.seconds = 0.0
+
+
+class Job:
+    """All instances of one run, and a supervisor that starts again what has ended."""
+
+    def __init__(
+        self,
+        command: Command,
+        values: Mapping[str, str],
+        directory: Path,
+        restart: Restart = ALWAYS,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """The output of the instances goes to ``job-1.log`` and so on in the directory."""
+        self._values, self._restart, self._directory, self._now_s = values, restart, directory, now_s
+        launcher = Containers if command.container else Processes
+        self._launcher: Launcher = launcher(command, secrets.token_hex(8))
+        self._lock = threading.RLock()
+        self._instances: list[Instance] = []
+        self._due: list[tuple[float, int]] = []
+        """When instances that have ended are started again, with their numbers."""
+        self._again: dict[int, int] = {}
+        """How often each number was started again."""
+        self._back_off: dict[int, BackOff] = {}
+        self._log_begins: dict[Instance, int] = {}
+        self._began_s = now_s()
+        self._replaced = 0
+        self._has_left = False
+        self.exits: list[Exit] = []
+        self.kills = 0
+        """Instances that the certifier killed, or froze, without a word to their group."""
+        self.given_up = 0
+        """Instances that died, and are not started again."""
+        self.completed: set[int] = set()
+        """Instances that ended with code 0, and were not started again."""
+        ORPHANS.adopt()
+
+    def start(self, number: int) -> Instance:
+        values = {**self._values, "instance": str(number)}
+        variables = {f"ODRADEK_{name.upper()}": value for name, value in values.items()}
+        variables["KAFKA_BOOTSTRAP_SERVERS"] = values["bootstrap"]
+        log = self._log(number)
+        with self._lock:
+            begins = log.stat().st_size if log.exists() else 0
+            instance = self._launcher.start(number, values, variables, log)
+            self._log_begins[instance] = begins
+            self._instances.append(instance)
+            return instance
+
+    def supervise(self) -> None:
+        """Start again what has ended, when it is due; to be called all the time."""
+        with self._lock:
+            for instance in [each for each in self._instances if not each.is_alive]:
+                self._instances.remove(instance)
+                if not instance.was_ended:
+                    self._ended(instance)
+            now = self._now_s()
+            for due in [each for each in self._due if each[0] <= now]:
+                self._due.remove(due)
+                self.start(due[1])
+
+    def _ended(self, instance: Instance) -> None:
+        code, life_s = instance.code or 0, self._now_s() - instance.began
+        lines = self._lines(instance.number, LINES, self._log_begins.pop(instance))
+        self.exits.append(Exit(instance.number, code, life_s, lines, instance.clear()))
+        if self._may_start_again(instance.number, code):
+            delay_s = self._back_off.setdefault(instance.number, BackOff()).delay_s(life_s)
+            self._due.append((self._now_s() + delay_s, instance.number))
+        elif code == 0:
+            self.completed.add(instance.number)
+        else:
+            self.given_up += 1
+
+    def _may_start_again(self, number: int, code: int) -> bool:
+        so_far = self._again.get(number, 0)
+        if not self._restart.starts_again(code, so_far):
+            return False
+        self._again[number] = so_far + 1
+        return True
+
+    def killed(self, instance: Instance) -> None:
+        """Kill an instance as ``kill -9`` does, and start it again at once."""
+        with self._lock:
+            self.kills += 1
+            instance.kill()
+            if instance in self._instances:
+                self._instances.remove(instance)
+            if self._may_start_again(instance.number, -9):
+                self.start(instance.number)
+            else:
+                self.given_up += 1
+
+    @property
+    def alive(self) -> list[Instance]:
+        with self._lock:
+            return [each for each in self._instances if each.is_alive]
+
+    @property
+    def has_ended(self) -> bool:
+        """No instance is left, nor will one be started: not by `supervise`, nor in place of one that is `replaced`."""
+        with self._lock:
+            return not self._instances and not self._due and not self._replaced
+
+    @contextlib.contextmanager
+    def replaced(self) -> Iterator[None]:
+        """Within it an instance ends, and another one starts."""
+        with self._lock:
+            self._replaced += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._replaced -= 1
+
+    def owner(self, peer: str) -> Instance | None:
+        """The instance that has this connection, by its address (host:port)."""
+        port = int(peer.rpartition(":")[2])
+        return next((each for each in self.alive if each.has_connection(port)), None)
+
+    # -- what it says --------------------------------------------------------------------------------------------
+
+    @property
+    def died_alike(self) -> int:
+        """How many of the newest exits have the same code, which is not 0. Their lines are in `exits`."""
+        newest = self.exits[-1].code if self.exits else 0
+        count = 0
+        for each in reversed(self.exits):
+            if each.code != newest or not newest:
+                break
+            count += 1
+        return count
+
+    def last_lines(self, count: int = LINES) -> list[str]:
+        """The last ones that each instance printed; with several instances each line begins with ``job-N: ``."""
+        paths = sorted(self._directory.glob("job-*.log"))
+        if len(paths) == 1:
+            return list(_lines(paths[0], count))
+        return [f"{path.stem}: {line}" for path in paths for line in _lines(path, count)]
+
+    def _lines(self, number: int, count: int, begin: int) -> tuple[str, ...]:
+        return _lines(self._log(number), count, begin)
+
+    def _log(self, number: int) -> Path:
+        return self._directory / f"job-{number}.log"
+
+    # -- the end of the run --------------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """All instances stand still, until `end`: what they have written by now is what there is."""
+        with self._lock:
+            self._due.clear()
+            self._launcher.freeze()
+
+    def end(self, grace: Grace | None = None) -> None:
+        """Ask all that is left to end, as long as there is grace (none: SIGKILL at once), and kill it.
+
+        `StillAlive` if something does not end.
+        """
+        with self._lock:
+            self._due.clear()
+            for each in self._instances:
+                each.was_ended = True
+            began_s = self._now_s()
+            try:
+                in_time = self._launcher.end(grace.seconds if grace else 0.0)
+                if grace:
+                    run_s = began_s - self._began_s
+                    grace.learn(in_time=in_time, end_s=self._now_s() - began_s, run_s=run_s)
+            finally:
+                self._instances.clear()
+                self._leave_orphans()
+
+    def _leave_orphans(self) -> None:
+        """Once: `end` may come twice."""
+        if not self._has_left:
+            self._has_left = True
+            ORPHANS.leave()
+
+
+def _lines(path: Path, count: int, begin: int = 0) -> tuple[str, ...]:
+    if not path.exists():
+        return ()
+    with path.open("rb") as log:
+        end = log.seek(0, os.SEEK_END)
+        log.seek(max(begin, end - _TAIL_BYTES))
+        return tuple(log.read().decode("utf-8", "replace").splitlines()[-count:])
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
+    """Whether it came to hold in time."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE_S)
+    return True

@@ -1,0 +1,1 @@
+"""What is right: rows, comparison, findings, the user's check."""

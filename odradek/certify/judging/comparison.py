@@ -1,0 +1,246 @@
+"""The outputs of a run against those of a reference run: what is lost, duplicated, changed, unexpected, reordered.
+
+Rows are compared as multisets (``rows``), by the last value of each key (``keyed``), or in their order within each key
+(``ordered-by-key``). The demo and the pipeline of Spark are judged by this module too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from odradek.certify.judging.rows import Data, Row, shown
+
+
+class Compare(Enum):
+    """How rows are compared; the values are those of ``--compare``."""
+
+    ROWS = "rows"
+    KEYED = "keyed"
+    ORDERED = "ordered-by-key"
+    NONE = "none"
+    """Not at all: the user's check alone says what is right."""
+
+
+class Change(NamedTuple):
+    """A row of the reference run, and the one that is there in its place."""
+
+    expected: Row
+    found: Row
+
+    def __str__(self) -> str:
+        """``out: key k, v: header trace is missing, without faults 3``
+
+        >>> str(Change(Row("out", "", "v", (("a", "1"),)), Row("out", None, "v")))
+        'out: v: key null, without faults ""; header a missing, without faults 1'
+        """
+        return self.words("without faults")
+
+    def words(self, where: str) -> str:
+        """``where`` is the expected row."""
+        return f"{self.found}: {'; '.join(self._parts(where))}"
+
+    def _parts(self, where: str) -> Iterable[str]:
+        one, two = self
+        for name, before, now in (
+            ("key", shown(one.key), shown(two.key)),
+            ("value", shown(one.value), shown(two.value)),
+            *((f"header {name}", *sides) for name, *sides in _headers(one, two)),
+            ("partition", one.partition, two.partition),
+            ("timestamp", one.timestamp_ms, two.timestamp_ms),
+        ):
+            if before != now:
+                yield f"{name} {now}, {where} {before}"
+
+
+def _headers(one: Row, two: Row) -> Iterable[tuple[str, str, str]]:
+    for name in dict.fromkeys(name for name, _ in (*one.headers, *two.headers)):
+        before, now = (
+            ", ".join(shown(data) for each, data in row.headers if each == name) for row in (one, two)
+        )
+        yield name, before or "missing", now or "missing"
+
+
+class Order(NamedTuple):
+    """A key whose rows are in another order; without a key it is a partition."""
+
+    topic: str
+    key: Data
+    partition: int | None
+    expected: tuple[Row, ...]
+    found: tuple[Row, ...]
+    """In their order; of ``keyed`` only the last row each.
+
+    >>> str(Order("out", "k", None, (Row("out", "k", "1"),), (Row("out", "k", "2"),)))
+    'out: key k: 2, without faults 1'
+    """
+
+    def __str__(self) -> str:
+        """``out: key k: 2, without faults 1``, from the first row that differs."""
+        return self.words("without faults")
+
+    def words(self, where: str) -> str:
+        """``where`` is the expected order."""
+        whose = (
+            f"{self.topic}: key {shown(self.key)}"
+            if self.key is not None
+            else f"{self.topic}-{self.partition}"
+        )
+        before, now = next(
+            pair for pair in zip(self.expected, self.found, strict=False) if pair[0] != pair[1]
+        )
+        return f"{whose}: {shown(now.value)}, {where} {shown(before.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a run has not, has too often, has otherwise, or has though no reference run had it."""
+
+    lost: Counter[Row] = field(default_factory=Counter)
+    duplicated: Counter[Row] = field(default_factory=Counter)
+    unexpected: Counter[Row] = field(default_factory=Counter)
+    changed: Counter[Change] = field(default_factory=Counter)
+    reordered: tuple[Order, ...] = ()
+    redelivered: Counter[Row] = field(default_factory=Counter)
+    """Repeats that the comparison allows: they make no difference."""
+
+    def __bool__(self) -> bool:
+        return bool(self.lost or self.duplicated or self.unexpected or self.changed or self.reordered)
+
+    @property
+    def summary(self) -> str:
+        """``lost 0, duplicated 0``, and what else there is."""
+        more = {
+            "changed": self.changed.total(),
+            "unexpected": self.unexpected.total(),
+            "reordered": len(self.reordered),
+            "redelivered": self.redelivered.total(),
+        }
+        counts = {"lost": self.lost.total(), "duplicated": self.duplicated.total()}
+        counts |= {name: count for name, count in more.items() if count}
+        return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+Identity = Callable[[Row], Hashable]
+"""What two rows share of which one is there in place of the other."""
+
+
+def by_content(row: Row) -> Hashable:
+    """Topic, key and value, null and empty alike."""
+    return row.topic, row.key or "", row.value or ""
+
+
+def by_key(row: Row) -> Hashable:
+    """Topic and key, where no key has more than one row."""
+    return row.topic, row.key
+
+
+def compare(
+    expected: Sequence[Row], found: Sequence[Row], how: Compare, identity: Identity = by_content
+) -> Difference:
+    """``expected`` are the rows of a reference run, ``found`` those of a run with faults, both by partition and offset."""
+    if how is Compare.NONE or expected == found:
+        return Difference()
+    if how is Compare.KEYED:
+        return _keyed(expected, found)
+    difference = _multisets(expected, found, identity)
+    if how is Compare.ORDERED and not difference:
+        return Difference(reordered=tuple(_reordered(expected, found)))
+    return difference
+
+
+def _multisets(expected: Iterable[Row], found: Iterable[Row], identity: Identity) -> Difference:
+    wanted, got = Counter(expected), Counter(found)
+    if dict.__eq__(wanted, got):  # Counter's own comparison is a loop in Python
+        return Difference()
+    missing, more = wanted - got, got - wanted
+    changed = _changed(missing, more, wanted, identity)
+    for change, count in changed.items():
+        missing[change.expected] -= count
+        more[change.found] -= count
+    known = set(map(identity, wanted))
+    duplicated = Counter({row: count for row, count in (+more).items() if identity(row) in known})
+    return Difference(+missing, duplicated, more - duplicated, changed)
+
+
+def _changed(
+    missing: Counter[Row], more: Counter[Row], wanted: Counter[Row], identity: Identity
+) -> Counter[Change]:
+    """Each unexpected row with a missing one of the same identity."""
+    places: defaultdict[Hashable, list[Row]] = defaultdict(list)
+    for row in missing.elements():
+        places[identity(row)].append(row)
+    changed: Counter[Change] = Counter()
+    for row in more.elements():
+        if row not in wanted and places[identity(row)]:
+            changed[Change(places[identity(row)].pop(0), row)] += 1
+    return changed
+
+
+_Key = tuple[str, Data]
+
+
+def _keyed(expected: Iterable[Row], found: Iterable[Row]) -> Difference:
+    """Rows without a key are compared as rows: they have no last value."""
+    keyless = _multisets(
+        (row for row in expected if row.key is None), (row for row in found if row.key is None), by_content
+    )
+    wanted, got = _by_key(expected), _by_key(found)
+    lost, unexpected, redelivered = Counter[Row](), Counter[Row](), Counter[Row]()
+    changed, reordered = Counter[Change](), list[Order]()
+    for key in dict.fromkeys([*wanted, *got]):
+        before, now = wanted.get(key, []), got.get(key, [])
+        if not now:
+            lost[before[-1]] += 1
+        elif not before:
+            unexpected[now[-1]] += 1
+        elif before[-1] == now[-1]:
+            redelivered.update(_repeats(before, now))
+        elif now[-1] not in before:
+            changed[Change(before[-1], now[-1])] += 1
+        elif before[-1] in now:
+            reordered.append(Order(*key, None, (before[-1],), (now[-1],)))
+        else:
+            lost[before[-1]] += 1
+    return Difference(
+        keyless.lost + lost,
+        keyless.duplicated,
+        keyless.unexpected + unexpected,
+        keyless.changed + changed,
+        tuple(sorted(reordered, key=str)),
+        redelivered,
+    )
+
+
+def _repeats(before: Sequence[Row], now: Sequence[Row]) -> Mapping[Row, int]:
+    if before == now:
+        return {}
+    wanted = Counter(before)
+    return {row: count for row, count in (Counter(now) - wanted).items() if row in wanted}
+
+
+def _by_key(rows: Iterable[Row]) -> dict[_Key, list[Row]]:
+    found: defaultdict[_Key, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.key is not None:
+            found[row.topic, row.key].append(row)
+    return dict(found)
+
+
+def _reordered(expected: Iterable[Row], found: Iterable[Row]) -> Iterable[Order]:
+    """Of multisets that are equal. Rows without a key have an order where their partitions are compared."""
+    one, two = _sequences(expected), _sequences(found)
+    for key in one:
+        if one[key] != two[key]:
+            yield Order(*key, tuple(one[key]), tuple(two[key]))
+
+
+def _sequences(rows: Iterable[Row]) -> defaultdict[tuple[str, Data, int | None], list[Row]]:
+    found: defaultdict[tuple[str, Data, int | None], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.key is not None or row.partition is not None:
+            found[row.topic, row.key, row.partition if row.key is None else None].append(row)
+    return found

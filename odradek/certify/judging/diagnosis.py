@@ -1,0 +1,63 @@
+"""From a run that failed to the places of its bad records, which its diagnosis begins with (`lints.causes`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+
+from odradek.certify.judging.comparison import Difference, by_content
+from odradek.certify.judging.findings import Finding, Reference
+from odradek.certify.judging.rows import Row, row
+from odradek.certify.lints.evidence import Lint
+from odradek.certify.lints.failures import Bad, Place
+from odradek.certify.runs.run import Run
+from odradek.topics import Record
+
+
+def bad(
+    run: Run, findings: Sequence[Finding], expected: Reference | None, warned: Iterable[Lint] = ()
+) -> Bad:
+    """``expected``: None where the user's check alone judges; no record is known to be bad then.
+
+    ``warned`` is what two runs without faults have shown.
+    """
+    outputs = run.outputs
+    difference = Difference() if expected is None else expected.difference(outputs.committed)
+    places = _Places(outputs.written, expected)
+    lost = [each for each in difference.lost if not outputs.may_still_come]
+    strange = [*difference.unexpected, *(each.found for each in difference.changed)]
+    strange += [each for order in difference.reordered for each in order.found]
+    return Bad(
+        kinds=frozenset(each.kind for each in findings),
+        repeated=tuple(places.of(each, is_committed=True) for each in difference.duplicated),
+        missing=tuple(places.of(each, is_committed=False) for each in lost),
+        missing_in=frozenset(each.topic for each in lost),
+        strange=tuple(place for each in strange for place in places.of(each, is_committed=True)),
+        expected=0 if expected is None else len(expected.rows),
+        plan=run.plan,
+        exits=tuple(run.exits),
+        is_held_up=bool(outputs.open_transactions),
+        warned=tuple(warned),
+    )
+
+
+class _Places:
+    """Where the records of a row are: those that readers get, or all others."""
+
+    def __init__(self, records: Iterable[Record], expected: Reference | None) -> None:
+        self._records: defaultdict[Hashable, list[Record]] = defaultdict(list)
+        ignored = frozenset() if expected is None else expected.ignored
+        for each in records:
+            self._records[by_content(row(each, ignored))].append(each)
+
+    def of(self, one: Row, *, is_committed: bool) -> tuple[Place, ...]:
+        return tuple(
+            Place(
+                each.topic,
+                each.partition,
+                each.offset,
+                (each.producer_id, each.producer_epoch) if each.producer_id >= 0 else None,
+            )
+            for each in self._records[by_content(one)]
+            if (each.outcome in (None, "committed")) is is_committed
+        )

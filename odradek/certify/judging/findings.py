@@ -1,0 +1,260 @@
+"""The verdict on one run: lost, duplicated, torn, reordered, stuck and so on, each with its evidence."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from odradek.certify.judging.comparison import Compare, Difference, by_content, compare
+from odradek.certify.judging.rows import Fields, Row, row, rows
+from odradek.topics import Record
+
+EVIDENCE_MAX: Final = 20
+"""Records that a finding shows; it counts the others."""
+
+
+class Kind(Enum):
+    """What is wrong with a run."""
+
+    LOST = "lost"
+    DUPLICATED = "duplicated"
+    TORN = "torn"
+    REORDERED = "reordered"
+    CHANGED = "changed"
+    UNEXPECTED = "unexpected"
+    STUCK = "stuck"
+    REFUSED = "refused by the check"
+    UNFINISHED = "unfinished"
+    """All instances ended with code 0 before the input was done. No failure: a supervisor may start them again."""
+    REDELIVERED = "redelivered"
+    """Repeats that the comparison allows. No failure."""
+
+    @property
+    def is_failure(self) -> bool:
+        return self not in (Kind.UNFINISHED, Kind.REDELIVERED)
+
+
+class Ending(Enum):
+    """How a run came to its end."""
+
+    FINISHED = "finished"
+    """The job has done its work: what is missing in the outputs is lost."""
+    UNFINISHED = "unfinished"
+    """All instances ended with code 0 before the input was done: what is missing may still come."""
+    IDLE = "idle"
+    """The job is alive, and asks for no change any more (`Workload.patience_s`): stuck, and what is missing is lost."""
+    OVERDUE = "overdue"
+    """The deadline of the run passed, or instances ended with an error and none starts again: stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, and the records that show it."""
+
+    kind: Kind
+    sentence: str
+    evidence: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind.value, "sentence": self.sentence, "evidence": list(self.evidence)}
+
+
+def failures(number: int) -> str:
+    """
+    >>> failures(1), failures(2)
+    ('1 failure', '2 failures')
+    """
+    return "1 failure" if number == 1 else f"{number} failures"
+
+
+def failed(findings: Iterable[Finding]) -> bool:
+    """Whether one of them is a failure."""
+    return any(each.kind.is_failure for each in findings)
+
+
+def kinds_of(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """What is wrong, each kind once, in the order of the findings."""
+    return tuple(dict.fromkeys(each.kind.value for each in findings))
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What the output topics held when a run was over."""
+
+    committed: Sequence[Record]
+    """As read_committed returns them."""
+    written: Sequence[Record]
+    """All of them, those of aborted and open transactions too."""
+    ending: Ending = Ending.FINISHED
+    why_not: str = ""
+    """Of a run that did not finish."""
+    open_transactions: Sequence[str] = field(default_factory=tuple)
+    """Those that hold up read_committed readers of the outputs at the end, as sentences."""
+    said: Sequence[Finding] = field(default_factory=tuple)
+    """By the user's check, which was asked while the broker and the folder of the run were there."""
+
+    @property
+    def finished(self) -> bool:
+        return self.ending is Ending.FINISHED
+
+    @property
+    def may_still_come(self) -> bool:
+        """What is missing is not lost yet: the run was over before the job was."""
+        return self.ending in (Ending.UNFINISHED, Ending.OVERDUE)
+
+
+@dataclass(slots=True)
+class Reference:
+    """What each run has to come to."""
+
+    records: Sequence[Record]
+    how: Compare
+    ignored: Fields = frozenset()
+    also: frozenset[str] = frozenset()
+    rows: Sequence[Row] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rows = rows(self.records, self.ignored, self.also)
+
+    def difference(self, records: Iterable[Record]) -> Difference:
+        return compare(self.rows, rows(records, self.ignored, self.also), self.how)
+
+
+def judge(reference: Reference | None, outputs: Outputs) -> list[Finding]:
+    """All that is found in the run (`failed`); empty: its outputs are right by the reference, where there is one, and by the
+    user's check, where one was asked."""
+    difference = Difference() if reference is None else reference.difference(outputs.committed)
+    return [
+        *_of_the_end(outputs, difference),
+        *_of_the_records(reference, outputs, difference),
+        *_said(outputs),
+    ]
+
+
+def stuck(outputs: Outputs) -> list[Finding]:
+    """What has no end: the run itself, or a transaction that it left open."""
+    return [each for each in _of_the_end(outputs, Difference()) if each.kind is Kind.STUCK]
+
+
+_MISSING: Final = frozenset({Kind.LOST, Kind.TORN, Kind.REFUSED})
+"""What is no fault while records may still come. A check that only refuses may do so because they are missing."""
+_SUPERVISOR: Final = (
+    "A supervisor that always restarts (--restart always, as Kubernetes does) starts it again; "
+    "one that restarts failures only does not"
+)
+
+
+def _of_the_end(outputs: Outputs, difference: Difference) -> list[Finding]:
+    found = []
+    missing = _still_missing(outputs, difference)
+    if outputs.ending is Ending.UNFINISHED:
+        sentence = (
+            f"{outputs.why_not or 'all instances ended with code 0 before the input was done'}. {_SUPERVISOR}"
+        )
+        found.append(Finding(Kind.UNFINISHED, sentence, missing))
+    elif not outputs.finished:
+        found.append(Finding(Kind.STUCK, outputs.why_not or "the run came to no end", missing))
+    if outputs.open_transactions:
+        sentence = "an open transaction holds up read_committed readers of the output"
+        found.append(Finding(Kind.STUCK, sentence, tuple(outputs.open_transactions)))
+    return found
+
+
+def _still_missing(outputs: Outputs, difference: Difference) -> tuple[str, ...]:
+    if not outputs.may_still_come:
+        return ()
+    counted = [f"{_count(difference.lost)} not there yet"] if difference.lost else []
+    refused = [each for each in outputs.said if each.kind in _MISSING]
+    said = [f"{each.sentence}: {line}" for each in refused for line in each.evidence or ("it said nothing",)]
+    return (*counted, *said[:EVIDENCE_MAX])
+
+
+def _said(outputs: Outputs) -> list[Finding]:
+    return [each for each in outputs.said if not (outputs.may_still_come and each.kind in _MISSING)]
+
+
+def _of_the_records(reference: Reference | None, outputs: Outputs, difference: Difference) -> list[Finding]:
+    if reference is None or not (difference or difference.redelivered):
+        return []
+    found = []
+    if not outputs.may_still_come:
+        found += _missing(reference, difference.lost, _Places(outputs.written, reference.ignored))
+    places = _Places(outputs.committed, reference.ignored)
+    for kind, counted, word in (
+        (Kind.DUPLICATED, difference.duplicated, "more than once"),
+        (Kind.UNEXPECTED, difference.unexpected, "that no run without faults has"),
+        (Kind.REDELIVERED, difference.redelivered, "more than once, which the comparison allows"),
+    ):
+        if counted:
+            found.append(Finding(kind, f"{_count(counted)} {word}", places.evidence(counted)))
+    is_last_word = not (outputs.may_still_come and reference.how is Compare.KEYED)
+    if difference.changed and is_last_word:
+        evidence = tuple(
+            f"{each} ({places.of(each.found)})" for each in list(difference.changed)[:EVIDENCE_MAX]
+        )
+        sentence = f"{_count(difference.changed)} other than without faults (--ignore names what may differ)"
+        found.append(Finding(Kind.CHANGED, sentence, evidence))
+    if difference.reordered and is_last_word:
+        keys = tuple(map(str, difference.reordered[:EVIDENCE_MAX]))
+        found.append(Finding(Kind.REORDERED, f"{len(difference.reordered)} keys", keys))
+    return found
+
+
+def _missing(reference: Reference, lost: Counter[Row], places: _Places) -> list[Finding]:
+    torn = _torn(reference, lost)
+    whole = lost - torn
+    found = []
+    if torn:
+        sentence = f"{_count(torn)} missing, while other output topics have the same keys complete"
+        found.append(Finding(Kind.TORN, sentence, places.evidence(torn)))
+    if whole:
+        found.append(Finding(Kind.LOST, f"{_count(whole)} missing", places.evidence(whole)))
+    return found
+
+
+def _torn(reference: Reference, lost: Mapping[Row, int]) -> Counter[Row]:
+    """Lost rows whose key is complete in another output topic: a part of what belongs together is visible."""
+    topics: defaultdict[object, set[str]] = defaultdict(set)
+    incomplete = {(each.topic, each.key) for each in lost}
+    for each in reference.rows:
+        topics[each.key].add(each.topic)
+    return Counter(
+        {
+            each: count
+            for each, count in lost.items()
+            if each.key and any((topic, each.key) not in incomplete for topic in topics[each.key])
+        }
+    )
+
+
+class _Places:
+    """Where the records of a row are: partition, offset, producer, epoch, outcome of their transaction.
+
+    ``ignored`` are the fields that the rows do not have.
+    """
+
+    def __init__(self, records: Iterable[Record], ignored: Fields) -> None:
+        self._records: defaultdict[Hashable, list[Record]] = defaultdict(list)
+        for each in records:
+            self._records[by_content(row(each, ignored))].append(each)
+
+    def of(self, one: Row) -> str:
+        return "; ".join(map(_place, self._records[by_content(one)])) or "never written"
+
+    def evidence(self, counted: Iterable[Row]) -> tuple[str, ...]:
+        return tuple(f"{each} ({self.of(each)})" for each in list(counted)[:EVIDENCE_MAX])
+
+
+def _place(record: Record) -> str:
+    said = record.place
+    if record.producer_id >= 0:
+        said += f", producer {record.producer_id} epoch {record.producer_epoch}"
+    return said + (f", {record.outcome}" if record.outcome else ", no transaction")
+
+
+def _count(counted: Mapping[Any, int]) -> str:
+    number = sum(counted.values())
+    return "1 record" if number == 1 else f"{number} records"

@@ -1,0 +1,1 @@
+"""What is tried: moments, faults, plans, and what a certificate needs."""

@@ -1,0 +1,206 @@
+"""Which plan is tried next: breadth before depth.
+
+First each fault that a certificate needs, once at each decisive request (`requirements`), and again where it was not
+reached or had no effect; then the rest of the grid, pairs of faults, and plans drawn from a seed. Plans whose client waits
+for a response that never comes are a sequence of their own (`slow`), to be run beside the others.
+
+The plans come one by one, since what was learned from one run decides about the next: what fails alone is not tried in
+company, and a class whose moment was not reached is tried at another of its members.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import product
+from random import Random
+from typing import Final
+
+from odradek.certify.plans import requirements
+from odradek.certify.plans.faults import BY_NAME, DELAYS_MS, FAULTS, Fault, Reach, applicable, pointless
+from odradek.certify.plans.moments import Moment, MomentClass, classes
+from odradek.certify.plans.plan import Cell, Injection, Plan, single
+from odradek.certify.plans.requirements import DECISIVE, Requirement
+
+TRIES: Final = 3
+"""Members of a class at which a fault is tried until one is reached and has an effect."""
+RANDOM_FAULTS_MAX: Final = 3
+INSTANTS: Final = frozenset({"Fetch", "Produce", "OffsetCommit", "TxnOffsetCommit", "EndTxn"})
+"""Requests behind which a job computes, writes to a database, or commits."""
+DRAWS: Final = 1
+DRAWS_ELSEWHERE: Final = 4
+"""Of a job whose positions are not in Kafka: what decides lies between two statements of a database."""
+
+
+class Coverage(Enum):
+    """Of a cell of the matrix: what is known of it, the least first."""
+
+    UNTRIED = "untried"
+    NOT_REACHED = "not reached"
+    NO_EFFECT = "no effect"
+    """The fault struck, and changed nothing: says nothing of the job."""
+    CLEAN = "clean"
+    UNFINISHED = "unfinished"
+    FAILED = "failed"
+
+
+_RANK: Final = list(Coverage)
+
+
+@dataclass(slots=True)
+class Exploration:
+    """The plans for one job, by the moments of its reference run."""
+
+    moments: Sequence[Moment]
+    nodes: int = 1
+    seed: int = 1
+    reaches: tuple[Reach, ...] = tuple(Reach)
+    left_out: frozenset[str] = frozenset()
+    """Faults that the user does not want tried."""
+    is_elsewhere: bool = False
+    """The job's positions are not in Kafka."""
+    cells: dict[Cell, Coverage] = field(default_factory=dict)
+    needed: list[Requirement] = field(default_factory=list)
+    reasons: dict[Requirement, str] = field(default_factory=dict)
+    """Why the newest run for a requirement has not met it."""
+    _tries: defaultdict[Cell, int] = field(default_factory=lambda: defaultdict(int))
+    _members: Mapping[MomentClass, list[Moment]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._members = classes(self.moments)
+        self.left_out |= pointless(self.moments)
+        for members in self._members.values():
+            for fault in applicable(members[0], self.nodes, self.reaches):
+                if fault.name not in self.left_out:
+                    self.cells[members[0].kind, fault.name] = Coverage.UNTRIED
+        self.needed = requirements.required(
+            self.moments, self.nodes, self.reaches, self.left_out, is_elsewhere=self.is_elsewhere
+        )
+
+    def learned(self, plan: Plan, state: Coverage, reason: str = "") -> None:
+        """What a run has shown of the cell of its plan; of several faults together it shows nothing of each."""
+        cell = plan.injections[0].cell if len(plan) == 1 else None
+        if cell is not None and state is not Coverage.CLEAN:
+            self.reasons[Requirement(cell[0].on, cell[1])] = (
+                f"{state.value}: {reason}" if reason else state.value
+            )
+        if cell in self.cells and _RANK.index(state) > _RANK.index(self.cells[cell]):
+            self.cells[cell] = state
+
+    @property
+    def unmet(self) -> list[Requirement]:
+        """What a certificate needs, and no run has shown yet."""
+        clean = (cell for cell, state in self.cells.items() if state is Coverage.CLEAN)
+        return requirements.unmet(self.needed, clean)
+
+    # -- what is tried -------------------------------------------------------------------------------------------
+
+    def plans(self, *, is_full: bool = True) -> Iterator[Plan]:
+        """Without end; without ``is_full`` what a certificate needs, and no more. None of them is `slow`."""
+        yield from self._needed(is_slow=False)
+        if not is_full:
+            return
+        yield from self._instants()
+        yield from self._rest(is_slow=False)
+        yield from self._again()
+        yield from self._pairs()
+        yield from self._random()
+
+    def slow(self, *, is_full: bool = True) -> Iterator[Plan]:
+        """Plans whose runs wait for a response that never comes."""
+        yield from self._needed(is_slow=True)
+        if is_full:
+            yield from self._rest(is_slow=True)
+
+    def _needed(self, *, is_slow: bool) -> Iterator[Plan]:
+        for _ in range(TRIES):
+            for each in self.unmet:
+                if requirements.is_slow(each) is is_slow and (cell := self._best(each)) is not None:
+                    yield self._at(cell)
+
+    def _instants(self) -> Iterator[Plan]:
+        """Kills and freezes between two requests, at several instants behind what a job does most behind."""
+        draws = DRAWS_ELSEWHERE if self.is_elsewhere else DRAWS
+        for _ in range(draws):
+            for cell, state in list(self.cells.items()):
+                kind, name = cell
+                is_busy = kind.on in INSTANTS and kind.phase != "nothing"
+                if is_busy and BY_NAME[name].is_between and state is not Coverage.FAILED:
+                    yield self._at(cell)
+
+    def _best(self, requirement: Requirement) -> Cell | None:
+        """Of the cells that meet it the one that was tried least; none where it has failed, or came to no end."""
+        cells = list(requirements.cells_of(requirement, self.cells))
+        if any(self.cells[each] in (Coverage.FAILED, Coverage.UNFINISHED) for each in cells):
+            return None
+        return min(cells, key=lambda each: (self._tries[each], -len(self._members[each[0]])), default=None)
+
+    def _rest(self, *, is_slow: bool) -> Iterator[Plan]:
+        """The rest of the grid, fault by fault; decisive requests first: that is where records are lost and duplicated."""
+        for is_decisive in (True, False):
+            for fault in FAULTS:
+                for kind in self._members if fault.is_slow is is_slow else ():
+                    is_open = self.cells.get((kind, fault.name)) is Coverage.UNTRIED
+                    if is_open and (kind.on in DECISIVE) is is_decisive:
+                        yield self._at((kind, fault.name))
+
+    def _again(self) -> Iterator[Plan]:
+        """Cells that were not reached or had no effect, at other members of their classes."""
+        for _ in range(TRIES - 1):
+            for cell, state in list(self.cells.items()):
+                is_open = state in (Coverage.NOT_REACHED, Coverage.NO_EFFECT)
+                if is_open and self._tries[cell] < TRIES and not BY_NAME[cell[1]].is_slow:
+                    yield self._at(cell)
+
+    def _at(self, cell: Cell) -> Plan:
+        """At the second member first: there is something before it, and something behind it."""
+        kind, name = cell
+        members = self._members[kind]
+        order = [members[1], members[0], *members[2:]] if len(members) > 2 else list(members)
+        chosen = order[self._tries[cell] % len(order)]
+        self._tries[cell] += 1
+        return self._drawn(chosen, BY_NAME[name], self._tries[cell])
+
+    def _drawn(self, moment: Moment, fault: Fault, number: int) -> Plan:
+        """Of a fault between two requests the instant is drawn."""
+        random = Random(f"{self.seed}/{moment}/{fault.name}/{number}")
+        return single(moment, fault, random.choice(DELAYS_MS) if fault.is_between else 0)
+
+    def _pairs(self) -> Iterator[Plan]:
+        """Each two faults together, and each two classes, at least once."""
+        clean = self._fast_and_clean()
+        random = Random(f"{self.seed}/pairs")
+        random.shuffle(clean)
+        covered: set[frozenset[object]] = set()
+        for one, two in product(clean, clean):
+            together: set[frozenset[object]] = {frozenset({one[0], two[0]}), frozenset({one[1], two[1]})}
+            if one[0] != two[0] and not together <= covered:
+                covered |= together
+                yield self._together(random, [one, two])
+
+    def _random(self) -> Iterator[Plan]:
+        random = Random(f"{self.seed}/random")
+        while clean := self._fast_and_clean():
+            count = random.randint(1, min(RANDOM_FAULTS_MAX, len(clean)))
+            yield self._together(random, random.sample(clean, count))
+
+    def _fast_and_clean(self) -> list[Cell]:
+        return [
+            cell
+            for cell, state in self.cells.items()
+            if state is Coverage.CLEAN and not BY_NAME[cell[1]].is_slow
+        ]
+
+    def _together(self, random: Random, cells: Iterable[Cell]) -> Plan:
+        return Plan(
+            tuple(
+                Injection(
+                    random.choice(self._members[kind]),
+                    BY_NAME[name],
+                    random.choice(DELAYS_MS) if BY_NAME[name].is_between else 0,
+                )
+                for kind, name in cells
+            )
+        )

@@ -1,0 +1,349 @@
+"""What can go wrong at a moment: the faults, where each of them can strike, and the rule that stages it at the broker.
+
+A fault is staged by a rule (docs/faults.md). Of some the rule only holds the request, or keeps its answer back, while the
+certifier acts on the job's processes, the clock or the cluster (`Act`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from odradek.certify.plans.moments import READS, Moment
+
+
+class Act(Enum):
+    """What the certifier does when the rule of a fault has been hit."""
+
+    NOTHING = ""
+    KILL = "SIGKILL for the instance that sent the request"
+    KILL_ALL = "SIGKILL for all instances"
+    FREEZE = "SIGSTOP for the instance until another one has taken over, then SIGCONT"
+    ADD_INSTANCE = "one more instance starts"
+    REMOVE_INSTANCE = "SIGTERM for one instance"
+    SECOND_COPY = "the same instance is started a second time"
+    START_NODE = "the node that was killed starts again"
+    MOVE = "another node leads the partition, or coordinates the id or the group"
+    CUT = "the links of the node to all others are cut, and come back"
+    TIME_OUT_TRANSACTION = "the clock of transactions passes the transaction's time-out"
+    TIME_OUT_SESSION = "the clock of groups passes the members' session time-out"
+    ABORT_INPUT = "a transaction writes to the input, and aborts"
+    EXPIRE_IDS = "the clock of transactional ids passes their expiration"
+
+
+class Reach(Enum):
+    """Who stages a fault, and so where it can be staged."""
+
+    CALL = "call"
+    """A rule on requests alone: before any cluster, by the proxy too."""
+    JOB = "job"
+    """The job's own processes, at a request."""
+    BROKER = "broker"
+    """Nodes, steps inside the broker, or its clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One way to fail."""
+
+    name: str
+    sentence: str
+    action: str
+    """Of the rule; ``{code}`` stands for an error code that fits the API (`CODES`)."""
+    act: Act = Act.NOTHING
+    reach: Reach = Reach.CALL
+    min_nodes: int = 1
+    is_slow: bool = False
+    """It lasts until the client's own time-out: tried last."""
+    is_between: bool = False
+    """It strikes behind the response, `Injection.delay_ms` later: in the code of the job between two requests."""
+
+
+RETRIABLE: Final = {
+    "Produce": "NOT_LEADER_OR_FOLLOWER",
+    "Fetch": "NOT_LEADER_OR_FOLLOWER",
+    "ListOffsets": "NOT_LEADER_OR_FOLLOWER",
+    "FindCoordinator": "COORDINATOR_NOT_AVAILABLE",
+    "InitProducerId": "CONCURRENT_TRANSACTIONS",
+    "AddPartitionsToTxn": "CONCURRENT_TRANSACTIONS",
+    "AddOffsetsToTxn": "COORDINATOR_LOAD_IN_PROGRESS",
+    "TxnOffsetCommit": "COORDINATOR_LOAD_IN_PROGRESS",
+    "EndTxn": "COORDINATOR_LOAD_IN_PROGRESS",
+    "OffsetCommit": "COORDINATOR_LOAD_IN_PROGRESS",
+    "OffsetFetch": "COORDINATOR_LOAD_IN_PROGRESS",
+    "JoinGroup": "COORDINATOR_LOAD_IN_PROGRESS",
+    "SyncGroup": "REBALANCE_IN_PROGRESS",
+    "Heartbeat": "REBALANCE_IN_PROGRESS",
+    "ConsumerGroupHeartbeat": "COORDINATOR_LOAD_IN_PROGRESS",
+}
+"""What a client meets in a healthy cluster while leaders and coordinators move."""
+ABORTABLE: Final = {
+    "Produce": "TOPIC_AUTHORIZATION_FAILED",
+    "AddPartitionsToTxn": "TOPIC_AUTHORIZATION_FAILED",
+    "AddOffsetsToTxn": "GROUP_AUTHORIZATION_FAILED",
+    "TxnOffsetCommit": "ILLEGAL_GENERATION",
+}
+"""After these a transactional producer must abort, and may go on."""
+FATAL: Final = {
+    "Produce": "INVALID_PRODUCER_EPOCH",
+    "InitProducerId": "PRODUCER_FENCED",
+    "AddPartitionsToTxn": "PRODUCER_FENCED",
+    "AddOffsetsToTxn": "PRODUCER_FENCED",
+    "TxnOffsetCommit": "INVALID_PRODUCER_EPOCH",
+    "EndTxn": "PRODUCER_FENCED",
+    "OffsetCommit": "UNKNOWN_MEMBER_ID",
+    "SyncGroup": "UNKNOWN_MEMBER_ID",
+    "Heartbeat": "UNKNOWN_MEMBER_ID",
+    "ConsumerGroupHeartbeat": "UNKNOWN_MEMBER_ID",
+}
+"""After these the producer is another one's, or the member has lost its partitions."""
+CODES: Final = {"retriable-error": RETRIABLE, "abortable-error": ABORTABLE, "fatal-error": FATAL}
+
+WRITES: Final = frozenset(
+    {
+        *("Produce", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit"),
+        *("EndTxn", "OffsetCommit"),
+    }
+)
+"""What changes something."""
+_LATE: Final = frozenset({"Produce", "EndTxn", "TxnOffsetCommit", "OffsetCommit", "AddPartitionsToTxn"})
+IN_TRANSACTION: Final = frozenset(
+    {"Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"}
+)
+"""What carries a transaction on."""
+_OF_GROUP: Final = frozenset({"TxnOffsetCommit", "OffsetCommit", "EndTxn", "Heartbeat", "Produce"})
+
+FAULTS: Final = (
+    Fault("lose-answer", "the broker handles the request, and its answer is lost", "lose-answer"),
+    Fault(
+        "abort-input",
+        "another producer's transaction writes to the input, and aborts",
+        "hold",
+        Act.ABORT_INPUT,
+        Reach.BROKER,
+    ),
+    Fault("lose-request", "the request is lost, and the connection with it", "lose-request"),
+    Fault(
+        "kill-before",
+        "the instance is killed before the broker handles the request",
+        "lose-request silent",
+        Act.KILL,
+        Reach.JOB,
+    ),
+    Fault(
+        "kill-after",
+        "the instance is killed after the broker has handled the request, before the answer",
+        "lose-answer silent",
+        Act.KILL,
+        Reach.JOB,
+    ),
+    Fault(
+        "abortable-error", "the broker refuses the request: the transaction must be aborted", "error {code}"
+    ),
+    Fault("fatal-error", "the broker refuses the request: the producer is fenced", "error {code}"),
+    Fault("retriable-error", "the broker refuses the request: the client is to try again", "error {code}"),
+    Fault(
+        "freeze",
+        "the instance stands still past its time-outs while another one takes over, then wakes",
+        "hold",
+        Act.FREEZE,
+        Reach.JOB,
+    ),
+    Fault(
+        "time-out-transaction",
+        "the transaction's time-out passes before the broker handles the request",
+        "hold",
+        Act.TIME_OUT_TRANSACTION,
+        Reach.BROKER,
+    ),
+    Fault(
+        "time-out-session",
+        "the members' session time-out passes before the broker handles the request",
+        "hold",
+        Act.TIME_OUT_SESSION,
+        Reach.BROKER,
+    ),
+    Fault(
+        "add-instance",
+        "one more instance joins before the broker handles the request",
+        "hold",
+        Act.ADD_INSTANCE,
+        Reach.JOB,
+    ),
+    Fault(
+        "second-copy",
+        "the same instance is started a second time by mistake",
+        "hold",
+        Act.SECOND_COPY,
+        Reach.JOB,
+    ),
+    Fault(
+        "kill-between",
+        "the instance is killed a moment after the response, between two requests",
+        "hold",
+        Act.KILL,
+        Reach.JOB,
+        is_between=True,
+    ),
+    Fault(
+        "freeze-between",
+        "the instance stands still a moment after the response, past its time-outs, then wakes",
+        "hold",
+        Act.FREEZE,
+        Reach.JOB,
+        is_between=True,
+    ),
+    Fault("kill-all", "all instances are killed at once", "lose-answer silent", Act.KILL_ALL, Reach.JOB),
+    Fault(
+        "remove-instance",
+        "the instance is asked to end (SIGTERM) before the broker handles the request",
+        "hold",
+        Act.REMOVE_INSTANCE,
+        Reach.JOB,
+    ),
+    Fault("reset", "the connection is reset before the broker handles the request", "drop"),
+    Fault("duplicate", "the broker handles the request twice", "duplicate"),
+    Fault("late", "the request arrives late, behind a later one; the client takes it for lost", "reorder"),
+    Fault(
+        "kill-node",
+        "the node dies before it handles the request, and comes back",
+        "kill",
+        Act.START_NODE,
+        Reach.BROKER,
+    ),
+    Fault(
+        "move",
+        "another node leads or coordinates from before the request on",
+        "hold",
+        Act.MOVE,
+        Reach.BROKER,
+        min_nodes=2,
+    ),
+    Fault(
+        "cut-links",
+        "the node reaches no other one while it handles the request, and for a second",
+        "hold",
+        Act.CUT,
+        Reach.BROKER,
+        min_nodes=2,
+    ),
+    Fault("expire-ids", "transactional ids expire before the request", "hold", Act.EXPIRE_IDS, Reach.BROKER),
+    Fault(
+        "silent-answer",
+        "the answer never comes, and the connection stays open",
+        "lose-answer silent",
+        is_slow=True,
+    ),
+    Fault(
+        "silent-request",
+        "the request is lost, and the connection stays open",
+        "lose-request silent",
+        is_slow=True,
+    ),
+)
+BY_NAME: Final = {each.name: each for each in FAULTS}
+DELAYS_MS: Final = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
+"""The instants behind a response from which those of faults between two requests are drawn: most of them are early, where
+the code is that handles it."""
+
+
+_WAITED_FOR: Final = WRITES | {"OffsetFetch"}
+"""Requests that clients give up after their request time-out. For JoinGroup and SyncGroup they wait as long as a rebalance
+may take: max.poll.interval.ms and more, five minutes by default."""
+_WHERE: Final[Mapping[str, Collection[str]]] = {
+    **CODES,
+    "duplicate": WRITES,
+    "late": _LATE,
+    "silent-answer": _WAITED_FOR,
+    "silent-request": _WAITED_FOR,
+}
+_OF_INSTANCES: Final = (Act.FREEZE, Act.ADD_INSTANCE, Act.SECOND_COPY, Act.REMOVE_INSTANCE, Act.KILL_ALL)
+_OF_MEMBERS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
+
+
+def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
+    """Whether the fault means anything at this moment of a cluster with so many nodes."""
+    if nodes < fault.min_nodes:
+        return False
+    if moment.is_step:
+        return fault.act is Act.START_NODE
+    if _is_of_transactions(fault, moment) and not _is_transactional(moment):
+        return False
+    if fault.name in _WHERE:
+        return moment.on in _WHERE[fault.name]
+    if fault.is_between:
+        return moment.on in WRITES or (moment.on == "Fetch" and moment.phase == "records")
+    return _applies_by_act(fault, moment)
+
+
+def _applies_by_act(fault: Fault, moment: Moment) -> bool:
+    match fault.act:
+        case Act.TIME_OUT_TRANSACTION:
+            # The request that opens a transaction finds none that could time out.
+            return moment.on in IN_TRANSACTION and moment.phase != "opens"
+        case Act.TIME_OUT_SESSION:
+            return moment.on in _OF_GROUP
+        case Act.ABORT_INPUT:
+            return moment.on == "Fetch" and moment.phase == "records"
+        case Act.EXPIRE_IDS:
+            return moment.on in ("InitProducerId", "AddPartitionsToTxn")
+    if fault.act in _OF_INSTANCES or fault.act in (Act.MOVE, Act.CUT):
+        return moment.on in WRITES
+    return moment.on not in READS or fault.name in ("lose-answer", "kill-before")
+
+
+def _is_of_transactions(fault: Fault, moment: Moment) -> bool:
+    """A producer without a transactional id is never fenced, and has no transaction that could time out."""
+    is_fenced = fault.name == "fatal-error" and moment.on in WRITES - {"OffsetCommit"}
+    return is_fenced or fault.act in (Act.TIME_OUT_TRANSACTION, Act.EXPIRE_IDS)
+
+
+def _is_transactional(moment: Moment) -> bool:
+    return "transactional_id" in dict(moment.matchers)
+
+
+def rule(fault: Fault, moment: Moment) -> str:
+    """The text of the fault rule that stages it."""
+    return _rule(moment, moment.ordinal, _action(fault, moment))
+
+
+_SENT_BY_NODES_TOO: Final = frozenset({"AddPartitionsToTxn"})
+"""Of the APIs of moments: a node verifies by it that a transaction is open (KIP-890), which is no moment of the job."""
+
+
+def holding_rule(moment: Moment) -> str:
+    """The text of the rule that stops the run at the moment, before any fault."""
+    return _rule(moment, moment.ordinal, "hold")
+
+
+def striking_rule(fault: Fault, moment: Moment) -> str:
+    """The text of the rule for the one request or step that `holding_rule` holds."""
+    return _rule(moment, 1, _action(fault, moment))
+
+
+def _action(fault: Fault, moment: Moment) -> str:
+    code = CODES.get(fault.name, {}).get(moment.on, "")
+    if code == "CONCURRENT_TRANSACTIONS" and not _is_transactional(moment):
+        code = "COORDINATOR_LOAD_IN_PROGRESS"  # the broker has no block of producer ids yet
+    return "kill" if moment.is_step else fault.action.format(code=code)
+
+
+def _rule(moment: Moment, ordinal: int, action: str) -> str:
+    where = " ".join(
+        f'"{name}={value}"' if " " in value else f"{name}={value}" for name, value in moment.matchers
+    )
+    sender = "sender=client" if moment.on in _SENT_BY_NODES_TOO else ""
+    return " ".join(filter(None, [moment.on, where, sender, f"nth={ordinal}", "->", action]))
+
+
+def applicable(moment: Moment, nodes: int, reaches: Iterable[Reach] = tuple(Reach)) -> list[Fault]:
+    """The faults that mean anything at a moment, in the order in which they are tried."""
+    return [each for each in FAULTS if each.reach in reaches and applies(each, moment, nodes)]
+
+
+def pointless(moments: Iterable[Moment]) -> frozenset[str]:
+    """The faults that change nothing for a job with these moments: one without a member has no session to time out."""
+    is_member = any(each.on in _OF_MEMBERS for each in moments)
+    return frozenset() if is_member else frozenset({"time-out-session"})

@@ -1,0 +1,1 @@
+"""One run of the job: staged, waited for, and read."""

@@ -1,0 +1,440 @@
+"""What the certifier does to the job and the broker when the rule of a fault has been hit.
+
+An act returns why it had no effect, as a sentence without a full stop; an empty string if it had one. It runs in a thread of
+its own, while the rule holds the request or keeps its response back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Final
+
+from odradek.certify.jobs.instance import Instance
+from odradek.certify.jobs.job import Job, wait_until
+from odradek.certify.plans.faults import WRITES, Act
+from odradek.certify.plans.plan import Injection
+from odradek.certify.runs.cluster import Cluster
+from odradek.certify.runs.observation import JOINS, Entry, Observation, furthest_fetch
+from odradek.certify.runs.seeding import write
+from odradek.certify.runs.timekeeping import Timekeeping
+from odradek.certify.workload import Seed
+from odradek.deadlines import stretched
+from odradek.errors import OdradekError
+from odradek.remote import Rule
+
+HANDLED_S: Final = stretched(2.0)
+"""How long the broker may take to handle a request whose response is kept back."""
+TAKE_OVER_S: Final = stretched(10.0)
+"""How long another instance may take to do what a frozen one does not."""
+READ_S: Final = stretched(3.0)
+"""How long the job may take to read an aborted transaction of its input."""
+WAKE_S: Final = 1.0
+"""What a frozen instance gets to do its worst after it was woken."""
+NODE_IS_AWAY_S: Final = 0.2
+CUT_S: Final = 1.0
+_LOOK_S: Final = 0.03
+ATTRIBUTE_S: Final = 0.1
+"""Between two looks at the connections of instances that are alive."""
+_STARTS: Final = 2
+"""An instance that ended so often before it asked the broker for anything will not ask."""
+_COMMITS: Final = frozenset({"EndTxn", "OffsetCommit", "TxnOffsetCommit"})
+_COMES_IN: Final = WRITES | JOINS | {"Fetch"}
+
+
+@dataclass(slots=True)
+class Scene:
+    """What acts work on: one run."""
+
+    cluster: Cluster
+    job: Job
+    time: Timekeeping
+    seeds: Sequence[Seed]
+    is_done: Callable[[], bool]
+    """The job has done its work."""
+    note: Callable[[str], object]
+    """Takes a sentence on what was done."""
+    ended: threading.Event = field(default_factory=threading.Event)
+    """The run has."""
+    observation: Observation = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.observation = Observation(self.cluster.handle)
+
+    def sender(self, injection: Injection) -> Instance | None:
+        """The instance that sent the request which the rule has hit; None if it has ended."""
+        alive = self.job.alive
+        if len(alive) < 2:
+            return alive[0] if alive else None
+        exchange = self.observation.struck(injection)
+        return self.job.owner(exchange["peer"]) if exchange else alive[0]
+
+    def wait_for(self, holds: Callable[[], bool], timeout_s: float) -> None:
+        """Until it holds, the time is over, or the run has ended."""
+        wait_until(lambda: holds() or self.ended.wait(_LOOK_S), timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """An injection whose rule has been hit."""
+
+    injection: Injection
+    rule: Rule
+
+    @property
+    def matchers(self) -> Mapping[str, str]:
+        return dict(self.injection.moment.matchers)
+
+
+def perform(scene: Scene, strike: Strike) -> str:
+    """Do what the fault says; why it had no effect, or an empty string."""
+    act = _ACTS.get(strike.injection.fault.act)
+    return act(scene, strike) if act else ""
+
+
+# -- instances ------------------------------------------------------------------------------------------------------
+
+
+def _kill(scene: Scene, strike: Strike) -> str:
+    instance = scene.sender(strike.injection)
+    if strike.injection.fault.is_between:
+        _await_instant(scene, strike)
+    if "answer" in strike.injection.fault.action:
+        _await_handled(scene, strike)
+    if instance is None or not instance.is_alive:
+        return "the instance that sent the request had ended already"
+    scene.note(f"instance {instance.number} is killed")
+    scene.job.killed(instance)
+    return ""
+
+
+def _kill_all(scene: Scene, strike: Strike) -> str:
+    _await_handled(scene, strike)
+    alive = scene.job.alive
+    if not alive:
+        return "all instances had ended already"
+    scene.note("all instances are killed")
+    for instance in alive:
+        scene.job.killed(instance)
+    return ""
+
+
+def _await_handled(scene: Scene, strike: Strike) -> None:
+    def is_handled() -> bool:
+        found = scene.observation.struck(strike.injection)
+        return found is not None and found["outcome"] == "answer_lost"
+
+    wait_until(is_handled, HANDLED_S)
+
+
+def _await_instant(scene: Scene, strike: Strike) -> None:
+    """The request goes on; until it has its response, and the drawn time has passed."""
+    held = scene.observation.struck(strike.injection)
+    strike.rule.release()
+    if held is not None:
+        wait_until(lambda: scene.observation.is_over(held), HANDLED_S)
+    scene.ended.wait(strike.injection.delay_ms / 1000)
+
+
+def _freeze(scene: Scene, strike: Strike) -> str:
+    instance = scene.sender(strike.injection)
+    if strike.injection.fault.is_between:
+        _await_instant(scene, strike)
+    if instance is None or not instance.is_alive:
+        strike.rule.release()
+        return "the instance that sent the request had ended already"
+    number = instance.number
+    others = Others(scene, instance)
+    instance.freeze()
+    scene.note(f"instance {number} is frozen")
+    strike.rule.release()
+    ended = len(_ended(scene, number))
+    others.started = scene.job.start(number)
+    scene.job.kills += 1
+    scene.time.time_out_transactions()
+
+    def is_over() -> bool:
+        others.look()
+        return scene.is_done() or 0 in _ended(scene, number)[ended:]
+
+    scene.wait_for(is_over, TAKE_OVER_S)
+    did = others.did()
+    scene.note(f"while instance {number} was frozen, {did or 'no other one took over'}")
+    scene.note(f"instance {number} wakes")
+    instance.thaw()
+    scene.ended.wait(WAKE_S)
+    return "" if did else f"no other instance took over while instance {number} was frozen"
+
+
+def _add_instance(scene: Scene, strike: Strike) -> str:
+    return _start_beside(scene, strike, 1 + max((each.number for each in scene.job.alive), default=0))
+
+
+def _second_copy(scene: Scene, strike: Strike) -> str:
+    instance = scene.sender(strike.injection)
+    return _start_beside(scene, strike, instance.number if instance else 1)
+
+
+def _start_beside(scene: Scene, strike: Strike, number: int) -> str:
+    """The request is held until the new instance has asked the broker to come in."""
+    others = Others(scene)
+    ended = _ended(scene, number)
+    others.started = scene.job.start(number)
+    scene.note(f"instance {number} is started")
+    scene.wait_for(
+        lambda: bool(others.did()) or len(_ended(scene, number)) - len(ended) >= _STARTS, TAKE_OVER_S
+    )
+    strike.rule.release()
+    if did := others.did():
+        scene.note(did)
+        return ""
+    codes = _ended(scene, number)[len(ended) :]
+    why = f": it ended with exit code {codes[-1]}" if codes else ""
+    scene.note(f"instance {number} never asked to come in{why}")
+    return f"the instance that was started never asked to come in{why}"
+
+
+def _ended(scene: Scene, number: int) -> list[int]:
+    """The exit codes of the processes of an instance that have ended by themselves."""
+    return [each.code for each in scene.job.exits if each.instance == number]
+
+
+def _remove_instance(scene: Scene, strike: Strike) -> str:
+    instance = scene.sender(strike.injection)
+    if instance is None or not instance.is_alive:
+        strike.rule.release()
+        return "the instance that sent the request had ended already"
+    scene.note(f"instance {instance.number} is asked to end")
+    release = threading.Timer(0.1, strike.rule.release)
+    release.start()
+    with scene.job.replaced():
+        instance.end()
+        release.join()  # behind the run there is no such rule any more
+        scene.job.kills += 1  # it may have left its group, or not
+        scene.job.start(instance.number)
+    return ""
+
+
+class Others:
+    """What instances do from now on that are not ``frozen`` and, if none is, those that were not alive before.
+
+    An instance is told by its connections: those of its processes, while it lives. A new connection whose process has ended
+    is that of the instance that was ``started``, if all that were there before are alive.
+    """
+
+    def __init__(self, scene: Scene, frozen: Instance | None = None) -> None:
+        self._scene, self._frozen = scene, frozen
+        self._before = tuple(scene.job.alive)
+        self.started: Instance | None = None
+        self._known = frozenset(scene.observation.peers())
+        self._since = scene.observation.newest()
+        self._owners: dict[str, Instance | None] = {}
+        self._looked = 0.0
+
+    def look(self) -> None:
+        """See whose connections there are, before their instances end. To be called all the time."""
+        if time.monotonic() - self._looked >= ATTRIBUTE_S:
+            self.did()
+            self._looked = time.monotonic()
+
+    def did(self) -> str:
+        """A sentence such as ``instance 2 joined and committed``; an empty string if none has come in."""
+        found = self._scene.observation.arrived(self._since, _COMES_IN)
+        for each in found:
+            peer = each["peer"]
+            if each["from_node"] is None and peer not in self._owners:
+                self._owners[peer] = self._scene.job.owner(peer) or self._of_ended(peer)
+        named = [
+            (self._name(owner), each)
+            for each in found
+            if (owner := self._owners.get(each["peer"])) is not None and self._counts(owner, each)
+        ]
+        return "; ".join(
+            f"{name} {deeds([each for one, each in named if one == name])}"
+            for name in dict.fromkeys(name for name, _ in named)
+        )
+
+    def _of_ended(self, peer: str) -> Instance | None:
+        is_new = peer not in self._known and all(each.is_alive for each in self._before)
+        return self.started if is_new else None
+
+    def _name(self, owner: Instance) -> str:
+        is_second = owner not in self._before and any(each.number == owner.number for each in self._before)
+        return f"{'the new ' if is_second else ''}instance {owner.number}"
+
+    def _counts(self, owner: Instance, entry: Entry) -> bool:
+        if owner not in self._before:
+            return True
+        # One that was there before goes on with its own work: it takes over only if the group gives it more.
+        return self._frozen not in (None, owner) and entry["api"] in ("JoinGroup", "InitProducerId")
+
+
+def deeds(entries: Iterable[Entry]) -> str:
+    """
+    >>> deeds([{"api": "JoinGroup"}, {"api": "Fetch"}, {"api": "EndTxn"}])
+    'joined and committed'
+    """
+    apis = {each["api"] for each in entries}
+    said = [
+        word
+        for word, those in (
+            ("joined", {"JoinGroup", "ConsumerGroupHeartbeat"}),
+            ("initialised a producer", {"InitProducerId"}),
+            ("wrote", {"Produce"}),
+            ("committed", _COMMITS),
+        )
+        if apis & those
+    ]
+    return " and ".join(filter(None, [", ".join(said[:-1]), *said[-1:]])) or "read"
+
+
+# -- nodes ----------------------------------------------------------------------------------------------------------
+
+
+def _start_node(scene: Scene, strike: Strike) -> str:
+    scene.ended.wait(NODE_IS_AWAY_S)
+    for node_id, node in scene.cluster.handle.nodes.items():
+        if node.state == "killed":
+            node.start()
+            scene.note(f"node {node_id} is back")
+    return ""
+
+
+def _move(scene: Scene, strike: Strike) -> str:
+    is_produce = strike.injection.moment.on == "Produce"
+    topics = _topics(scene, strike) if is_produce else ()
+    moved = ""
+    with contextlib.suppress(OdradekError):
+        for to in sorted(scene.cluster.handle.nodes):
+            moved = _lead(scene, topics, to) if is_produce else _coordinate(scene, strike.matchers, to)
+            if moved:
+                scene.note(moved)
+                break
+    strike.rule.release()
+    return "" if moved else "nothing was moved"
+
+
+def _topics(scene: Scene, strike: Strike) -> Collection[str]:
+    """The topics of a Produce: those of its matcher, else those that the newest such request named."""
+    named = strike.matchers.get("topic")
+    return {named} if named else scene.observation.produced_topics()
+
+
+def _lead(scene: Scene, topics: Collection[str], to: int) -> str:
+    """What was moved; an empty string if the node leads all of it already."""
+    broker = scene.cluster.handle
+    for partition in broker.partitions():
+        if partition.topic in topics and partition.leader != to:
+            broker.move_leader(partition.topic, partition.partition, to=to)
+            return f"node {to} leads {partition.topic}-{partition.partition}"
+    return ""
+
+
+def _coordinate(scene: Scene, matchers: Mapping[str, str], to: int) -> str:
+    """As `_lead`."""
+    broker = scene.cluster.handle
+    if "group" in matchers:
+        broker.move_coordinator(group=matchers["group"], to=to)
+        return f"node {to} coordinates group {matchers['group']}"
+    for each in broker.transactions.list():
+        is_meant = fnmatchcase(each.transactional_id, matchers.get("transactional_id", ""))
+        if is_meant and each.coordinator != to:
+            broker.move_coordinator(transactional_id=each.transactional_id, to=to)
+            return f"node {to} coordinates transactional_id {each.transactional_id}"
+    return ""
+
+
+def _cut_links(scene: Scene, strike: Strike) -> str:
+    exchange = scene.observation.struck(strike.injection)
+    if exchange is None:
+        strike.rule.release()
+        return "the request was gone before the links could be cut"
+    broker, node = scene.cluster.handle, exchange["node"]
+    cuts = [broker.faults.add(f"cut {node} {each}") for each in broker.nodes if each != node]
+    scene.note(f"node {node} reaches no other node")
+    strike.rule.release()
+    scene.ended.wait(CUT_S)
+    for each in cuts:
+        each.remove()
+    scene.note(f"node {node} reaches all others again")
+    return ""
+
+
+# -- time -----------------------------------------------------------------------------------------------------------
+
+
+def _time_out_transaction(scene: Scene, strike: Strike) -> str:
+    named = strike.matchers.get("transactional_id", "*")
+    is_open = any(
+        "*" in named or each.transactional_id == named for each in scene.observation.open_transactions()
+    )
+    scene.time.time_out_transactions()
+    strike.rule.release()
+    return "" if is_open else "no transaction was open"
+
+
+def _time_out_session(scene: Scene, strike: Strike) -> str:
+    members = sum(each["members"] for each in scene.cluster.groups())
+    scene.time.time_out_sessions()
+    strike.rule.release()
+    return "" if members else "no group had a member"
+
+
+def _expire_ids(scene: Scene, strike: Strike) -> str:
+    transactions = scene.cluster.handle.transactions
+    before = {each.transactional_id for each in transactions.list()}
+    scene.time.expire_ids()
+    after = {each.transactional_id for each in transactions.list()}
+    strike.rule.release()
+    return "" if before - after else "no transactional id expired"
+
+
+# -- the input ------------------------------------------------------------------------------------------------------
+
+
+def _abort_input(scene: Scene, strike: Strike) -> str:
+    """The first record of each input topic is written once more, in a transaction that aborts."""
+    copies = {each.topic: replace(each, aborted=True) for each in reversed(scene.seeds) if not each.aborted}
+    before = _ends(scene, copies)
+    write(scene.cluster.bootstrap_servers, copies.values())
+    scene.note(f"a transaction has written to {', '.join(copies)}, and aborted")
+    since = scene.observation.newest()
+    strike.rule.release()
+    after = _ends(scene, copies)
+    written = {key: end for key, end in before.items() if after.get(key, end) > end}
+    read: list[tuple[str, int]] = []
+
+    def is_read() -> bool:
+        entries = scene.observation.arrived(since, ["Fetch"], bodies=True)
+        read[:] = [key for key, end in written.items() if furthest_fetch(entries, *key) > end]
+        return len(read) == len(written) or not scene.job.alive
+
+    scene.wait_for(is_read, READ_S)
+    return "" if read else "the job has not read as far as the aborted transaction"
+
+
+def _ends(scene: Scene, topics: Collection[str]) -> dict[tuple[str, int], int]:
+    """(topic, partition) -> the high watermark."""
+    found = [each for each in scene.cluster.handle.partitions() if each.topic in topics]
+    return {(each.topic, each.partition): each.high_watermark or 0 for each in found}
+
+
+_ACTS: Final[Mapping[Act, Callable[[Scene, Strike], str]]] = {
+    Act.ABORT_INPUT: _abort_input,
+    Act.KILL: _kill,
+    Act.KILL_ALL: _kill_all,
+    Act.FREEZE: _freeze,
+    Act.ADD_INSTANCE: _add_instance,
+    Act.SECOND_COPY: _second_copy,
+    Act.REMOVE_INSTANCE: _remove_instance,
+    Act.START_NODE: _start_node,
+    Act.MOVE: _move,
+    Act.CUT: _cut_links,
+    Act.TIME_OUT_TRANSACTION: _time_out_transaction,
+    Act.TIME_OUT_SESSION: _time_out_session,
+    Act.EXPIRE_IDS: _expire_ids,
+}

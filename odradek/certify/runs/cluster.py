@@ -1,0 +1,146 @@
+"""Where a job runs: what a run asks of the broker around it, and a broker of Odradek's own, which a snapshot brings back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final, Protocol
+
+from odradek.broker import Broker
+from odradek.certify.plans.faults import Reach
+from odradek.certify.runs.seeding import with_aborted, write
+from odradek.certify.workload import Workload
+from odradek.handle import Handle
+from odradek.topics import Record
+
+
+class Cluster(Protocol):
+    """Each run begins with the same input, without outputs and groups."""
+
+    @property
+    def reaches(self) -> tuple[Reach, ...]:
+        """Who can stage a fault there."""
+        ...
+
+    @property
+    def moves_time(self) -> bool:
+        """Its clock can be moved on; elsewhere a time-out lasts as long as it lasts."""
+        ...
+
+    @property
+    def handle(self) -> Handle:
+        """Its faults, trace and transactions."""
+        ...
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Of all nodes, as the job gets it."""
+        ...
+
+    @property
+    def control_url(self) -> str: ...
+
+    def start(self) -> None:
+        """With the input written."""
+        ...
+
+    def close(self) -> None: ...
+
+    def restore(self) -> None:
+        """Back to the state after ``start``."""
+        ...
+
+    def revive(self) -> None:
+        """All nodes run, those too that a fault has killed."""
+        ...
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The groups with their committed offsets, as ``GET /v1/views/groups`` has them."""
+        ...
+
+    def records(self, topics: Collection[str], isolation: str = "read_committed") -> list[Record]: ...
+
+    def open_transactions(self, topics: Collection[str]) -> list[str]:
+        """A sentence for each transaction that holds up readers of these topics."""
+        ...
+
+    def reach(self, topics: Collection[str]) -> int:
+        """The sum of high watermarks and last stable offsets: higher with each record, and with each commit."""
+        ...
+
+
+class Ours:
+    """A broker of Odradek's, kept warm."""
+
+    reaches: Final = tuple(Reach)
+    moves_time: Final = True
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self.handle: Final = Broker(
+            nodes=workload.nodes,
+            topics=workload.topics,
+            settings=dict(workload.settings),
+        )
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.handle.bootstrap_servers
+
+    @property
+    def control_url(self) -> str:
+        return self.handle.control_url
+
+    def start(self) -> None:
+        self.handle.start()
+        write(self.bootstrap_servers, with_aborted(self._workload.seeds))
+        self._snapshot = self.handle.snapshot()
+
+    def close(self) -> None:
+        self.handle.close()
+
+    def restore(self) -> None:
+        self._snapshot.restore()
+
+    def revive(self) -> None:
+        for node in self.handle.nodes.values():
+            if node.state in ("killed", "stopped"):
+                node.start()
+
+    def groups(self) -> list[dict[str, Any]]:
+        return groups_of(self.handle)
+
+    def records(self, topics: Collection[str], isolation: str = "read_committed") -> list[Record]:
+        return [record for topic in topics for record in self.handle.records(topic, isolation)]
+
+    def open_transactions(self, topics: Collection[str]) -> list[str]:
+        return [sentence for topic in self._shown(topics) for sentence in _sentences(topic)]
+
+    def reach(self, topics: Collection[str]) -> int:
+        names = ("high_watermark", "last_stable_offset")
+        found = [each for topic in self._shown(topics) for each in topic["partitions"]]
+        return sum(max(0, each[name]) for each in found for name in names)
+
+    def _shown(self, topics: Collection[str]) -> list[dict[str, Any]]:
+        shown = self.handle._control.client.get("/v1/topics")["topics"]
+        return [each for each in shown if each["name"] in topics]
+
+
+def groups_of(handle: Handle) -> list[dict[str, Any]]:
+    """The groups that the control port of a broker or of a proxy shows, with their committed offsets."""
+    found: list[dict[str, Any]] = handle._control.client.get("/v1/views/groups")["groups"]
+    return found
+
+
+def _sentences(topic: dict[str, Any]) -> Iterator[str]:
+    for each in topic["partitions"]:
+        for one in each["open_transactions"]:
+            yield held_up(topic["name"], each["partition"], each["last_stable_offset"], one)
+
+
+def held_up(topic: str, partition: int, last_stable: int, transaction: dict[str, Any]) -> str:
+    """
+    >>> held_up("out", 0, 7, {"transactional_id": "copier", "producer_id": None})
+    'out-0: readers stop at offset 7: transactional_id copier'
+    """
+    said = ", ".join(f"{name} {value}" for name, value in transaction.items() if value is not None)
+    return f"{topic}-{partition}: readers stop at offset {last_stable}: {said}"

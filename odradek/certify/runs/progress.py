@@ -1,0 +1,171 @@
+"""How far the job of a run has come, by what the broker and the user's check say."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
+
+from odradek.certify.jobs.job import Job
+from odradek.certify.judging.findings import Outputs
+from odradek.certify.runs.cluster import Cluster
+from odradek.certify.runs.commits import Commits
+from odradek.certify.runs.idleness import Idleness
+from odradek.certify.runs.observation import Observation
+from odradek.certify.runs.until import Until
+from odradek.errors import OdradekError
+
+IsRight = Callable[[Outputs], bool | None]
+"""Whether the outputs are right; None: not yet, ask again."""
+Position = tuple[str, int]
+"""Topic and partition."""
+LOOK_PAUSE_S: Final = 0.1
+"""Between two looks at the trace."""
+LAG_PAUSE_S: Final = 0.25
+VISIBLE_S: Final = 0.2
+"""So long after the response to a commit the group may still show the position before it."""
+ASK_PAUSE_S: Final = 0.5
+"""Between two calls of the user's check while the job does nothing."""
+
+
+def is_lag_zero(groups: Iterable[Mapping[str, Any]], last: Mapping[Position, int]) -> bool:
+    """Each group that reads the input has committed all of it.
+
+    ``groups`` are those of ``GET /v1/views/groups``, ``last`` the last offset of each input partition.
+    """
+    committed = [
+        {(each["topic"], each["partition"]): each["committed"] for each in group["offsets"]}
+        for group in groups
+    ]
+    reading = [each for each in committed if any(key in each for key in last)]
+    return bool(reading) and all((each.get(key) or 0) > end for each in reading for key, end in last.items())
+
+
+class Progress:
+    """What one run has come to so far. ``collect`` reads its outputs."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        job: Job,
+        outputs: Collection[str],
+        last: Mapping[Position, int],
+        collect: Callable[[], Outputs],
+        commits: Commits,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster, self._job, self._outputs, self._last = cluster, job, outputs, last
+        self._collect, self._commits, self._now_s = collect, commits, now_s
+        self._observation = Observation(cluster.handle)
+        self._writes, self._work, self._records = Idleness(now_s), Idleness(now_s), Idleness(now_s)
+        self._looked = self._asked = -ASK_PAUSE_S
+        self._asked_at: tuple[int, int] | None = None
+        self._lag_asked = -LAG_PAUSE_S
+        self._is_lag_zero = False
+        self._answer: bool | None = None
+        self._counted = -1, 0
+        """How far the outputs reached when their records were counted, and how many there were."""
+
+    # -- until -------------------------------------------------------------------------------------------------
+
+    def state(self, until: Until, is_right: IsRight | None) -> tuple[bool, bool]:
+        """Whether the job has done its work, and if so, whether an open transaction holds up readers of the outputs."""
+        try:
+            is_done = self._is_done(until, is_right)
+            return is_done, is_done and bool(self._cluster.open_transactions(self._outputs))
+        except OdradekError:
+            return False, False  # a node is on its way
+
+    def _is_done(self, until: Until, is_right: IsRight | None) -> bool:
+        if until.what == "exit":
+            return self._job.has_ended and bool(self._job.completed)
+        if until.what == "records":
+            return self._records_now() >= until.number
+        if until.what == "idle":
+            return self.idle_s() >= until.number
+        if until.what == "check":
+            return is_right is not None and self.says(is_right) is True
+        return self.is_lag_zero()
+
+    def _records_now(self) -> int:
+        """Records of the outputs, which are read when there are more."""
+        self._records.lasts_s(self._cluster.reach(self._outputs))
+        if self._counted[0] != self._records.newest:
+            self._counted = self._records.newest, len(self._cluster.records(self._outputs))
+        return self._counted[1]
+
+    def is_lag_zero(self) -> bool:
+        """Asked for while positions are committed, and now and then."""
+        now = self._now_s()
+        if self._commits.last_s + VISIBLE_S > self._lag_asked or now - self._lag_asked >= LAG_PAUSE_S:
+            self._is_lag_zero = is_lag_zero(self._cluster.groups(), self._last)
+            self._lag_asked = now
+        return self._is_lag_zero
+
+    def says(self, is_right: IsRight) -> bool | None:
+        """The newest answer to whether the outputs are right: asked when the job has done something, and now and then."""
+        if self._asked_at is not None:
+            self._look()
+        at = (self._work.newest, self._records.newest)
+        if at != self._asked_at or self._now_s() - self._asked >= ASK_PAUSE_S:
+            self._asked_at = at
+            self._answer = self.asked(is_right)
+            self._asked = self._now_s()
+        return self._answer
+
+    def asked(self, is_right: IsRight) -> bool | None:
+        """Whether the outputs are right now."""
+        try:
+            return is_right(self._collect())
+        except OdradekError:
+            return False  # a node was killed since, and is on its way
+
+    # -- how long nothing has happened -------------------------------------------------------------------------
+
+    def idle_s(self) -> float:
+        """How long ago the job asked for a change last, or was let go; of a job that never does, how long ago it read or
+        joined anything. 0 before the first one."""
+        self._look()
+        if self._writes.newest:
+            return self._writes.since_s
+        return self._work.since_s if self._work.newest else 0.0
+
+    @property
+    def longest_pause_s(self) -> float:
+        """The longest time between two requests of the job for a change."""
+        return self._writes.longest_s
+
+    @property
+    def work_idle_s(self) -> float:
+        """How long ago the job did anything but what a client without work does."""
+        self._look()
+        return self._work.since_s
+
+    @property
+    def records_still_s(self) -> float:
+        """How long the outputs have been still: no record was written, none was committed."""
+        with contextlib.suppress(OdradekError):
+            self._records.lasts_s(self._cluster.reach(self._outputs))
+        return self._records.since_s
+
+    def newest_write(self) -> int:
+        self._look()
+        return self._writes.newest
+
+    def newest_work(self) -> int:
+        self._look()
+        return self._work.newest
+
+    def begin_again(self) -> None:
+        """The run stood still, and goes on."""
+        self._writes.begin_again()
+        self._work.begin_again()
+
+    def _look(self) -> None:
+        now = self._now_s()
+        if now - self._looked >= LOOK_PAUSE_S:
+            self._looked = now
+            writes, work = self._observation.newest_writes_and_work()
+            self._writes.lasts_s(writes)
+            self._work.lasts_s(work)

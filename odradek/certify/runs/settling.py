@@ -1,0 +1,93 @@
+"""What a job gets to write behind its end: its outputs have to be still before they are judged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from odradek.certify.jobs.job import Job
+from odradek.certify.runs.arrivals import Arrivals
+from odradek.certify.runs.patience import Patience
+from odradek.certify.runs.progress import IsRight, Progress
+from odradek.certify.runs.staging import Staging
+from odradek.deadlines import stretched
+
+LOOK_PAUSE_S: Final = 0.03
+SETTLES_S: Final = stretched(0.5)
+"""So long the outputs have to be still at least, where they are not right."""
+REFERENCE_S: Final = stretched(1.0)
+"""So long they have to be still in a run without faults, which shows how long it takes."""
+LONGEST_S: Final = stretched(20.0)
+"""A job that always writes is not waited for any longer."""
+COMES_S: Final = stretched(15.0)
+"""What an instance that was started again gets to ask the broker for anything."""
+FACTOR: Final = 3.0
+"""A run with a fault gets so many times what a run without faults takes, where its outputs are not right."""
+AT_ONCE_S: Final = 0.05
+"""A job whose last record follows its last commit that soon does not write behind it."""
+
+
+def stillness_s(settle_s: float, *, is_right: bool) -> float:
+    """How long outputs have to be still. ``settle_s`` is how long the run without faults wrote behind its end.
+
+    >>> stillness_s(0.02, is_right=True), stillness_s(0.4, is_right=True), stillness_s(0.4, is_right=False)
+    (0.0, 0.4, 1.2000000000000002)
+    """
+    if is_right:
+        return settle_s if settle_s > AT_ONCE_S else 0.0
+    return max(SETTLES_S, FACTOR * settle_s)
+
+
+class Settling:
+    """Of one run whose job has done its work."""
+
+    def __init__(
+        self,
+        job: Job,
+        staging: Staging,
+        progress: Progress,
+        arrivals: Arrivals,
+        patience: Patience,
+        is_right: IsRight | None,
+        now_s: Callable[[], float] = time.monotonic,
+        *,
+        may_repeat: bool = False,
+    ) -> None:
+        """``is_right`` is None where the whole moment has to pass; ``may_repeat`` where what is sent again may come yet."""
+        self._may_repeat = may_repeat
+        self._job, self._staging, self._progress = job, staging, progress
+        self._arrivals, self._patience, self._is_right, self._now_s = arrivals, patience, is_right, now_s
+        self._began = now_s()
+        self._arrived_s: float | None = None
+        """When the last instance that was started again asked the broker for something."""
+
+    def wait(self, at_s: float, settle_s: float | None) -> float:
+        """How long after ``at_s`` the last record came, in seconds, as far as it was waited for. ``settle_s`` is None in a
+        run without faults."""
+        while not self._is_over(settle_s):
+            time.sleep(LOOK_PAUSE_S)
+            self._job.supervise()
+            self._staging.time.keep()
+        if settle_s == 0.0:
+            return 0.0
+        return max(0.0, self._now_s() - self._progress.records_still_s - at_s)
+
+    def _is_over(self, settle_s: float | None) -> bool:
+        waited_s = self._now_s() - self._began
+        if not self._arrivals.are_complete and waited_s < COMES_S:
+            self._arrived_s = self._now_s()
+            return False
+        is_right = self._progress.says(self._is_right) if self._is_right is not None else False
+        if is_right is None:
+            return self._job.has_ended or bool(self._patience.over(self._progress.newest_write()))
+        if waited_s > LONGEST_S or self._patience.has_no_time:
+            return True
+        enough_s = REFERENCE_S if settle_s is None else stillness_s(settle_s, is_right=is_right)
+        if self._may_repeat or self._arrived_s is not None:
+            enough_s = max(enough_s, SETTLES_S)  # of right outputs too: some may be written again
+        return enough_s == 0.0 or self._still_s() >= enough_s
+
+    def _still_s(self) -> float:
+        still_s = self._progress.records_still_s
+        return still_s if self._arrived_s is None else min(still_s, self._now_s() - self._arrived_s)

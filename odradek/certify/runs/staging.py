@@ -1,0 +1,140 @@
+"""The faults of one plan, staged while the job runs: each has a rule at the broker, and an act when the rule is hit."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from odradek.certify.jobs.job import Job
+from odradek.certify.plans.faults import Act
+from odradek.certify.plans.plan import Injection, Plan
+from odradek.certify.runs.acts import Scene, Strike, perform
+from odradek.certify.runs.cluster import Cluster
+from odradek.certify.runs.holding import HeldMoment
+from odradek.certify.runs.timekeeping import Timekeeping
+from odradek.certify.workload import Seed
+from odradek.errors import FaultNotHit, OdradekError
+from odradek.remote import Rule
+
+HIT_PAUSE_S: Final = 0.2
+"""How long one call waits for a rule to be hit: so long the end of a run may have to wait for it."""
+
+
+class Staging:
+    """The rules and acts of one run.
+
+    With ``holds`` each moment is held first, and comes out of `next_held`; the fault strikes when that goes on.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        job: Job,
+        plan: Plan,
+        is_done: Callable[[], bool],
+        seeds: Sequence[Seed] = (),
+        *,
+        holds: bool = False,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._holds = holds
+        self._held: queue.SimpleQueue[HeldMoment] = queue.SimpleQueue()
+        self._cluster, self._broker, self._job, self._plan = cluster, cluster.handle, job, plan
+        self._rules: list[Rule] = []
+        self._acting: list[tuple[Rule, threading.Thread]] = []
+        self._missed: set[int] = set()
+        """Injections whose request or step was held, and gone before the fault could strike."""
+        self.notes: list[str] = []
+        """What was done, in order."""
+        self.without_effect: dict[int, str] = {}
+        """Place in the plan of a fault that struck and changed nothing -> why."""
+        self.time = Timekeeping(cluster, job, self._expelled, self.notes.append, now_s)
+        self._scene = Scene(cluster, job, self.time, seeds, is_done, self.notes.append)
+
+    def begin(self) -> None:
+        for at, injection in enumerate(self._plan.injections):
+            rule = self._broker.faults.add(injection.holding_rule if self._holds else injection.rule)
+            self._rules.append(rule)
+            if self._holds or injection.fault.act is not Act.NOTHING:
+                thread = threading.Thread(target=self._act, args=(injection, at), daemon=True)
+                thread.start()
+                self._acting.append((rule, thread))
+
+    def next_held(self) -> HeldMoment | None:
+        """A moment at which the run has come to stand still, if there is one."""
+        with contextlib.suppress(queue.Empty):
+            return self._held.get_nowait()
+        return None
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing is under way: each act has ended, or its rule has not been hit."""
+        return not any(thread.is_alive() and rule.hits for rule, thread in self._acting)
+
+    def hits(self) -> list[int]:
+        return [0 if at in self._missed else rule.hits for at, rule in enumerate(self._rules)]
+
+    def release(self) -> bool:
+        """Let go what rules still hold: a late request arrives now. True if there was any."""
+        held = False
+        for rule in self._rules:
+            if rule.held:
+                held = True
+                rule.release()
+        return held
+
+    def end(self) -> None:
+        self._scene.ended.set()
+        for _, thread in self._acting:
+            thread.join()
+
+    def _act(self, injection: Injection, at: int) -> None:
+        with contextlib.suppress(OdradekError):
+            is_hit = self._await_hit(self._rules[at])
+            if is_hit and self._holds:
+                is_hit = self._stand_still(injection, at)
+            if is_hit and (why := perform(self._scene, Strike(injection, self._rules[at]))):
+                self.without_effect[at] = why
+
+    def _await_hit(self, rule: Rule) -> bool:
+        """False if the run has ended before."""
+        while not self._scene.ended.is_set():
+            with contextlib.suppress(FaultNotHit):
+                rule.wait(timeout_s=HIT_PAUSE_S)
+                return not self._scene.ended.is_set()
+        return False
+
+    def _stand_still(self, injection: Injection, at: int) -> bool:
+        """True if the fault has struck what was held: not if the run, or its connection, has ended meanwhile."""
+        holding = self._rules[at]
+        held = self._seen(injection)
+        self._held.put(held)
+        while not held.went_on.wait(HIT_PAUSE_S):
+            if self._scene.ended.is_set():
+                return False
+        striking = self._broker.faults.add(injection.striking_rule)
+        holding.release(to=striking)
+        if not striking.hits:
+            striking.remove()  # it would strike a later request
+            self._missed.add(at)
+            return False
+        self._rules[at] = striking
+        return True
+
+    def _seen(self, injection: Injection) -> HeldMoment:
+        owner = None if injection.moment.is_step else self._scene.sender(injection)
+        return HeldMoment(
+            injection,
+            self._cluster.bootstrap_servers,
+            self._cluster.control_url,
+            [(each.number, each.processes()) for each in self._job.alive],
+            owner.number if owner else None,
+        )
+
+    def _expelled(self) -> int:
+        """How many members a rule has told that they are none."""
+        return sum(rule.hits for rule in self._rules if "UNKNOWN_MEMBER_ID" in rule.text)
