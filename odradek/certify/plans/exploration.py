@@ -29,6 +29,9 @@ TRIES: Final = 3
 RANDOM_FAULTS_MAX: Final = 3
 INSTANTS: Final = frozenset({"Fetch", "Produce", "OffsetCommit", "TxnOffsetCommit", "EndTxn"})
 """Requests behind which a job computes, writes to a database, or commits."""
+OF_ONE_MORE: Final = frozenset({"add-instance", "second-copy", "remove-instance"})
+OF_TWO: Final = OF_ONE_MORE | {"freeze"}
+"""Faults that leave two instances at work."""
 DRAWS: Final = 1
 DRAWS_ELSEWHERE: Final = 4
 """Of a job whose positions are not in Kafka: what decides lies between two statements of a database."""
@@ -103,6 +106,7 @@ class Exploration:
         if not is_full:
             return
         yield from self._instants()
+        yield from self._elsewhere_too()
         yield from self._rest(is_slow=False)
         yield from self._again()
         yield from self._pairs()
@@ -130,6 +134,14 @@ class Exploration:
                 if is_busy and BY_NAME[name].is_between and state is not Coverage.FAILED:
                     yield self._at(cell)
 
+    def _elsewhere_too(self) -> Iterator[Plan]:
+        """Whether two at work on the same partitions do harm hangs on where the first one is: at more than one request."""
+        for _ in range(TRIES - 1):
+            for cell, state in list(self.cells.items()):
+                is_meant = cell[1] in OF_TWO and any(each.is_met_by(cell) for each in self.needed)
+                if is_meant and state is Coverage.CLEAN and self._tries[cell] < len(self._members[cell[0]]):
+                    yield self._at(cell)
+
     def _best(self, requirement: Requirement) -> Cell | None:
         """Of the cells that meet it the one that was tried least; none where it has failed, or came to no end."""
         cells = list(requirements.cells_of(requirement, self.cells))
@@ -155,10 +167,14 @@ class Exploration:
                     yield self._at(cell)
 
     def _at(self, cell: Cell) -> Plan:
-        """At the second member first: there is something before it, and something behind it."""
+        """At the second member first: there is something before it, and something behind it.
+
+        One more instance comes at the first one: it has the most to take over.
+        """
         kind, name = cell
         members = self._members[kind]
-        order = [members[1], members[0], *members[2:]] if len(members) > 2 else list(members)
+        is_second = len(members) > 2 and name not in OF_ONE_MORE
+        order = [members[1], members[0], *members[2:]] if is_second else list(members)
         chosen = order[self._tries[cell] % len(order)]
         self._tries[cell] += 1
         return self._drawn(chosen, BY_NAME[name], self._tries[cell])

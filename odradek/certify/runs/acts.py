@@ -180,18 +180,28 @@ def _second_copy(scene: Scene, strike: Strike) -> str:
 
 
 def _start_beside(scene: Scene, strike: Strike, number: int) -> str:
-    """The request is held until the new instance has asked the broker to come in."""
+    """The request is held until the new instance has asked to come in: into the group, where the job has one."""
     others = Others(scene)
     ended = _ended(scene, number)
+    has_group = any(each["members"] for each in scene.cluster.groups())
     others.started = scene.job.start(number)
     scene.note(f"instance {number} is started")
-    scene.wait_for(
-        lambda: bool(others.did()) or len(_ended(scene, number)) - len(ended) >= _STARTS, TAKE_OVER_S
-    )
+
+    def has_come() -> bool:
+        is_in = not has_group or others.joined()
+        return (bool(others.did()) and is_in) or len(_ended(scene, number)) - len(ended) >= _STARTS
+
+    scene.wait_for(has_come, TAKE_OVER_S)
     strike.rule.release()
     if did := others.did():
         scene.note(did)
-        return ""
+        # A second producer with the same id fences the first one, in a group or not.
+        is_added = strike.injection.fault.act is Act.ADD_INSTANCE
+        return (
+            f"instance {number} never joined the group"
+            if is_added and has_group and not others.joined()
+            else ""
+        )
     codes = _ended(scene, number)[len(ended) :]
     why = f": it ended with exit code {codes[-1]}" if codes else ""
     scene.note(f"instance {number} never asked to come in{why}")
@@ -257,6 +267,10 @@ class Others:
             f"{name} {deeds([each for one, each in named if one == name])}"
             for name in dict.fromkeys(name for name, _ in named)
         )
+
+    def joined(self) -> bool:
+        """One that came in asked to be a member of a group, or took something to do without."""
+        return any(word in self.did() for word in ("joined", "read", "wrote", "committed"))
 
     def _of_ended(self, peer: str) -> Instance | None:
         is_new = peer not in self._known and all(each.is_alive for each in self._before)
