@@ -15,7 +15,7 @@ from odradek.errors import OdradekError
 ENDS_S: Final = stretched(1.0)
 """What a job that has committed all of its input gets to end by itself."""
 IDLE_S: Final = stretched(3.0)
-"""A job that does nothing for so long has done its work, though it has not committed it to Kafka."""
+"""A job that does nothing for so long, at least, has done its work, though it has not committed it to Kafka."""
 IDLE_MIN_S: Final = 2.0
 PAUSES: Final = 3.0
 """So many times the longest pause of the run without faults is no pause any more."""
@@ -57,7 +57,9 @@ class Choice:
                 self.since = self._now_s()
             return Until("lag") if self._now_s() - self.since >= ENDS_S else None
         self.since = None
-        if self._progress.idle_s() < IDLE_S:
+        # A member that has joined is at work, though it has not asked for a change yet.
+        idle_s = min(self._progress.idle_s(), self._progress.work_idle_s)
+        if idle_s < IDLE_S or idle_s < self._progress.rest_s():
             return None
         if self._is_right is not None and self._progress.says(self._is_right) is True:
             return Until("check")

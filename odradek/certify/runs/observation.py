@@ -21,6 +21,7 @@ JOINS: Final = frozenset({"InitProducerId", "JoinGroup", "ConsumerGroupHeartbeat
 """How a producer or a member asks to come in."""
 STEADY: Final = frozenset({"Fetch", "Heartbeat", "ConsumerGroupHeartbeat", "Metadata", "ApiVersions"})
 """What a client that has nothing to do sends all the same."""
+_BEGUN: Final = ("Produce", "OffsetCommit", "TxnOffsetCommit")
 _NEWEST: Final = 100
 """Requests among which the newest one of an API is looked for."""
 _OUTCOMES: Final = {
@@ -139,6 +140,16 @@ class Observation:
     def peers(self) -> list[str]:
         """The connections of the newest requests, the newest first."""
         return peers(self._newest())
+
+    def has_begun(self) -> bool:
+        """The job has read a record, or asked for a change that is not only a producer's start."""
+        return any(self._broker.trace.entries(api=each, limit=1, bodies=False) for each in _BEGUN) or any(
+            _is_work(each) for each in self._broker.trace.entries(api="Fetch", limit=_NEWEST, bodies=False)
+        )
+
+    def is_rebalancing(self) -> bool:
+        """A member waits for the others."""
+        return any(self.unanswered(each) for each in ("JoinGroup", "SyncGroup"))
 
     def unanswered(self, api: str) -> set[int]:
         return unanswered(self._broker.trace.entries(api=api, limit=_NEWEST, bodies=False))

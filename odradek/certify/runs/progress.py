@@ -14,6 +14,7 @@ from odradek.certify.runs.commits import Commits
 from odradek.certify.runs.idleness import Idleness
 from odradek.certify.runs.observation import Observation
 from odradek.certify.runs.until import Until
+from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 
 IsRight = Callable[[Outputs], bool | None]
@@ -25,6 +26,9 @@ LOOK_PAUSE_S: Final = 0.1
 LAG_PAUSE_S: Final = 0.25
 VISIBLE_S: Final = 0.2
 """So long after the response to a commit the group may still show the position before it."""
+BEGINS_S: Final = stretched(30.0)
+REBALANCES_S: Final = stretched(10.0)
+RESTS_S: Final = stretched(3.0)
 ASK_PAUSE_S: Final = 0.5
 """Between two calls of the user's check while the job does nothing."""
 
@@ -83,7 +87,8 @@ class Progress:
         if until.what == "records":
             return self._records_now() >= until.number
         if until.what == "idle":
-            return self.idle_s() >= until.number
+            is_at_rest = self.idle_s() >= until.number and not self._observation.is_rebalancing()
+            return is_at_rest and self._observation.has_begun()
         if until.what == "check":
             return is_right is not None and self.says(is_right) is True
         return self.is_lag_zero()
@@ -102,6 +107,18 @@ class Progress:
             self._is_lag_zero = is_lag_zero(self._cluster.groups(), self._last)
             self._lag_asked = now
         return self._is_lag_zero
+
+    def rest_s(self) -> float:
+        """How long a job has to do nothing before it is at rest for good.
+
+        Longer where it has not begun, where its group has committed a part of the input, and where members wait for each
+        other: clients learn of a rebalance with their next heartbeat, three seconds later by default.
+        """
+        if not self._observation.has_begun():
+            return BEGINS_S
+        committed = (each for group in self._cluster.groups() for each in group["offsets"])
+        is_on_its_way = any((each["topic"], each["partition"]) in self._last for each in committed)
+        return REBALANCES_S if is_on_its_way or self._observation.is_rebalancing() else RESTS_S
 
     def says(self, is_right: IsRight) -> bool | None:
         """The newest answer to whether the outputs are right: asked when the job has done something, and now and then."""

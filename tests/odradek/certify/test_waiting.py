@@ -74,11 +74,13 @@ class Progress:
         lag: bool = False,
         work: int = 1,
         idle_s: float = 0.0,
+        rest_s: float = 0.0,
     ) -> None:
         self._done: Iterator[tuple[bool, bool]] = chain(done, repeat(done[-1] if done else (False, False)))
         self.right, self.lag, self.work, self._idle_s = right, lag, work, idle_s
         self.work_idle_s, self.records_still_s, self.longest_pause_s = 1000.0, 1000.0, 0.2
         self.asked_for = 0
+        self._rest_s = rest_s
 
     def state(self, until: Until, is_right: object) -> tuple[bool, bool]:
         return next(self._done)
@@ -99,6 +101,9 @@ class Progress:
 
     def idle_s(self) -> float:
         return self._idle_s
+
+    def rest_s(self) -> float:
+        return self._rest_s
 
 
 class Staging:
@@ -255,6 +260,7 @@ def chosen(time: Time, job: Job, progress: Progress, is_right: Any = None) -> st
         pytest.param(Job(), Progress(lag=True), "lag=0", id="commits"),
         pytest.param(Job(), Progress(idle_s=IDLE_S), "idle=2s", id="rests"),
         pytest.param(Job(), Progress(idle_s=0.9 * IDLE_S), "nothing", id="works"),
+        pytest.param(Job(), Progress(idle_s=IDLE_S, rest_s=10.0), "nothing", id="rebalances"),
     ],
 )
 def test_the_first_run_shows_when_runs_are_done(job: Job, progress: Progress, until: str, time: Time) -> None:
