@@ -55,6 +55,7 @@ OF_OTHERS = frozenset(
         "ODRADEK_CACHE",
         "ODRADEK_DEADLINE_FACTOR",
         "ODRADEK_IVY_SETTINGS",
+        "ODRADEK_PROCESS",
         "ODRADEK_PURE",
         "ODRADEK_SINK_KILL",
     }

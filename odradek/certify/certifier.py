@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,11 +24,14 @@ from odradek.certify.reference import NotJudged, controlled, refer
 from odradek.certify.runs.holding import OnHold
 from odradek.certify.runs.run import Run, Stage
 from odradek.certify.workload import PATIENCE_S, Workload
+from odradek.deadlines import stretched
 from odradek.durations import seconds
 from odradek.errors import OdradekError
 
 TRIES: Final = 5
 """How often a failure is tried again: one that comes back each time is certain, another one seldom."""
+ENDS_S: Final = stretched(20.0)
+"""What a run beside gets to end its job."""
 BUDGET_S: Final[Mapping[str, float]] = {"full": 600.0, "pr": 60.0}
 """Of a profile, where no other is given."""
 
@@ -53,7 +56,7 @@ class Certifier:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._errors: list[BaseException] = []
-        self._beside: list[Stage] = []
+        self._beside: list[tuple[Stage, threading.Thread]] = []
         self.certificate = Certificate(workload, seed, profile)
 
     @classmethod
@@ -130,23 +133,26 @@ class Certifier:
         self._plans = _numbered(exploration.plans(is_full=is_full))
         self._slow = _numbered(exploration.slow(is_full=is_full))
         self._observer.begins(certificate, self._budget_s)
-        threads = [self._start(self._work) for _ in range(self._stages - 1)]
+        for _ in range(self._stages - 1):
+            self._start(self._work)
         is_alone = bool(self._workload.upstream)  # one cluster lends its topics to one run
         if not is_alone and self._has_time(certificate.wait_s):
-            threads += [self._start(self._work_slowly) for _ in range(SIDE_BY_SIDE)]
+            for _ in range(SIDE_BY_SIDE):
+                self._start(self._work_slowly)
         self._work(stage)
         if is_alone:
             self._work_slowly(stage)
         if self._stop.is_set():  # enough failures are found: what waits beside for a response is of no use
             self._end_beside()
-        for thread in threads:
+        for _, thread in self._beside:
             thread.join()
 
-    def _start(self, work: Any) -> threading.Thread:
+    def _start(self, work: Callable[[Stage], None]) -> None:
+        stage = Stage(self.certificate.workload)
+
         def beside() -> None:
             try:
-                with Stage(self.certificate.workload) as stage:
-                    self._beside.append(stage)
+                with stage:
                     work(stage)
             except BaseException as error:
                 if not self._stop.is_set():
@@ -154,15 +160,17 @@ class Certifier:
                     self._stop.set()
 
         thread = threading.Thread(target=beside, daemon=True)
+        self._beside.append((stage, thread))
         thread.start()
-        return thread
 
     def _end_beside(self) -> None:
-        """Runs beside that are still under way end with their brokers."""
+        """Runs beside that are still under way end with their brokers: each then ends the processes of its job."""
         self._stop.set()
-        for stage in self._beside:
+        for stage, _ in self._beside:
             with contextlib.suppress(OdradekError, OSError):
                 stage.cluster.close()
+        for _, thread in self._beside:
+            thread.join(ENDS_S)
 
     def _has_time(self, takes_s: float = 0.0) -> bool:
         return time.monotonic() - self._begun + takes_s <= self._budget_s

@@ -155,11 +155,11 @@ def certify(
 
     \b
     The exit code is the verdict:
-      0    exactly once: each fault that a certificate needs has struck, and did no harm
-      1    failed: records were lost, duplicated, torn, reordered or changed, or a run was stuck
-      2    not judged: the job does not finish without faults, or comes to other outputs each time
-      3    incomplete: no failure was found, and less was tried than a certificate needs
-      4    no promise: nothing was seen that could keep the job exactly once
+      0    exactly once: no fault that a certificate needs did any harm
+      1    failed: records were lost, duplicated, changed, or a run stuck
+      2    not judged: without faults it does not finish, or differs
+      3    incomplete: no failure, and less was tried than is needed
+      4    no promise: nothing was seen that could keep it exactly once
       130  interrupted
 
     \b
@@ -265,7 +265,7 @@ def again(asked: _Asked, plan: str, times: int, hold_at_fault: bool, timelines: 
     The exit code is
       0    it did not come back in any try
       1    it came back: the job is wrong under this plan
-      2    not judged: the job does not finish without faults, or comes to other outputs each time
+      2    not judged: without faults it does not finish, or differs
       3    not reached: in no try all its faults struck and had an effect
     """
     from odradek.certify import reports
