@@ -1,0 +1,63 @@
+"""An explanation: a cause by name, and sentences, the first of which says it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from protocol.slotted import slotted
+
+
+class Cause(Enum):
+    """What is wrong, by the name that programs read. docs/troubleshooting.md has the first line of each."""
+
+    NOTHING = "nothing"
+    """Nothing that was looked at is wrong."""
+    UNKNOWN = "unknown"
+    """What would have told it could not be asked."""
+
+    # A partition, or a transactional id that waits for one.
+    NO_LEADER = "no-leader"
+    OFFLINE = "offline"
+    MARKER_HELD = "marker-held"
+    MARKER_LEADER_AWAY = "marker-leader-away"
+    MARKER_ON_THE_WAY = "marker-on-the-way"
+    OPEN_TRANSACTION = "open-transaction"
+    HANGING_TRANSACTION = "hanging-transaction"
+    BEGINS_IN_THE_FUTURE = "begins-in-the-future"
+    BELOW_MIN_ISR = "below-min-isr"
+    REFUSED_BATCH = "refused-batch"
+    OUT_OF_ORDER_SEQUENCE = "out-of-order-sequence"
+    ABORTED_TAIL = "aborted-tail"
+    MARKERS_ONLY = "markers-only"
+    EMPTY_LOG = "empty-log"
+
+    # A transactional id.
+    COORDINATOR_NOT_AVAILABLE = "coordinator-not-available"
+    COORDINATOR_LOADING = "coordinator-loading"
+    REQUEST_HELD = "request-held"
+    FENCED_PRODUCER = "fenced-producer"
+    REFUSED_END_TXN = "refused-end-txn"
+    REFUSED_REQUEST = "refused-request"
+    UNKNOWN_ID = "unknown-id"
+
+    # A group; those of partitions and coordinators hold for it too.
+    GROUP_EMPTY = "group-empty"
+    GROUP_REBALANCING = "group-rebalancing"
+    MEMBER_STOPPED_POLLING = "member-stopped-polling"
+    UNSTABLE_OFFSETS = "unstable-offsets"
+    LAG = "lag"
+
+    # Clients of any kind.
+    THROTTLED = "throttled"
+    NOT_AUTHORIZED = "not-authorized"
+
+
+@slotted(frozen=True)
+class Explanation:
+    """What was found out about one partition, group or transactional id."""
+
+    subject: str
+    """``orders-0``, ``group readers``, ``transactional id etl-1``, ``node 2``, ``client app-1``"""
+    cause: Cause
+    lines: tuple[str, ...]
+    """Sentences: the first says the cause, with the rule or the node that makes it; then what to do, and what else holds."""
