@@ -12,7 +12,7 @@ from protocol.slotted import slotted
 
 
 @slotted(frozen=True, kw_only=True)
-class Held:
+class HeldByRule:
     """A request, or a step inside the broker, that a fault rule holds now."""
 
     rule: int
@@ -77,14 +77,14 @@ class Throttle:
 
 
 @slotted(frozen=True, kw_only=True)
-class Surroundings:
+class ClusterContext:
     """What holds for the whole cluster at that moment."""
 
     nodes: Mapping[int, str] | None = None
     """The state of each node: running, killed, stopped, paused, starting, stopping, unreachable."""
     rules: tuple[FaultRule, ...] | None = None
     """None without a control port: then nothing is known of rules, nor of what they hold."""
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldByRule, ...] = ()
     trace_runs: bool | None = None
     """Whether refusals and throttles are recorded; None where there is no trace to ask."""
     refusals: tuple[Refusal, ...] = ()
