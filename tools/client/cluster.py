@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.deadlines import stretched
@@ -11,9 +12,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from tools.client.connection import Address, Connection, parse_bootstrap
+from tools.client.deadline import Deadline
 from tools.client.errors import (
     KafkaError,
     NoResponse,
+    OutOfTime,
     ToolError,
     Unreachable,
     Unsupported,
@@ -34,17 +37,27 @@ _T = TypeVar("_T")
 
 
 class Cluster:
-    """Connections are made when they are first used, and again after an error. Close it, or use it as a context manager."""
+    """Connections are made when they are first used, and again after an error. Close it, or use it as a context manager.
 
-    def __init__(self, bootstrap: str, security: ClientSecurity | None = None) -> None:
+    ``timeout_s``: all requests and retries together end with ``OutOfTime`` after it.
+    """
+
+    def __init__(
+        self, bootstrap: str, security: ClientSecurity | None = None, timeout_s: float | None = None
+    ) -> None:
         self.bootstrap = bootstrap
         self._security = security
+        self._deadline = Deadline(timeout_s)
         self._seeds = parse_bootstrap(bootstrap)
         self._connections: dict[Address, Connection] = {}
         self.nodes: dict[int, Address] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None
         self._topics: dict[str, MetadataResponseTopic] = {}
+
+    def within(self, timeout_s: float) -> AbstractContextManager[None]:
+        """A shorter limit for the requests in the block: ``with cluster.within(0.5): ...``."""
+        return self._deadline.within(timeout_s)
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -93,8 +106,13 @@ class Cluster:
         connection = connect()
         try:
             return connection.ask(api, request, highest)
-        except NoResponse:
+        except OutOfTime:
             self._forget(connection)
+            raise
+        except NoResponse as error:
+            self._forget(connection)
+            if self._deadline.is_over:
+                raise self._deadline.out_of_time(error) from None
             raise
         except Unreachable:
             # It may have been idle so long that the broker closed it.
@@ -103,7 +121,7 @@ class Cluster:
 
     def _connection(self, address: Address) -> Connection:
         if address not in self._connections:
-            self._connections[address] = Connection(address, self._security)
+            self._connections[address] = Connection(address, self._security, self._deadline)
         return self._connections[address]
 
     def _forget(self, connection: Connection) -> None:
@@ -167,10 +185,14 @@ class Cluster:
     def retrying(self, function: Callable[[], _T]) -> _T:
         """Call until it raises no retriable error, at most for ``RETRY_S``."""
         deadline, pause_s = time.monotonic() + RETRY_S, FIRST_PAUSE_S
+        last: ToolError | None = None
         while True:
             try:
                 return function()
+            except OutOfTime as error:
+                raise self._deadline.out_of_time(error.last or last) from None
             except (KafkaError, Unreachable) as error:
+                last = error
                 # Where no broker has ever responded, the address is wrong or the cluster is down: say so at once.
                 if isinstance(error, Unreachable):
                     retriable = bool(self.nodes) and not isinstance(error, NoResponse)
@@ -179,7 +201,10 @@ class Cluster:
                 if not retriable or time.monotonic() > deadline:
                     raise
             self._topics.clear()
-            time.sleep(pause_s)
+            try:
+                time.sleep(self._deadline.left(pause_s))
+            except OutOfTime:
+                raise self._deadline.out_of_time(last) from None
             pause_s = min(2 * pause_s, RETRY_PAUSE_S)
 
     def supports(self, api: str) -> bool:

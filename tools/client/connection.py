@@ -17,6 +17,7 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.index import APIS
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tools.client.deadline import Deadline
 from tools.client.errors import BadAddress, NoResponse, Refused, ToolError, Unreachable, Unsupported
 
 if TYPE_CHECKING:
@@ -38,12 +39,17 @@ Address = tuple[str, int]
 class Connection:
     """Learns at its start which versions the broker announces; each request takes the highest that both sides have."""
 
-    def __init__(self, address: Address, security: ClientSecurity | None = None) -> None:
+    def __init__(
+        self, address: Address, security: ClientSecurity | None = None, deadline: Deadline | None = None
+    ) -> None:
         self.address = address
+        self._deadline = deadline or Deadline()
         self._correlation_id = 0
         self._is_secured = security is not None
+        self._is_ready = False
         try:
-            self._socket = socket.create_connection(address, CONNECT_TIMEOUT_S)
+            # Half of a short time, so that another node can be asked in the rest.
+            self._socket = socket.create_connection(address, self._deadline.left(CONNECT_TIMEOUT_S, 0.5))
         except OSError as error:
             raise _unreachable(address, error) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -57,7 +63,7 @@ class Connection:
         except BaseException:
             self.close()
             raise
-        self._socket.settimeout(REQUEST_TIMEOUT_S)
+        self._is_ready = True
 
     def version(self, api: str, highest: int | None = None) -> int:
         """The version in which ``api`` (``list_offsets``) is requested, not above ``highest``.
@@ -150,6 +156,8 @@ class Connection:
 
     def _send(self, key: int, version: int, request: Any) -> None:
         self._correlation_id += 1
+        if self._is_ready:
+            self._socket.settimeout(self._deadline.left(REQUEST_TIMEOUT_S))
         body = client_codec(key, version).encode(request)
         data = b"".join((request_header(key, version, self._correlation_id, CLIENT_ID), *body))
         try:
@@ -160,6 +168,8 @@ class Connection:
     def _read(self, size: int) -> bytes:
         chunks = bytearray()
         while len(chunks) < size:
+            if self._is_ready and self._deadline.is_set:
+                self._socket.settimeout(self._deadline.left(REQUEST_TIMEOUT_S))
             chunk = self._socket.recv(min(size - len(chunks), 1 << 20))
             if not chunk:
                 raise Unreachable(f"{_text(self.address)}: the broker closed the connection{self._hint()}")

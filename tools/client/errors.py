@@ -10,6 +10,7 @@ __all__ = [
     "BadAddress",
     "KafkaError",
     "NoResponse",
+    "OutOfTime",
     "Refused",
     "ToolError",
     "Unreachable",
@@ -38,6 +39,14 @@ class Unreachable(ToolError):
 
 class NoResponse(Unreachable):
     """A node does not respond in time, a paused one for instance: asking again would only take as long."""
+
+
+class OutOfTime(ToolError):
+    """The time that a command gave itself is over; ``last`` is the error that it tried to get past, if there was one."""
+
+    def __init__(self, seconds: float, last: ToolError | None = None) -> None:
+        super().__init__(f"no response within {seconds:g} s" + (f": {last}" if last else ""))
+        self.last = last
 
 
 class Unsupported(ToolError):
