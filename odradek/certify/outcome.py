@@ -26,11 +26,6 @@ class Verdict(Enum):
     def exit_code(self) -> int:
         return EXIT_CODES[self]
 
-    @property
-    def words(self) -> str:
-        """As terminal and badge say it."""
-        return "exactly once" if self is Verdict.CLEAN else self.value
-
 
 EXIT_CODES: Final = {
     Verdict.CLEAN: 0,

@@ -84,8 +84,7 @@ def required(
         Requirement(on, name)
         for on, names in table.items()
         for name in names
-        if name in BY_NAME
-        and name not in left_out
+        if name not in left_out
         and BY_NAME[name].reach in reaches
         and any(applies(BY_NAME[name], each, nodes) for each in kinds.get(on, ()))
     ]

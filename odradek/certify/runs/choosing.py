@@ -34,7 +34,6 @@ class Choice:
         self._progress, self._job, self._is_right, self._now_s = progress, job, is_right, now_s
         self.since: float | None = None
         """When the run was done, where it is known only later that it was."""
-        self.still_s = 0.0
 
     def made(self) -> Until | None:
         """None while it is not clear.
@@ -51,8 +50,6 @@ class Choice:
 
     def _of_a_job_that_lives(self) -> Until | None:
         if self._progress.is_lag_zero():
-            # Looked at from the beginning on: records that come later were written behind the commit.
-            self.still_s = self._progress.records_still_s
             if self.since is None:
                 self.since = self._now_s()
             return Until("lag") if self._now_s() - self.since >= ENDS_S else None

@@ -57,7 +57,7 @@ class Watch:
             self._job.supervise()
             if self._telling is not None:
                 self._telling.look(self._waits_for)
-                if self._dies_alike():
+                if self._job.died_alike >= CRASHES:
                     return self._end(Ending.OVERDUE, self._why_it_dies())
             # Looked at twice: an act that is over by now has started what it starts.
             is_over = self._may_be_over() and self._staging.is_over
@@ -77,10 +77,6 @@ class Watch:
 
     def _waits_for(self) -> str:
         return f"waiting until {self.until.words}"
-
-    def _dies_alike(self) -> bool:
-        codes = [each.code for each in self._job.exits[-CRASHES:]]
-        return len(codes) == CRASHES and len(set(codes)) == 1 and codes[0] != 0
 
     def _why_it_dies(self) -> str:
         return f"the job ended {CRASHES} times with exit code {self._job.exits[-1].code}"
