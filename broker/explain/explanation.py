@@ -18,6 +18,8 @@ class Cause(Enum):
     # A partition, or a transactional id that waits for one.
     NO_LEADER = "no-leader"
     OFFLINE = "offline"
+    LEADER_AWAY = "leader-away"
+    """It has a leader, which is paused or does not respond."""
     MARKER_HELD = "marker-held"
     MARKER_LEADER_AWAY = "marker-leader-away"
     MARKER_ON_THE_WAY = "marker-on-the-way"
@@ -25,6 +27,8 @@ class Cause(Enum):
     HANGING_TRANSACTION = "hanging-transaction"
     BEGINS_IN_THE_FUTURE = "begins-in-the-future"
     BELOW_MIN_ISR = "below-min-isr"
+    UNDER_REPLICATED = "under-replicated"
+    """Replicas are out of the ISR, and writes go on."""
     REFUSED_BATCH = "refused-batch"
     OUT_OF_ORDER_SEQUENCE = "out-of-order-sequence"
     ABORTED_TAIL = "aborted-tail"
@@ -41,13 +45,15 @@ class Cause(Enum):
     UNKNOWN_ID = "unknown-id"
 
     # A group; those of partitions and coordinators hold for it too.
+    UNKNOWN_GROUP = "unknown-group"
     GROUP_EMPTY = "group-empty"
     GROUP_REBALANCING = "group-rebalancing"
     MEMBER_STOPPED_POLLING = "member-stopped-polling"
     UNSTABLE_OFFSETS = "unstable-offsets"
     LAG = "lag"
 
-    # Clients of any kind.
+    # Nodes, and clients of any kind.
+    NODE_AWAY = "node-away"
     THROTTLED = "throttled"
     NOT_AUTHORIZED = "not-authorized"
 

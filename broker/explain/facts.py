@@ -74,6 +74,10 @@ class Throttle:
     """The age of the newest."""
     throttle_ms: int
     """The throttle time of the newest."""
+    transactional_id: str | None = None
+    group: str | None = None
+    partitions: tuple[str, ...] = ()
+    """Those that its requests named; empty also where that is not known."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -198,6 +202,8 @@ class IdFacts:
     """The newest states, the oldest first; None where the log could not be read."""
     places: tuple[PartitionFacts, ...] = ()
     """The partitions of its open or decided transaction, and those in which its producer's transaction hangs."""
+    home: PartitionFacts | None = None
+    """``state_partition`` as the cluster's metadata has it, without offsets; None where that was not read."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -254,6 +260,8 @@ class GroupFacts:
     """For so long it has been in this state; None where that is not known."""
     members: tuple[MemberFacts, ...] = ()
     offsets: tuple[GroupOffsetFacts, ...] = ()
+    home: PartitionFacts | None = None
+    """``offsets_partition`` as the cluster's metadata has it, without offsets; None where that was not read."""
 
 
 @slotted(frozen=True, kw_only=True)
