@@ -42,6 +42,16 @@ def text_of(data: bytes | None) -> str:
         return f"0x{data.hex()}"
 
 
+def data_json(name: str, data: bytes | None) -> dict[str, str | None]:
+    """A key or value for a program: what is no UTF-8 stands under another name, in hexadecimal."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_hex": data.hex()}
+
+
 def id_text(number: UUID | None) -> str:
     """A topic id as Kafka prints it: 22 characters of base64."""
     return uuid_text(number or UUID(int=0))

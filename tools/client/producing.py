@@ -47,6 +47,8 @@ class Producer:
     compression: int = 0
     producer_id: int = -1
     producer_epoch: int = -1
+    adds_partitions: bool = True
+    """To the coordinator's transaction before the first batch."""
     _sequences: dict[tuple[str, int], int] = field(default_factory=dict)
     _added: set[tuple[str, int]] = field(default_factory=set)
 
@@ -80,7 +82,7 @@ class Producer:
     def send(self, topic: str, partition: int, records: Sequence[RecordLike]) -> int:
         """Write a batch of ``(timestamp_ms, key, value[, headers])``; its base offset, -1 with acks=0."""
         where = (topic, partition)
-        if self.transactional_id is not None and where not in self._added:
+        if self.transactional_id is not None and self.adds_partitions and where not in self._added:
             self._add_partition(topic, partition)
         idempotent = self.producer_id >= 0
         sequence = self._sequences.get(where, 0) if idempotent else -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -130,39 +130,24 @@ def describe_producers(cluster: Cluster, topic: str, partition: int) -> list[Pro
     return cluster.retrying(ask)
 
 
-def write_abort_marker(
-    cluster: Cluster,
-    partitions: Iterable[tuple[str, int]],
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
+def write_marker(
+    cluster: Cluster, topic: str, partition: int, producer: ProducerState, *, committed: bool
 ) -> None:
-    """Abort a producer's transaction in partitions without its coordinator, as `kafka-transactions.sh abort` does."""
-    for topic, partition in partitions:
-        _write_marker(cluster, topic, partition, producer_id, producer_epoch, max(0, coordinator_epoch))
-
-
-def _write_marker(
-    cluster: Cluster,
-    topic: str,
-    partition: int,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-) -> None:
+    """End a producer's transaction in a partition without its coordinator, as `kafka-transactions.sh abort` does."""
     marker = WritableTxnMarker(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transaction_result=False,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transaction_result=committed,
         topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
-        coordinator_epoch=coordinator_epoch,
+        coordinator_epoch=max(0, producer.coordinator_epoch),
     )
+    name = "COMMIT" if committed else "ABORT"
 
     def ask() -> None:
         request = WriteTxnMarkersRequest(markers=[marker])
         response = cluster.ask_leader(topic, partition, "write_txn_markers", request)
         (written,) = response.markers[0].topics[0].partitions
-        check(written.error_code, f"the ABORT marker in {topic}-{partition}")
+        check(written.error_code, f"the {name} marker in {topic}-{partition}")
 
     cluster.retrying(ask)
 

@@ -3,57 +3,63 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from odradek.commands.common import Remote, speaking
 from odradek.errors import TransactionNotReached
+from odradek.printable import printable
 from tools.client.cluster import Cluster
-from tools.client.errors import ToolError
-from tools.client.producing import Producer
-from tools.client.transactions import (
-    Transaction,
-    describe_producers,
-    describe_transaction,
-    list_transactions,
-    write_abort_marker,
-)
+from tools.client.hanging import Found, Open, find_hanging
+from tools.client.transactions import Transaction, describe_transaction, list_transactions
 from tools.commands.common import (
     HELP_NAMES,
     CommandGroup,
     as_json,
     on_a_cluster,
-    partition_name,
     say,
-    say_done,
     say_json,
     say_table,
 )
-from tools.commands.produce import send_all
+from tools.commands.txn_ends import abort, commit, hang
 from tools.control import Ages
 from tools.text import duration_text, time_text
+
+HANGING: Final = "Hanging"
+"""No state of a coordinator: what the leader of a partition has open, and no coordinator will end."""
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def txn() -> None:
-    """List and describe transactions, show the timeline of one, abort one, leave one open."""
+    """List and describe transactions, find hanging ones, commit or abort one, leave one open."""
 
 
 @txn.command("list")
 @click.option(
-    "-s", "--state", "states", multiple=True, metavar="STATE", help="Ongoing, PrepareCommit, Empty, ..."
+    "-s",
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    help="Ongoing, PrepareCommit, Empty, ..., Hanging.",
 )
 @as_json
 @on_a_cluster
 def list_(cluster: Cluster, states: tuple[str, ...], as_json: bool) -> None:
-    """List the transactional ids of all coordinators with their states and partitions."""
-    found = list_transactions(cluster, states)
+    """List the transactional ids of all coordinators with their states and partitions, and hanging transactions.
+
+    A transaction that is open in a partition, while no coordinator will end it, has the state Hanging; below the table is
+    the command that aborts it.
+    """
+    wanted = [each for each in states if each != HANGING]
+    listed = list_transactions(cluster, wanted) if wanted or not states else []
+    looked = find_hanging(cluster) if HANGING in states or not states else Found()
     if as_json:
-        say_json([_json(each) for each in found])
+        say_json([*map(_json, listed), *map(_hanging_json, looked.hanging)])
         return
     ages = Ages(cluster)
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
             each.transactional_id,
             each.state,
@@ -62,9 +68,81 @@ def list_(cluster: Cluster, states: tuple[str, ...], as_json: bool) -> None:
             _age(each, ages),
             " ".join(f"{topic}-{index}" for topic, index in each.partitions),
         )
-        for each in found
+        for each in listed
+    ]
+    rows += [
+        (_id(each), HANGING, _producer(each), each.known and each.known.coordinator, "", _place(each))
+        for each in looked.hanging
     ]
     say_table(("ID", "STATE", "PRODUCER", "COORDINATOR", "OPEN FOR", "PARTITIONS"), rows)
+    _say_aborts(looked)
+
+
+@txn.command("find-hanging")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Look in this topic only.")
+@click.option("-n", "--node", "node_id", type=int, metavar="ID", help="Look where this node leads only.")
+@as_json
+@on_a_cluster
+def find_hanging_(cluster: Cluster, topics: tuple[str, ...], node_id: int | None, as_json: bool) -> None:
+    """Find transactions that are open in a partition while no coordinator will end them.
+
+    Readers with read_committed stop at such a transaction for good. Each has the command that aborts it; `txn commit` takes
+    the same options, and --dry-run shows what either reveals. It looks twice: what merely begins or ends is not reported.
+
+    \b
+    odradek txn find-hanging
+    odradek txn find-hanging --topic orders --node 1
+    """
+    found = find_hanging(cluster, topics or None, node_id=node_id)
+    if as_json:
+        say_json({"hanging": [_hanging_json(each) for each in found.hanging], "unknown": found.unknown})
+        return
+    if found.hanging:
+        rows = [
+            (_place(each), _id(each), _producer(each), _written(each), each.why) for each in found.hanging
+        ]
+        say_table(("PARTITION", "ID", "PRODUCER", "LAST BATCH", "WHY"), rows)
+    elif not found.unknown:
+        say("no transaction hangs")
+    _say_aborts(found)
+
+
+def _say_aborts(found: Found) -> None:
+    for each in found.hanging:
+        say(f"to abort the one in {_place(each)}: {each.abort_command}")
+    for sentence in found.unknown:
+        click.echo(printable(sentence), err=True)
+
+
+def _place(each: Open) -> str:
+    return f"{each.topic}-{each.partition}@{each.start_offset}"
+
+
+def _id(each: Open) -> str:
+    return each.known.transactional_id if each.known else ""
+
+
+def _producer(each: Open) -> str:
+    return f"{each.producer_id}/{each.producer_epoch}"
+
+
+def _written(each: Open) -> str:
+    return time_text(each.last_timestamp_ms)
+
+
+def _hanging_json(each: Open) -> dict[str, Any]:
+    return {
+        "transactional_id": each.known and each.known.transactional_id,
+        "state": HANGING,
+        "producer_id": each.producer_id,
+        "producer_epoch": each.producer_epoch,
+        "coordinator": each.known and each.known.coordinator,
+        "coordinator_state": each.known and each.known.state,
+        "partitions": [f"{each.topic}-{each.partition}"],
+        "start_offset": each.start_offset,
+        "last_timestamp": each.last_timestamp_ms,
+        "abort": each.abort_command,
+    }
 
 
 def _json(each: Transaction) -> dict[str, Any]:
@@ -144,109 +222,5 @@ def wait(
         say(f"{found.transactional_id}: {found.state}")
 
 
-@txn.command()
-@click.argument("transactional_id", metavar="[ID]", required=False)
-@click.option(
-    "--partition",
-    "where",
-    metavar="TOPIC/PARTITION",
-    help="Abort the open transaction that begins at --start-offset here, without its coordinator: for hanging transactions.",
-)
-@click.option(
-    "--start-offset", type=int, help="The first offset of that transaction; `odradek explain` prints it."
-)
-@as_json
-@on_a_cluster
-def abort(
-    cluster: Cluster,
-    transactional_id: str | None,
-    where: str | None,
-    start_offset: int | None,
-    as_json: bool,
-) -> None:
-    """Abort the open transaction of ID, and fence its producer (as Kafka's Admin.fenceProducers).
-
-    With --partition and --start-offset: write an ABORT marker there (as kafka-transactions.sh abort).
-
-    \b
-    odradek txn abort etl-1
-    odradek txn abort --partition orders/0 --start-offset 6
-    """
-    if where is not None and start_offset is not None:
-        view, text = _abort_hanging(cluster, *partition_name(where), start_offset)
-    elif transactional_id is not None and where is None and start_offset is None:
-        # InitProducerId would create an id that does not exist.
-        found = describe_transaction(cluster, transactional_id)
-        producer = Producer(cluster, transactional_id)
-        producer.init()
-        done = "aborted" if found.is_open else "no transaction was open"
-        view = {"transactional_id": transactional_id, "was_open": found.is_open, **_producer(producer)}
-        text = f"{transactional_id}: {done}; producer {producer.producer_id} has epoch {producer.producer_epoch} now"
-    else:
-        raise click.UsageError("give an ID, or --partition with --start-offset")
-    say_done(as_json, view, text)
-
-
-def _producer(producer: Producer) -> dict[str, Any]:
-    return {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
-
-
-def _abort_hanging(
-    cluster: Cluster, topic: str, partition: int, start_offset: int
-) -> tuple[dict[str, Any], str]:
-    """What was done, for programs and for people."""
-    for each in describe_producers(cluster, topic, partition):
-        if each.current_txn_start_offset == start_offset:
-            write_abort_marker(
-                cluster, [(topic, partition)], each.producer_id, each.producer_epoch, each.coordinator_epoch
-            )
-            view = {
-                "topic": topic,
-                "partition": partition,
-                "start_offset": start_offset,
-                "producer_id": each.producer_id,
-                "producer_epoch": each.producer_epoch,
-            }
-            at = f"the transaction of producer {each.producer_id} at offset {start_offset}"
-            return view, f"{topic}-{partition}: {at} is aborted"
-    raise ToolError(f"{topic}-{partition}: no open transaction begins at offset {start_offset}")
-
-
-@txn.command()
-@click.argument("transactional_id", metavar="ID")
-@click.argument("topic", metavar="TOPIC")
-@click.argument("values", nargs=-1, metavar="[VALUE]...")
-@click.option("-p", "--partition", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option(
-    "--timeout-ms", default=60_000, show_default=True, help="transaction.timeout.ms of the transaction."
-)
-@as_json
-@on_a_cluster
-def hang(
-    cluster: Cluster,
-    transactional_id: str,
-    topic: str,
-    values: tuple[str, ...],
-    partition: int,
-    timeout_ms: int,
-    as_json: bool,
-) -> None:
-    """Begin a transaction, write to TOPIC and leave: readers with read_committed stop there.
-
-    The coordinator aborts it after its time-out; `odradek txn abort ID` does so now.
-
-    \b
-    odradek txn hang etl-1 orders --timeout-ms 600000
-    """
-    producer = Producer(cluster, transactional_id, transaction_timeout_ms=timeout_ms)
-    producer.init()
-    records = [(None, value.encode()) for value in values or ("left open",)]
-    send_all(producer, topic, records, partition)
-    view = {
-        "transactional_id": transactional_id,
-        "topic": topic,
-        "partition": partition,
-        **_producer(producer),
-    }
-    who = f"producer {producer.producer_id} epoch {producer.producer_epoch}"
-    say_done(as_json, view, f"{transactional_id} is open in {topic}-{partition}: {who}")
+for _command in (abort, commit, hang):
+    txn.add_command(_command)

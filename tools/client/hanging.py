@@ -1,0 +1,213 @@
+"""Hanging transactions: open in a partition, while no coordinator will end them (KIP-664).
+
+A leader tells which transactions are open, the coordinators which they know: what is open before and after the coordinators
+were asked, and is unknown to them, hangs. What merely begins or ends between the questions is open at one of the looks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from protocol.errors import ErrorCode
+from protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
+from protocol.messages.metadata import MetadataResponseTopic
+from tools.client.cluster import Cluster
+from tools.client.errors import KafkaError, ToolError, error_name, is_retriable
+from tools.client.transactions import Transaction, list_transactions
+
+STATE_TOPIC: Final = "__transaction_state"
+LOOKS: Final = 2
+"""Partitions whose leader has changed are asked for again so often, with new metadata."""
+
+Where = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A transaction that is open in a partition, as its leader knows it."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp_ms: int
+    known: Transaction | None = None
+    """The producer's transactional id, as its coordinator knows it; None for a producer that no coordinator knows."""
+
+    @property
+    def where(self) -> Where:
+        return self.topic, self.partition
+
+    @property
+    def is_expected(self) -> bool:
+        """The coordinator's transaction is under way and names the partition: its end will end this one."""
+        return self.known is not None and self.known.is_open and self.where in self.known.partitions
+
+    @property
+    def why(self) -> str:
+        """What its coordinator knows instead."""
+        if self.known is None:
+            return f"no coordinator knows producer {self.producer_id}"
+        return (
+            f"for its coordinator, node {self.known.coordinator}, {self.known.transactional_id} is {self.known.state}, "
+            f"without {self.topic}-{self.partition}"
+        )
+
+    @property
+    def abort_command(self) -> str:
+        """What ends it, as it is typed."""
+        return (
+            f"odradek txn abort --partition {self.topic}/{self.partition} --start-offset {self.start_offset}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The hanging transactions, by partition and offset, and sentences on what could not be told."""
+
+    hanging: list[Open] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+class _Look:
+    """One look at partitions: one request for each node that leads some, again where leaders have changed."""
+
+    def __init__(self, cluster: Cluster, wanted: Collection[Where], node_id: int | None) -> None:
+        self._cluster = cluster
+        self.opened: list[Open] = []
+        self.unseen: dict[Where, str] = {}
+        """Why a partition could not be looked at."""
+        for _ in range(LOOKS):
+            changed: set[Where] = set()
+            for leader, partitions in self._by_leader(wanted).items():
+                if node_id in (None, leader):
+                    changed |= self._ask(leader, partitions)
+            if not changed:
+                return
+            wanted = changed
+
+    def _by_leader(self, wanted: Collection[Where]) -> dict[int, list[Where]]:
+        found: dict[int, list[Where]] = {}
+        for topic in self._cluster.refresh(sorted({topic for topic, _ in wanted})):
+            for each in topic.partitions:
+                where = (topic.name or "", each.partition_index)
+                if where in wanted:
+                    found.setdefault(each.leader_id, []).append(where)
+        return found
+
+    def _ask(self, leader: int, partitions: list[Where]) -> set[Where]:
+        """Take in what one leader responds; the partitions whose leader has changed."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            by_topic.setdefault(topic, []).append(index)
+        topics = [TopicRequest(name=topic, partition_indexes=indexes) for topic, indexes in by_topic.items()]
+        try:
+            if leader < 0:
+                raise KafkaError(ErrorCode.leader_not_available, "its leader")
+            response = self._cluster.ask_node(
+                leader, "describe_producers", DescribeProducersRequest(topics=topics)
+            )
+        except ToolError as error:
+            self.unseen.update(dict.fromkeys(partitions, str(error)))
+            return set()
+        changed = set()
+        for name, each in ((topic.name, each) for topic in response.topics for each in topic.partitions):
+            where = (name, each.partition_index)
+            if each.error_code:
+                self.unseen[where] = error_name(each.error_code)
+                if is_retriable(each.error_code):
+                    changed.add(where)
+                continue
+            self.unseen.pop(where, None)
+            self.opened += [
+                _open(where, producer)
+                for producer in each.active_producers
+                if producer.current_txn_start_offset >= 0
+            ]
+        return changed
+
+
+def _open(where: Where, producer: ProducerState) -> Open:
+    return Open(
+        *where,
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.coordinator_epoch,
+        producer.current_txn_start_offset,
+        producer.last_timestamp,
+    )
+
+
+def find_hanging(
+    cluster: Cluster, topics: Collection[str] | None = None, *, node_id: int | None = None
+) -> Found:
+    """The hanging transactions of topics (None: all, internal ones too); with ``node_id`` where this node leads."""
+    wanted = _partitions(cluster.refresh(topics))
+    first = _Look(cluster, wanted, node_id)
+    unknown = [
+        f"{topic}-{index} could not be looked at: {why}"
+        for (topic, index), why in sorted(first.unseen.items())
+    ]
+    if not first.opened:
+        return Found(unknown=unknown)
+    try:
+        before = _coordinators(cluster)
+        ids = sorted({each.producer_id for each in first.opened})
+        known = {each.producer_id: each for each in list_transactions(cluster, (), ids)}
+        candidates = unexpected(first.opened, known)
+        if not candidates:
+            return Found(unknown=unknown)
+        second = _Look(cluster, {each.where for each in candidates}, node_id)
+        # A transaction may be with a coordinator that is away, or that moved in between.
+        told = before == _coordinators(cluster) and None not in before.values()
+    except ToolError as error:
+        return Found(unknown=[*unknown, f"what the coordinators know could not be told: {error}"])
+    if told:
+        unknown += [
+            _may_hang(each, second.unseen[each.where]) for each in candidates if each.where in second.unseen
+        ]
+        return Found(still_open(candidates, second.opened), unknown)
+    return Found(unknown=unknown + [_may_hang(each, "a coordinator is away") for each in candidates])
+
+
+def _may_hang(each: Open, why: str) -> str:
+    return f"{each.topic}-{each.partition}@{each.start_offset}: producer {each.producer_id} may hang: {why}"
+
+
+def unexpected(opened: Iterable[Open], known: Mapping[int, Transaction]) -> list[Open]:
+    """The open transactions that no coordinator would end, each with what its coordinator knows."""
+    told = (replace(each, known=known.get(each.producer_id)) for each in opened)
+    return [each for each in told if not each.is_expected]
+
+
+def still_open(candidates: Iterable[Open], opened: Iterable[Open]) -> list[Open]:
+    """Those that are open at both looks: the same producer from the same offset on."""
+    again = {(each.where, each.producer_id, each.start_offset) for each in opened}
+    found = [each for each in candidates if (each.where, each.producer_id, each.start_offset) in again]
+    return sorted(found, key=lambda each: (each.where, each.start_offset))
+
+
+def _partitions(topics: Iterable[MetadataResponseTopic]) -> set[Where]:
+    found = set()
+    for topic in topics:
+        if topic.error_code:
+            raise ToolError(
+                f"there is no topic {topic.name}"
+                if topic.error_code == ErrorCode.unknown_topic_or_partition
+                else f"{topic.name}: {error_name(topic.error_code)}"
+            )
+        found |= {(topic.name or "", each.partition_index) for each in topic.partitions}
+    return found
+
+
+def _coordinators(cluster: Cluster) -> dict[int, tuple[int, int] | None]:
+    """Node and leader epoch for each partition of the coordinators' log; None for one without a leader."""
+    (topic,) = cluster.refresh([STATE_TOPIC])
+    return {
+        each.partition_index: (each.leader_id, each.leader_epoch) if each.leader_id in cluster.nodes else None
+        for each in topic.partitions
+    }
