@@ -64,7 +64,7 @@ _TOOLS = {
     "produce": "Write records, in a transaction too.",
     "seed": "Write records in transactions that commit and abort, from lines of JSON.",
     "topic": "List, create, describe and delete topics; show and set their settings.",
-    "txn": "List and describe transactions, show the timeline of one, abort one, leave one open.",
+    "txn": "List and describe transactions, find hanging ones, commit or abort one, leave one open.",
 }
 
 # These replace this process by one of the server's interpreter, which releases the signals that `odradek.program` holds.

@@ -80,6 +80,22 @@ def test_transactions_have_their_outcomes_and_are_explained(run: Run) -> None:
     assert "PrepareCommit" in run("explain", "--id", "etl")
 
 
+def test_a_hanging_transaction_is_made_found_and_committed(run: Run) -> None:
+    run("topic", "create", "hung")
+    run("txn", "hang", "for-good", "hung", "a", "b", "--for-good")
+    (found,) = json.loads(run("txn", "find-hanging", "--json"))["hanging"]
+    assert (found["transactional_id"], found["coordinator_state"], found["start_offset"]) == (
+        "for-good",
+        "Empty",
+        0,
+    )
+    where = ("--partition", "hung/0", "--start-offset", "0")
+    assert json.loads(run("txn", "commit", *where, "--dry-run", "--json"))["readable_if_committed"] == 2
+    run("txn", "commit", *where)
+    eventually(lambda: [each["value"] for each in objects(run("consume", "hung", "--json"))] == ["a", "b"])
+    assert run("txn", "find-hanging") == "no transaction hangs\n"
+
+
 def test_a_group_is_moved_and_its_lag_explained(run: Run) -> None:
     run("topic", "create", "lagging")
     run("produce", "lagging", "a", "b", "c")
