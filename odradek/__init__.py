@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         FaultNotHit,
         NotFound,
         OdradekError,
+        RecordsHiddenWarning,
         TransactionNotReached,
     )
     from odradek.remote import connect
@@ -35,6 +36,7 @@ __all__ = [
     "FaultNotHit",
     "NotFound",
     "OdradekError",
+    "RecordsHiddenWarning",
     "TransactionNotReached",
     "connect",
 ]

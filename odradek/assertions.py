@@ -10,22 +10,25 @@ of transactions that are decided, and only for these.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient, in_path
-from odradek.errors import AssertionFailed, NotFound, TransactionNotReached
+from odradek.errors import AssertionFailed, NotFound, RecordsHiddenWarning, TransactionNotReached
+from odradek.hidden_records import hidden_records
 from odradek.printable import printable, printable_lines
-from odradek.topics import Record, TopicOperations, read_records
-from odradek.transactions import Transaction, Transactions
+from odradek.topics import ReadRecords, Record, TopicOperations, read_records
+from odradek.transactions import PREPARED, Transaction, Transactions
 from odradek.waiting import WAIT_S
+from odradek.warning import warn
 
 TIMELINES_MAX: Final = 3
 TIMELINE_LINES_MAX: Final = 60
 LISTED_MAX: Final = 20
 """How many values of a kind a message lists."""
-_PREPARED: Final = ("PrepareCommit", "PrepareAbort")
 _NOT_PREPARED: Final = ("Empty", "Ongoing", "CompleteCommit", "CompleteAbort", "Dead")
 
 Value = str | bytes | None
@@ -44,10 +47,17 @@ class Assertions(TopicOperations):
         """The records of a topic as consumers of this isolation get them, by partition and offset. ``NotFound`` without it.
 
         "read_uncommitted" returns those of open and aborted transactions too; a record's ``outcome`` says which it is.
+
+        Transactions that are decided are waited for, ``timeout_s`` seconds at most. ``RecordsHiddenWarning`` if decided
+        records are behind the last stable offset after that; it names the rule, the node or the transaction that holds it.
         """
+        __tracebackhide__ = True
         client = self._control_client()
-        _await_markers(client, timeout_s, topic=topic)
-        return read_records(client, topic, isolation, partition)
+        waited_s = _await_markers(client, timeout_s, topic=topic)
+        read = read_records(client, topic, isolation, partition)
+        if isolation == "read_committed" and (hidden := hidden_records(client, topic, read, waited_s)):
+            warn(printable_lines("\n".join(hidden)), RecordsHiddenWarning)
+        return read.records
 
     def assert_exactly_once(
         self, topic: str, expected: Iterable[str | bytes], timeout_s: float = WAIT_S
@@ -55,17 +65,22 @@ class Assertions(TopicOperations):
         """Assert that read_committed consumers get each expected value once, in any order, and nothing else.
 
         ``AssertionFailed`` lists the values that are lost, duplicated and unexpected, each with what became of its records,
-        and the timelines of the transactional ids that wrote them.
+        and the timelines of the transactional ids that wrote them. It waits as ``records`` does.
         """
+        __tracebackhide__ = True
         client = self._control_client()
         wanted = Counter(map(_as_text, expected))
-        found = self.records(topic, timeout_s=timeout_s)
-        if Counter(record.value for record in found) != wanted:
-            everything = read_records(client, topic, "read_uncommitted")
-            raise AssertionFailed(_exactly_once_report(client, topic, wanted, found, everything))
+        waited_s = _await_markers(client, timeout_s, topic=topic)
+        read = read_records(client, topic)
+        if Counter(record.value for record in read.records) != wanted:
+            raise AssertionFailed(_exactly_once_report(client, topic, wanted, read, waited_s))
 
     def assert_committed(self, transactional_id: str, timeout_s: float = WAIT_S) -> None:
-        """Assert that the last transaction of a transactional id is committed, with all its markers."""
+        """Assert that the last transaction of a transactional id is committed, with all its markers.
+
+        It waits for them ``timeout_s`` seconds at most.
+        """
+        __tracebackhide__ = True
         client = self._control_client()
         _await_markers(client, timeout_s, transactional_id=transactional_id)
         try:
@@ -84,11 +99,15 @@ class Assertions(TopicOperations):
             )
 
     def assert_no_open_transactions(self, timeout_s: float = WAIT_S) -> None:
-        """Assert that no coordinator has an open transaction, and that no partition waits for a marker."""
+        """Assert that no coordinator has an open transaction, and that no partition waits for a marker.
+
+        It waits for the markers of decided transactions ``timeout_s`` seconds at most.
+        """
+        __tracebackhide__ = True
         client = self._control_client()
         _await_markers(client, timeout_s)
         open_ids = [
-            each for each in Transactions(client) if each.state in _PREPARED or each.state == "Ongoing"
+            each for each in Transactions(client) if each.state in PREPARED or each.state == "Ongoing"
         ]
         lines = [f"  {each.transactional_id}: {each.state}, {_places(each)}" for each in open_ids]
         coordinated = {each.producer_id for each in open_ids}
@@ -103,24 +122,28 @@ class Assertions(TopicOperations):
             head = f"{len(lines)} open transaction{'s' * (len(lines) > 1)}:"
             raise AssertionFailed(printable_lines("\n".join([head, *_some(lines), *timelines])))
 
+    records_async = asynchronous(records)
+    assert_exactly_once_async = asynchronous(assert_exactly_once)
+    assert_committed_async = asynchronous(assert_committed)
+    assert_no_open_transactions_async = asynchronous(assert_no_open_transactions)
+
 
 def _await_markers(
     client: ControlClient, timeout_s: float, *, topic: str | None = None, transactional_id: str | None = None
-) -> None:
-    """Wait for decided transactions. One whose markers do not come is for the caller to show."""
+) -> float | None:
+    """Wait for decided transactions. Returns the seconds that were waited if the markers of one have not come, else None."""
     transactions = Transactions(client)
+    deadline = time.monotonic() + timeout_s
     for each in transactions.list():
-        if (
-            each.state not in _PREPARED
-            or (transactional_id or each.transactional_id) != each.transactional_id
-        ):
+        if each.state not in PREPARED or (transactional_id or each.transactional_id) != each.transactional_id:
             continue
         if topic is not None and topic not in {place.rpartition("-")[0] for place in each.partitions}:
             continue
         try:
-            transactions.wait(each.transactional_id, _NOT_PREPARED, timeout_s)
+            transactions.wait(each.transactional_id, _NOT_PREPARED, max(0.0, deadline - time.monotonic()))
         except TransactionNotReached:
-            return
+            return timeout_s
+    return None
 
 
 def _open_in_partitions(client: ControlClient) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -138,16 +161,17 @@ def _places(transaction: Transaction) -> str:
 
 
 def _exactly_once_report(
-    client: ControlClient, topic: str, wanted: Counter[Value], found: list[Record], everything: list[Record]
+    client: ControlClient, topic: str, wanted: Counter[Value], read: ReadRecords, waited_s: float | None
 ) -> str:
-    seen = Counter(record.value for record in found)
+    everything = read_records(client, topic, "read_uncommitted").records
+    seen = Counter(record.value for record in read.records)
     lost = [value for value in wanted if not seen[value]]
     # A value that is expected twice and comes once is not lost altogether, and must be said all the same.
     lost += [value for value in wanted if 0 < seen[value] < wanted[value]]
     duplicated = [value for value in seen if seen[value] > wanted[value] > 0]
     unexpected = [value for value in seen if not wanted[value]]
     lines = [f"{topic}: {len(lost)} lost, {len(duplicated)} duplicated, {len(unexpected)} unexpected"]
-    visible = {(record.partition, record.offset) for record in found}
+    visible = {(record.partition, record.offset) for record in read.records}
     concerned: list[Record] = []
     for kind, values in (("lost", lost), ("duplicated", duplicated), ("unexpected", unexpected)):
         told = []
@@ -156,6 +180,7 @@ def _exactly_once_report(
             concerned += records
             told.append(f"  {kind} {value!r}: {_records_said(records, visible)}")
         lines += _some(told)
+    lines += hidden_records(client, topic, read, waited_s)
     ids = _writers(client, topic, {record.producer_id for record in concerned or everything})
     return printable_lines("\n".join([*lines, *_timelines(client, ids)]))
 

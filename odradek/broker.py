@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient
 from odradek.handle import Handle
 from odradek.process import BrokerProcess
@@ -124,6 +125,9 @@ class Broker(Handle):
             self.restart()
         self._control.reset()
         return self
+
+    restart_async = asynchronous(restart)
+    reset_async = asynchronous(reset)
 
     def snapshot(self) -> Snapshot:
         """Keep the state as it is now: ``restore`` of the snapshot brings it back, ``fork`` begins another broker with it.

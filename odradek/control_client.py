@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from odradek.asynchronous import UNDER_WAY
 from odradek.deadlines import stretched
 from odradek.errors import ControlRefused, ControlUnreachable, NotFound
 from odradek.printable import printable_lines
@@ -119,6 +120,9 @@ class ControlClient:
                 connection.connect()
             except OSError as error:
                 raise self._unreachable(error) from error
+            under_way = UNDER_WAY.get()
+            if under_way is not None:
+                under_way.connected(connection)
             try:
                 data = None if body is None else json.dumps(body).encode()
                 connection.request(method, path, data, headers)

@@ -45,3 +45,7 @@ class FaultNotHit(OdradekError):
 
 class AssertionFailed(OdradekError, AssertionError):
     """An assertion on the broker does not hold; the text lists what is wrong, with timelines."""
+
+
+class RecordsHiddenWarning(UserWarning):
+    """Decided records were not returned, because what comes before them in the log is undecided; the text names it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient, in_path
 from odradek.errors import NotFound
 
@@ -101,6 +102,10 @@ class Node:
             if each["node_id"] == self.node_id:
                 return dict(each)
         raise NotFound(404, f"there is no node {self.node_id}")
+
+    kill_async = asynchronous(kill)
+    stop_async = asynchronous(stop)
+    start_async = asynchronous(start)
 
 
 # -- partitions -------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from odradek.assertions import Assertions
+from odradek.asynchronous import asynchronous
 from odradek.control_client import ADVANCE_TIMEOUT_S, CA_VARIABLE, ControlClient, in_path
 from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
 from odradek.nodes import Loss, Node, Nodes, Partition, losses, move_coordinator, move_leader, partitions
@@ -122,6 +123,8 @@ class Remote(Assertions):
         All connections are reset first, and all nodes run afterwards. Producer ids and topic ids are never issued twice.
         """
         self.client.post("/v1/reset")
+
+    reset_async = asynchronous(reset)
 
     def snapshot(self) -> Snapshot:
         """Keep the state of the broker as it is now; ``restore`` of the snapshot brings it back."""
@@ -267,6 +270,7 @@ class Rule:
 
     def wait(self, hits: int = 1, timeout_s: float = WAIT_S) -> Rule:
         """Wait until the rule has this number of hits; ``FaultNotHit`` after the timeout."""
+        __tracebackhide__ = True
         for slice_ms in slices_ms(timeout_s):
             query = {"hits": hits, "timeout_ms": slice_ms}
             found = self.client.get(f"/v1/faults/{self.id}/wait", query)
@@ -276,6 +280,8 @@ class Rule:
         raise FaultNotHit(
             f"{self.text}: {self._last['hits']} of {hits} hits after {timeout_s} s ({self._last['matches']} matched)"
         )
+
+    wait_async = asynchronous(wait)
 
     def release(
         self,
@@ -348,6 +354,8 @@ class Clock:
         body: dict[str, Any] = {"by": by} if isinstance(by, str) else {"by_ms": _milliseconds(by)}
         domains = [only] if isinstance(only, str) else list(only)
         self.client.post("/v1/clock/advance", {**body, "only": domains}, ADVANCE_TIMEOUT_S)
+
+    advance_async = asynchronous(advance)
 
     def cancel(self) -> None:
         """Cancel the advance under way, and those that wait for it; the clock stays where it got to."""

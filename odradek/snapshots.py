@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient
 from odradek.errors import ControlUnreachable, NotFound, OdradekError
 
@@ -45,6 +46,8 @@ class Snapshot:
         All connections are reset first. Rules and the trace are gone, as after ``reset``; the nodes that ran then run.
         """
         self._client.post(f"/v1/snapshots/{self.id}/restore")
+
+    restore_async = asynchronous(restore)
 
     def fork(self) -> Broker:
         """A broker of its own that begins with this state, on ports of its own: start it, or use it with ``with``.

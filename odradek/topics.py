@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -57,32 +58,58 @@ class Record:
         return f"{self.topic}-{self.partition} @{self.offset}"
 
 
+@dataclass(slots=True)
+class ReadRecords:
+    """What was read of a topic."""
+
+    records: list[Record]
+    """By partition and offset."""
+    held_from: dict[int, int]
+    """The last stable offset of each partition in which it is below the high watermark."""
+
+
 def read_records(
     client: ControlClient, topic: str, isolation: str = "read_committed", partition: int | None = None
-) -> list[Record]:
-    """The records of a topic, or of one partition, by partition and offset. ``NotFound`` if there is none."""
-    if partition is not None:
-        return list(_of_partition(client, topic, isolation, partition)[0])
-    found, partitions = _of_partition(client, topic, isolation, 0)
-    for index in range(1, partitions):
-        found += _of_partition(client, topic, isolation, index)[0]
-    return found
+) -> ReadRecords:
+    """Read the records of a topic, or of one partition. ``NotFound`` if there is none."""
+    read = ReadRecords([], {})
+    partitions = _read_partition(client, topic, isolation, partition or 0, read)
+    if partition is None:
+        for index in range(1, partitions):
+            _read_partition(client, topic, isolation, index, read)
+    return read
 
 
-def _of_partition(
-    client: ControlClient, topic: str, isolation: str, partition: int
-) -> tuple[list[Record], int]:
-    """(the records, the number of partitions). What is appended meanwhile is left to the next call."""
+def read_behind(client: ControlClient, topic: str, held_from: Mapping[int, int]) -> list[Record]:
+    """Read the records behind the last stable offsets of some partitions, by partition and offset."""
+    read = ReadRecords([], {})
+    for partition, offset in held_from.items():
+        _read_partition(client, topic, "read_uncommitted", partition, read, offset)
+    return read.records
+
+
+def _read_partition(
+    client: ControlClient,
+    topic: str,
+    isolation: str,
+    partition: int,
+    read: ReadRecords,
+    offset: int | None = None,
+) -> int:
+    """Return the number of partitions. What is appended meanwhile is left to the next call."""
     path = f"/v1/topics/{in_path(topic)}/records"
     query: dict[str, object] = {"isolation": isolation, "partition": partition, "limit": _RECORDS_AT_ONCE}
-    found: list[Record] = []
+    query["offset"] = offset
     end_offset: int | None = None
     while True:
         page = client.get(path, query)
-        found += (_record(topic, each) for each in page["records"])
-        end_offset = page["end_offset"] if end_offset is None else end_offset
+        if end_offset is None:
+            end_offset = page["end_offset"]
+            if end_offset < page["high_watermark"]:
+                read.held_from[partition] = end_offset
+        read.records += (_record(topic, each) for each in page["records"] if each["offset"] < end_offset)
         if page["next_offset"] >= end_offset:
-            return [each for each in found if each.offset < end_offset], int(page["partitions"])
+            return int(page["partitions"])
         query["offset"] = page["next_offset"]
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient, in_path
 from odradek.errors import TransactionNotReached
 from odradek.waiting import WAIT_S, slices_ms
+
+PREPARED: Final = ("PrepareCommit", "PrepareAbort")
+"""The states in which a transaction is decided and waits for its markers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Transactions:
         A state by Kafka's name: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort. An id that no
         coordinator knows yet may come. ``TransactionNotReached`` after the timeout.
         """
+        __tracebackhide__ = True
         states = state if isinstance(state, str) else ",".join(state)
         found: dict[str, Any] = {}
         for slice_ms in slices_ms(timeout_s):
@@ -70,6 +75,8 @@ class Transactions:
         last = found["transaction"]
         now = "unknown" if last is None else last["state"]
         raise TransactionNotReached(f"{transactional_id}: {now}, not {states}, after {timeout_s} s")
+
+    wait_async = asynchronous(wait)
 
 
 def _transaction(view: dict[str, Any]) -> Transaction:

@@ -123,9 +123,16 @@ def test_a_transaction_that_is_decided_is_waited_for(broker: odradek.Broker, top
     with broker.faults.add(f"txn.marker topic={topic} -> hold") as rule:
         producer = transactions(broker, topic, ("a", "commit"))
         rule.wait()
-        assert broker.records(topic, timeout_s=0) == []
-        with pytest.raises(odradek.AssertionFailed, match="not below the last stable offset"):
-            broker.assert_exactly_once(topic, ["a"], timeout_s=0)
+        with pytest.warns(odradek.RecordsHiddenWarning) as caught:
+            assert broker.records(topic, timeout_s=0) == []
+        [partition] = {each.partition for each in broker.records(topic, "read_uncommitted", timeout_s=0)}
+        held = f"{topic}-{partition} @0: {topic} is PrepareCommit: rule {rule.id} ({rule.text}) holds txn.marker on node 1"
+        assert [(str(each.message).splitlines()[1].strip(), each.filename) for each in caught] == [
+            (held, __file__)
+        ]
+        text = refusal(broker.assert_exactly_once, topic, ["a"], 0)
+        assert "not below the last stable offset" in text
+        assert held in text
         with pytest.raises(odradek.AssertionFailed, match="PrepareCommit"):
             broker.assert_no_open_transactions(timeout_s=0)
         rule.release()

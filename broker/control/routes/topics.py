@@ -113,6 +113,8 @@ class RecordsView(View):
     """Where the next call goes on."""
     end_offset: int
     """The last stable offset, or the high watermark for read_uncommitted: at ``next_offset`` all has been read."""
+    high_watermark: int
+    """Above ``end_offset``, there are records that wait for the end of a transaction."""
 
 
 class RecordsForm(Given):
@@ -209,7 +211,13 @@ async def create_topic(control: Control, body: TopicForm) -> CreatedTopicView:
 @operation(
     "GET",
     "/v1/topics/{topic}/records",
-    answer_example={"records": [_RECORD], "partitions": 4, "next_offset": 8, "end_offset": 8},
+    answer_example={
+        "records": [_RECORD],
+        "partitions": 4,
+        "next_offset": 8,
+        "end_offset": 8,
+        "high_watermark": 9,
+    },
     may_wait=True,
 )
 async def read_records(control: Control, params: RecordsForm) -> RecordsView:
@@ -238,6 +246,7 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
         partitions=len(topic.partitions),
         next_offset=next_offset,
         end_offset=read.end_offset,
+        high_watermark=read.high_watermark,
     )
 
 
@@ -273,7 +282,8 @@ class _Read:
         self._params = params
         self._committed = params.isolation == "read_committed"
         log = partition.log
-        self.end_offset = partition.last_stable_offset if self._committed else partition.high_watermark
+        self.high_watermark = partition.high_watermark
+        self.end_offset = partition.last_stable_offset if self._committed else self.high_watermark
         start = log.log_start_offset
         self._offset = max(start, start if params.offset is None else params.offset)
         span = log.read(self._offset, self.end_offset, READ_BYTES, whole_first_batch=True)
