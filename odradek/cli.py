@@ -185,8 +185,10 @@ _tool("kafka-tool", "Run one of Kafka's own tools by its name and options.", hid
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def health(bootstrap: str | None, timeout: float, command_config: Path | None, as_json: bool) -> None:
     """Send ApiVersions to a broker; exit code 0 if it responds, else 1."""
+    from odradek.commands.waiting import telling_waits
     from odradek.errors import BadClientSettings, Untrusted
     from odradek.health import HealthError, ask_api_versions, local_bootstrap
+    from odradek.pending import waiting_for
 
     bootstrap = bootstrap or local_bootstrap(os.environ)
     try:
@@ -195,7 +197,8 @@ def health(bootstrap: str | None, timeout: float, command_config: Path | None, a
             from odradek.client_security import client_security, properties_of
 
             security = client_security(properties_of(command_config))
-        apis = ask_api_versions(bootstrap, timeout, security)
+        with telling_waits(), waiting_for("ApiVersions", bootstrap):
+            apis = ask_api_versions(bootstrap, timeout, security)
     except BadClientSettings as error:
         raise click.UsageError(str(error)) from None
     except (HealthError, Untrusted) as error:

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from odradek.asynchronous import UNDER_WAY
 from odradek.deadlines import stretched
 from odradek.errors import ControlRefused, ControlUnreachable, NotFound
+from odradek.pending import waiting_for
 from odradek.printable import printable_lines
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class ControlClient:
 
     def download(self, path: str, query: Mapping[str, object] | None, target: BinaryIO) -> None:
         """Write the response to a file."""
-        with self._answer("GET", _with_query(path, query), None, self._timeout_s) as answer:
+        step = waiting_for(f"GET {path}", self.url)
+        with step, self._answer("GET", _with_query(path, query), None, self._timeout_s) as answer:
             shutil.copyfileobj(answer, target)
 
     @contextmanager
@@ -95,7 +97,8 @@ class ControlClient:
             yield json.loads(line)
 
     def _call(self, method: str, path: str, body: object, timeout_s: float | None) -> Any:
-        with self._answer(method, path, body, timeout_s or self._timeout_s) as answer:
+        step = waiting_for(f"{method} {path.partition('?')[0]}", self.url)
+        with step, self._answer(method, path, body, timeout_s or self._timeout_s) as answer:
             try:
                 return json.loads(answer.read())
             except TimeoutError as error:

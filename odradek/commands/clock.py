@@ -13,6 +13,7 @@ import click
 from odradek.commands.common import HELP_NAMES, Remote, as_json, duration_text, say_json, say_table, speaking
 from odradek.commands.groups import CommandGroup
 from odradek.errors import OdradekError
+from odradek.pending import pending_now
 
 PROGRESS_S: Final = 1.0
 """Between two looks at an advance under way."""
@@ -68,17 +69,25 @@ def cancel(remote: Remote, as_json: bool) -> None:
 
 @contextmanager
 def _progress(remote: Remote) -> Iterator[None]:
-    """On a terminal: how far an advance has got that takes longer than a moment."""
+    """How far an advance has got that takes longer than a moment: on a terminal a line that changes, else in the notices."""
+
+    def progress() -> str | None:
+        return _progress_text(remote.clock.show()["advance"])
+
+    pending = pending_now()
+    assert pending is not None
+    pending.progress = progress
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
+    pending.hushed = True
     ended = threading.Event()
 
     def look() -> None:
         end = ""
         while not ended.wait(PROGRESS_S):
             with suppress(OdradekError):
-                text = _progress_text(remote.clock.show()["advance"])
+                text = progress()
                 if text is not None:
                     click.echo(f"\r{text} ", err=True, nl=False)
                     end = "\n"

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
+from odradek.commands.waiting import telling_waits
 from odradek.errors import ControlRefused, NotFound, OdradekError
 from odradek.extras import install_command
 from odradek.printable import printable, printable_json, printable_lines
@@ -84,7 +85,9 @@ def speaking(function: _F) -> _F:
     @wraps(function)
     def call(control: str | None, token: str | None, **options: Any) -> Any:
         try:
-            return function(connect(control, token), **options)
+            remote = connect(control, token)
+            with telling_waits(remote):
+                return function(remote, **options)
         except OdradekError as error:
             raise _failure(error) from None
         except BrokenPipeError:

@@ -21,7 +21,9 @@ from odradek.commands.common import (
     say_table,
 )
 from odradek.commands.groups import CommandGroup
+from odradek.commands.waiting import telling_waits
 from odradek.errors import OdradekError
+from odradek.pending import waiting_for
 from odradek.printable import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -72,8 +74,10 @@ def _of_a_sink(function: _F) -> _F:
             if not sign:
                 raise click.BadParameter(f"{each!r} is not NAME=VALUE", param_hint="--option")
             options[key] = value
+        step = waiting_for(f"{bootstrap} has not told the state of the sink yet")
         try:
-            return function({**options, "kafka.bootstrap.servers": bootstrap, "name": name}, as_json)
+            with telling_waits(), step:
+                return function({**options, "kafka.bootstrap.servers": bootstrap, "name": name}, as_json)
         except OdradekError as error:
             raise (_Unreachable if isinstance(error, Retriable) else click.ClickException)(
                 printable_lines(str(error))

@@ -32,6 +32,7 @@ import odradek
 from odradek.cli import _TOOLS
 from odradek.cli import main as command_line
 from tests.support.deadlines import HANG_S
+from tests.support.notices import without_notices
 from tools.__main__ import COMMANDS
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
@@ -163,8 +164,10 @@ class Reader:
         runner, environment = CliRunner(), self._environment()
         if words[0] in _TOOLS:
             command: click.Command = getattr(import_module(COMMANDS[words[0]]), words[0])
-            return runner.invoke(command, words[1:], env=environment, prog_name=f"odradek {words[0]}").output
-        return runner.invoke(command_line, words, env=environment, prog_name="odradek").output
+            done = runner.invoke(command, words[1:], env=environment, prog_name=f"odradek {words[0]}")
+        else:
+            done = runner.invoke(command_line, words, env=environment, prog_name="odradek")
+        return without_notices(done.output)
 
     def _serve(self, words: list[str]) -> None:
         """One that was started with the same words is reset: that takes a few milliseconds."""

@@ -24,6 +24,7 @@ from typing import Final, Self
 
 from tests.docs.blocks import Block
 from tests.support.deadlines import HANG_S
+from tests.support.notices import without_notices
 from tests.support.raw import free_port
 
 BINARIES: Final = Path(sys.executable).parent
@@ -134,7 +135,7 @@ class Terminal:
         self._shell.stdin.flush()
         said, code = self._until(self._lines, END)
         assert code == f"{END}0", f"{command}: exit code {code[1:]}\n{said}"
-        return self.there(said)
+        return self.there(without_notices(said))
 
     def here(self, text: str) -> str:
         """With the ports of this terminal."""

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.deadlines import stretched
+from odradek.pending import about, refused, waiting_for
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
@@ -171,6 +172,7 @@ class Cluster:
 
     def coordinator(self, kind: int, name: str) -> int:
         """The node that coordinates a group (0) or a transactional id (1)."""
+        about(name)
 
         def find() -> int:
             request = FindCoordinatorRequest(key=name, key_type=kind, coordinator_keys=[name])
@@ -184,6 +186,10 @@ class Cluster:
 
     def retrying(self, function: Callable[[], _T]) -> _T:
         """Call until it raises no retriable error, at most for ``RETRY_S``."""
+        with waiting_for(""):
+            return self._retrying(function)
+
+    def _retrying(self, function: Callable[[], _T]) -> _T:
         deadline, pause_s = time.monotonic() + RETRY_S, FIRST_PAUSE_S
         last: ToolError | None = None
         while True:
@@ -200,6 +206,7 @@ class Cluster:
                     retriable = is_retriable(error.code)
                 if not retriable or time.monotonic() > deadline:
                     raise
+                refused(error)
             self._topics.clear()
             try:
                 time.sleep(self._deadline.left(pause_s))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from odradek.deadlines import stretched
 from odradek.errors import Untrusted
 from odradek.health import not_kafka
+from odradek.pending import waiting_for
 from protocol.codec import MalformedRequest, client_codec
 from protocol.errors import ErrorCode
 from protocol.frame import request_header, response_body_offset
@@ -49,7 +50,8 @@ class Connection:
         self._is_ready = False
         try:
             # Half of a short time, so that another node can be asked in the rest.
-            self._socket = socket.create_connection(address, self._deadline.left(CONNECT_TIMEOUT_S, 0.5))
+            with waiting_for("", _text(address)):
+                self._socket = socket.create_connection(address, self._deadline.left(CONNECT_TIMEOUT_S, 0.5))
         except OSError as error:
             raise _unreachable(address, error) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -72,7 +74,7 @@ class Connection:
         """
         key = _KEYS[api]
         _, first, last, _ = APIS[key]
-        name = "".join(word.capitalize() for word in api.split("_"))
+        name = api_name(api)
         if key not in self.versions:
             raise Unsupported(f"the broker at {_text(self.address)} does not support {name}")
         low, high = self.versions[key]
@@ -98,7 +100,8 @@ class Connection:
 
     def _wrapped(self, security: ClientSecurity) -> socket.socket:
         try:
-            return security.wrap(self._socket, self.address[0])
+            with waiting_for("the TLS handshake", _text(self.address)):
+                return security.wrap(self._socket, self.address[0])
         except Untrusted as error:
             raise Refused(f"{_text(self.address)}: {error}") from None
         except OSError as error:
@@ -137,6 +140,10 @@ class Connection:
         return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
     def _exchange(self, key: int, version: int, request: Any) -> Any:
+        with waiting_for(api_name(APIS[key][0]), _text(self.address)):
+            return self._response(key, version, request)
+
+    def _response(self, key: int, version: int, request: Any) -> Any:
         self._send(key, version, request)
         try:
             (size,) = _SIZE.unpack(self._read(4))
@@ -182,6 +189,11 @@ class Connection:
         if wanted is None or self._is_secured:
             return ""
         return f": does its listener want {wanted}? See --command-config"
+
+
+def api_name(api: str) -> str:
+    """Kafka's name of an API: ``ListOffsets`` for ``list_offsets``."""
+    return "".join(word.capitalize() for word in api.split("_"))
 
 
 def parse_bootstrap(text: str) -> list[Address]:

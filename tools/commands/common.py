@@ -22,6 +22,7 @@ from odradek.commands.common import (
     say_table,
 )
 from odradek.commands.groups import CommandGroup
+from odradek.commands.waiting import telling_waits
 from odradek.errors import BadClientSettings, OdradekError
 from odradek.health import local_bootstrap
 from odradek.remote import CONTROL_VARIABLE, connect
@@ -75,7 +76,8 @@ def reporting(function: _F) -> _F:
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
         try:
-            return function(*arguments, **options)
+            with telling_waits():
+                return function(*arguments, **options)
         except (BadAddress, BadClientSettings) as error:
             raise click.UsageError(str(error)) from None
         except Unreachable as error:

@@ -9,6 +9,7 @@ from typing import IO, Final
 
 import click
 
+from odradek.pending import waiting_for
 from protocol.batch import Header, RecordLike
 from protocol.compression import CODEC_NAMES
 from protocol.errors import ErrorCode
@@ -97,10 +98,13 @@ def produce(
 def lines_as_they_come(stream: IO[bytes]) -> Iterator[list[str]]:
     """The lines of one read after the other: what is typed, or comes slowly through a pipe, is written at once."""
     rest = b""
-    while chunk := stream.read1(CHUNK_BYTES):  # type: ignore[attr-defined]  # of all buffered streams
+    with waiting_for("no line from standard input yet"):
+        chunk: bytes = stream.read1(CHUNK_BYTES)  # type: ignore[attr-defined]  # of all buffered streams
+    while chunk:
         *lines, rest = (rest + chunk).split(b"\n")
         if lines:
             yield [_line(line) for line in lines]
+        chunk = stream.read1(CHUNK_BYTES)  # type: ignore[attr-defined]
     if rest:
         yield [_line(rest)]
 

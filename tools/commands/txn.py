@@ -9,6 +9,7 @@ import click
 
 from odradek.commands.common import Remote, speaking
 from odradek.errors import TransactionNotReached
+from odradek.pending import waiting_for
 from odradek.printable import printable
 from tools.client.cluster import Cluster
 from tools.client.hanging import Found, Open, find_hanging
@@ -212,8 +213,10 @@ def wait(
     odradek txn wait etl-1
     odradek txn wait etl-1 PrepareCommit PrepareAbort --timeout 30
     """
+    wanted = states or ("CompleteCommit",)
     try:
-        found = remote.transactions.wait(transactional_id, states or ("CompleteCommit",), timeout)
+        with waiting_for(f"{transactional_id} is not in {' or '.join(wanted)} yet"):
+            found = remote.transactions.wait(transactional_id, wanted, timeout)
     except TransactionNotReached as error:
         raise click.ClickException(str(error)) from None
     if as_json:
