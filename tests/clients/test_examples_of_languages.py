@@ -1,4 +1,7 @@
-"""The examples and recipes for Go, Node and JUnit 5, as a user copies them: each starts a broker, and loses an answer."""
+"""The examples for Go and Node, and the recipes for Go, Node and JUnit 5: each starts a broker, and loses an answer.
+
+A recipe is done as it stands: its commands in an empty folder, its files as they are shown.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,18 @@ import os
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
 from tests.docs.blocks import blocks, titled
+from tests.docs.terminal import Terminal
 from tests.support.deadlines import TEST_S
-from tests.support.foreign import go_tests, node_folder
-from tests.support.java import jars_folder, java, kafka_classpath
-from tests.support.javaprog import JVM_OPTIONS, compiled
+from tests.support.foreign import CACHE, go_tests, node_folder, tool_or_skip
 
 pytestmark = pytest.mark.foreign
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-JUNIT = "org.junit.platform:junit-platform-console-standalone:1.13.4"
 
 
 def passes(command: list[str | Path], folder: Path) -> str:
@@ -53,54 +53,44 @@ def test_node() -> None:
     assert "# pass 2" in passes([node, "--test"], folder)
 
 
-def test_junit() -> None:
-    assert "2 tests successful" in run_by_junit(EXAMPLES / "java", "--topic orders:1")
+@pytest.mark.parametrize(
+    ("page", "program", "environment"),
+    [
+        ("docs/recipes/junit.md", "mvn", {}),
+        (
+            "docs/recipes/go.md",
+            "go",
+            {
+                "GOTOOLCHAIN": "local",
+                "GOMODCACHE": str(CACHE / "go" / "modules"),
+                "GOCACHE": str(CACHE / "go" / "build"),
+                # Not an outcome that an earlier run has left.
+                "GOFLAGS": "-modcacherw -count=1",
+            },
+        ),
+        ("docs/recipes/node.md", "npm", {"npm_config_cache": str(CACHE / "npm")}),
+    ],
+)
+def test_a_recipe_typed_in_an_empty_folder(
+    page: str, program: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    tool_or_skip(program)
+    project, temporary = tmp_path / "payments", tmp_path / "temporary"
+    project.mkdir()
+    temporary.mkdir()
+    # Go takes no module in the folder for temporary files.
+    with Terminal(project, TMPDIR=str(temporary), **environment) as terminal:
+        for block in blocks(page):
+            terminal.take(block)
 
 
-def run_by_junit(folder: Path, broker_options: str) -> str:
-    jars = f"{jars_folder('junit-platform-console', JUNIT)}/*{os.pathsep}{kafka_classpath()}"
-    programs = compiled(folder, jars)
-    console = [
-        "org.junit.platform.console.ConsoleLauncher",
-        "execute",
-        "--select-class",
-        "PaymentsTest",
-        "--disable-banner",
-    ]
-    options = f"-Dodradek.options={broker_options}"
-    return passes([java(), *JVM_OPTIONS, options, "-cp", programs, *console], folder)
-
-
-# ---- The pages of docs/recipes/ show one file each, beside the one of the example.
-
-
-def save(page: str, folder: Path, *beside: Path) -> dict[str, str]:
-    """A page's files in a folder, with those of the example that the page says to copy."""
-    files = titled(page)
-    for name, text in files.items():
-        (folder / name).write_text(text)
-    for file in beside:
-        shutil.copy(file, folder)
-    assert {block.title for block in blocks(page) if not block.not_run} == files.keys()
-    return files
-
-
-def test_the_recipe_for_go(tmp_path: Path) -> None:
-    copied = (EXAMPLES / "go" / name for name in ("odradek.go", "go.mod", "go.sum"))
-    save("docs/recipes/go.md", tmp_path, *copied)
-    assert passes([go_tests(tmp_path), "-test.v"], tmp_path).count("--- PASS") == 1
-
-
-def test_the_recipe_for_node(tmp_path: Path) -> None:
-    save("docs/recipes/node.md", tmp_path, EXAMPLES / "node" / "odradek.mjs")
-    (tmp_path / "node_modules").symlink_to(node_folder(EXAMPLES / "node") / "node_modules")
-    node = shutil.which("node")
-    assert node is not None
-    assert "# pass 2" in passes([node, "--test"], tmp_path)
-
-
-def test_the_recipe_for_junit(tmp_path: Path) -> None:
-    files = save("docs/recipes/junit.md", tmp_path, EXAMPLES / "java" / "Odradek.java")
-    options = ElementTree.fromstring(files["pom.xml"]).findtext(".//odradek.options")
-    assert options is not None
-    assert "1 tests successful" in run_by_junit(tmp_path, options)
+@pytest.mark.parametrize(
+    ("page", "file", "example"),
+    [
+        ("docs/recipes/junit.md", "src/test/java/org/example/Odradek.java", "java/Odradek.java"),
+        ("docs/recipes/go.md", "odradek/odradek.go", "go/odradek.go"),
+        ("docs/recipes/node.md", "odradek.mjs", "node/odradek.mjs"),
+    ],
+)
+def test_a_recipe_has_the_file_of_the_example(page: str, file: str, example: str) -> None:
+    assert titled(page)[file] == (EXAMPLES / example).read_text("utf-8")

@@ -36,6 +36,8 @@ END: Final = "\x01"
 ANY: Final = "..."
 # What differs from run to run.
 DIFFERS: Final = (
+    # Colours, which a reader sees and cannot type.
+    (r"\x1b\[[\d;]*m", ""),
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "DATE"),
     (r"\d\d:\d\d:\d\d\.\d{3}", "TIME"),
     (r"\b[\d.]+ ?(ms|s|min|h)\b( [\d.]+ (ms|s|min)\b)*", "DURATION"),
@@ -50,7 +52,7 @@ DIFFERS: Final = (
     (r" +", " "),
 )
 SET_UP: Final = re.compile(
-    r"python3? -m venv \S+|\. \S+/bin/activate|(python -m )?pip install (?P<packages>.+)"
+    r"python3? -m venv \S+|\. \S+/bin/activate|(pipx|(python -m )?pip) install (?P<packages>.+)"
 )
 
 

@@ -42,7 +42,6 @@ NAMED_BY_NONE = {
 NOT_RUN = {
     "docs/recipes/docker.md": "no compose is there where the tests run: they check the variables, ports and services",
     "docs/recipes/kafka-ui.md": "no Kafka UI is there where the tests run: they check the file and call what its pages call",
-    "docs/recipes/node.md": "the tests run it with `node --test` in a folder of their own",
     "docs/recipes/spark.md": "the tests run this test in the session that all their Spark tests share",
     "docs/recipes/testcontainers.md": "no .NET is there where the tests run",
 }

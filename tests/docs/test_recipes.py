@@ -123,7 +123,7 @@ def test_every_block_of_these_pages_is_known() -> None:
 def test_spark(spark: Any, kafka: Any) -> None:
     installed, conftest, test, run = blocks("docs/recipes/spark.md")
     assert conftest.text == 'pytest_plugins = ["odradek.spark.testing.fixtures"]\n'
-    assert is_shown(installed, "pip install")
+    assert "\n$ pip install" in installed.text
     assert is_shown(run, f"pytest -q {test.title}")
     names: dict[str, Any] = {}
     exec(test.text, names)

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from queue import Empty, Queue
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -73,13 +73,25 @@ def python_packages(*requirements: str) -> Path:
     return _or_skip(lambda: _python_packages(requirements))
 
 
+def tool_or_skip(name: str) -> str:
+    """The path of a program; skips the test where it is not installed."""
+    try:
+        return _tool(name)
+    except Unavailable as missing:
+        _skip(missing)
+
+
 def _or_skip(build: Callable[[], Path | Unavailable]) -> Path:
     built = build()
-    if isinstance(built, Path):
-        return built
+    if isinstance(built, Unavailable):
+        _skip(built)
+    return built
+
+
+def _skip(missing: Unavailable) -> NoReturn:
     if os.environ.get("CI", "").lower() == "true":
-        pytest.fail(str(built), pytrace=False)
-    pytest.skip(str(built))
+        pytest.fail(str(missing), pytrace=False)
+    pytest.skip(str(missing))
 
 
 # ---- building
