@@ -6,6 +6,10 @@ The broker has the same for its log and its trace: it is another process, and no
 from __future__ import annotations
 
 import json
+from typing import Final
+
+NAME_MAX: Final = 80
+"""So many characters of a name stand in a table: with an id of a client that has 36 of its own."""
 
 
 def printable(text: str) -> str:
@@ -18,6 +22,11 @@ def printable(text: str) -> str:
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text
     )
+
+
+def clipped(text: str) -> str:
+    """At most ``NAME_MAX`` characters: a transactional id may have 32,767."""
+    return text if len(text) <= NAME_MAX else f"{text[: NAME_MAX - 1]}…"
 
 
 def printable_lines(text: str) -> str:

@@ -15,7 +15,7 @@ import click
 from odradek.commands.waiting import telling_waits
 from odradek.errors import ControlRefused, NotFound, OdradekError
 from odradek.extras import install_command
-from odradek.printable import printable, printable_json, printable_lines
+from odradek.printable import clipped, printable, printable_json, printable_lines
 from odradek.remote import CONTROL_VARIABLE, TOKEN_VARIABLE, Remote, connect
 
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
@@ -123,8 +123,8 @@ def say(text: str) -> None:
 
 
 def say_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as what is in them."""
-    texts = [[*headings], *([_text(cell) for cell in row] for row in rows)]
+    """Columns as wide as what is in them. Long names are clipped, and whole in JSON; so are lists, in the last column."""
+    texts = [[*headings], *([*map(clipped, map(_text, row[:-1])), _text(row[-1])] for row in rows)]
     widths = [max(len(row[column]) for row in texts) for column in range(len(headings))]
     for row in texts:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -104,6 +104,18 @@ def test_an_open_transaction_is_aborted_in_its_partition_without_its_coordinator
     run("txn", "abort", "x2-open")
 
 
+def test_a_long_name_leaves_the_columns_of_a_table_readable(run: Run) -> None:
+    long = "x9-" + "n" * 32_000
+    run("topic", "create", "x9")
+    run("produce", "x9", "a", "-x", long)
+    lines = run("txn", "list").splitlines()
+    assert {"x9-" + "n" * 76 + "…  CompleteCommit"} <= {line[:96].rstrip() for line in lines}
+    assert max(map(len, lines)) < 300
+    assert long in {each["transactional_id"] for each in json.loads(run("txn", "list", "--json"))}
+    run("consume", "x9", "-g", long)
+    assert max(map(len, run("group", "list").splitlines())) < 300
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_is_deleted_with_its_members(
     cluster_of_two: package.Broker, run: Run, refused: Callable[..., tuple[int, str]], protocol: str

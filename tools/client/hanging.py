@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from odradek.printable import clipped
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from protocol.messages.metadata import MetadataResponseTopic
@@ -53,7 +54,7 @@ class Open:
         if self.known is None:
             return f"no coordinator knows producer {self.producer_id}"
         return (
-            f"for its coordinator, node {self.known.coordinator}, {self.known.transactional_id} is {self.known.state}, "
+            f"for its coordinator, node {self.known.coordinator}, {clipped(self.known.transactional_id)} is {self.known.state}, "
             f"without {self.topic}-{self.partition}"
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from odradek.printable import clipped
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.client.groups import (
@@ -115,7 +116,7 @@ def lag(cluster: Cluster, name: str, as_json: bool) -> None:
             each["end_offset"],
             each["lag"],
             each["open"],
-            each["client_id"],
+            each["client_id"] and clipped(each["client_id"]),
         )
         for each in found
     ]
