@@ -60,10 +60,10 @@ _TOOLS = {
     "consume": "Print the records of topics, with the outcome of their transactions.",
     "dump": "Print the batches and records of segment files, without a broker.",
     "explain": "Explain where readers of a partition stop, why a group lags, what a transaction waits for.",
-    "group": "List, describe and delete consumer groups; show their lag, reset their offsets.",
+    "group": "List, describe and delete consumer groups; show their lag, reset their offsets, rebalance them.",
     "produce": "Write records, in a transaction too.",
     "seed": "Write records in transactions that commit and abort, from lines of JSON.",
-    "topic": "List, create, describe and delete topics; show and set their settings.",
+    "topic": "List, create, describe, trim and delete topics; show and set their settings.",
     "txn": "List and describe transactions, find hanging ones, commit or abort one, leave one open.",
 }
 

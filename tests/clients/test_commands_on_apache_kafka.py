@@ -11,6 +11,13 @@ import pytest
 from tests.support import kafka_oracle
 from tests.support.clients import eventually
 from tests.tools.conftest import invoke, objects
+from tests.tools.test_rebalance import (
+    test_a_classic_group_rebalances_once_and_without_the_command as rebalances_once,
+)
+from tests.tools.test_rebalance import (
+    test_a_group_of_the_consumer_protocol_gives_partitions_up_and_gets_them_back as gives_partitions_up,
+)
+from tools.client.cluster import Cluster
 
 pytestmark = pytest.mark.foreign
 
@@ -108,6 +115,22 @@ def test_a_group_is_moved_and_its_lag_explained(run: Run) -> None:
     run("group", "reset", "readers", "--to", "end")
     assert json.loads(run("group", "lag", "readers", "--json"))[0]["lag"] == 0
     run("group", "delete", "readers")
+
+
+def test_a_partition_is_trimmed(run: Run) -> None:
+    run("topic", "create", "trimmed")
+    run("produce", "trimmed", "a", "b", "c")
+    run("txn", "hang", "trimmed", "trimmed", "open")
+    (found,) = json.loads(run("topic", "trim", "trimmed", "--before", "end", "--json"))
+    assert (found["log_start_offset_after"], found["deleted_offsets"]) == (4, 4)
+    (described,) = json.loads(run("topic", "describe", "trimmed", "--json"))
+    assert described["partitions"][0]["log_start_offset"] == 4
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_rebalances(run: Run, apache: tuple[str, Path], protocol: str) -> None:
+    with Cluster(apache[0]) as cluster:
+        {"classic": rebalances_once, "consumer": gives_partitions_up}[protocol](cluster, run)
 
 
 def test_its_files_are_dumped(run: Run, apache: tuple[str, Path]) -> None:

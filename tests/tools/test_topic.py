@@ -71,6 +71,38 @@ def test_settings_are_shown_and_what_the_broker_lacks_is_said(
     assert "expected NAME=VALUE" in refused("topic", "config", "t6", "--set", "retention.ms")[1]
 
 
+def test_a_partition_is_trimmed(run: Run, refused: Callable[..., tuple[int, str]]) -> None:
+    run("topic", "create", "t8:2")
+    run("produce", "t8", *"abcd", "-p", "0")
+
+    def starts() -> list[int]:
+        (described,) = json.loads(run("topic", "describe", "t8", "--json"))
+        return [each["log_start_offset"] for each in described["partitions"]]
+
+    (planned,) = json.loads(run("topic", "trim", "t8/0", "--before", "-1", "--dry-run", "--json"))
+    assert (planned["log_start_offset_after"], planned["deleted_offsets"], starts()) == (3, 3, [0, 0])
+    assert run("topic", "trim", "t8/0", "--before", "1").splitlines()[1].split() == [
+        "t8-0",
+        "0",
+        "1",
+        "4",
+        "1",
+    ]
+    assert starts() == [1, 0]
+    assert refused("topic", "trim", "t8", "--before", "2") == (
+        1,
+        "Error: t8-1: offset 2 is out of range: the log begins at 0 and ends at 0\n",
+    )
+    assert refused("topic", "trim", "t8/0", "--before", "0")[0] == 1
+    run("topic", "trim", "t8", "--before", "@1")
+    assert starts() == [1, 0]
+    run("topic", "trim", "t8", "--before", "end")
+    assert starts() == [4, 0]
+    run("topic", "create", "t9", "-c", "cleanup.policy=compact")
+    run("produce", "t9", "a", "-k", "k")
+    assert refused("topic", "trim", "t9", "--before", "end") == (1, "Error: t9-0: POLICY_VIOLATION\n")
+
+
 def test_a_wrong_name_has_a_message_and_a_code(refused: Callable[..., tuple[int, str]]) -> None:
     assert refused("topic", "describe", "nope") == (1, "Error: there is no topic nope\n")
     assert refused("topic", "create", "a:b")[0] == 2

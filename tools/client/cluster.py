@@ -222,6 +222,10 @@ class Cluster:
             return False
         return True
 
+    def another(self) -> Cluster:
+        """The same cluster by connections of its own: for a request that waits while others go on."""
+        return Cluster(self.bootstrap, self._security)
+
     # -- its end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:

@@ -54,8 +54,8 @@ class Open:
         if self.known is None:
             return f"no coordinator knows producer {self.producer_id}"
         return (
-            f"for its coordinator, node {self.known.coordinator}, {clipped(self.known.transactional_id)} is {self.known.state}, "
-            f"without {self.topic}-{self.partition}"
+            f"for its coordinator, node {self.known.coordinator}, {clipped(self.known.transactional_id)} is "
+            f"{self.known.state}, without {self.topic}-{self.partition}"
         )
 
     @property

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -41,3 +46,19 @@ def list_offset(
         return found
 
     return cluster.retrying(ask).offset
+
+
+def delete_records(cluster: Cluster, topic: str, partition: int, before: int) -> int:
+    """Move the log start of a partition forward; returns where it is afterwards. Compacted topics refuse it."""
+
+    def ask() -> int:
+        wanted = DeleteRecordsPartition(partition_index=partition, offset=before)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])], timeout_ms=30_000
+        )
+        response = cluster.ask_leader(topic, partition, "delete_records", request)
+        found = response.topics[0].partitions[0]
+        check(found.error_code, f"{topic}-{partition}")
+        return int(found.low_watermark)
+
+    return cluster.retrying(ask)

@@ -21,6 +21,7 @@ from tools.client.groups import (
 )
 from tools.client.lag import lag_of
 from tools.client.offsets import READ_UNCOMMITTED
+from tools.client.rebalancing import rebalance_group
 from tools.commands.common import (
     HELP_NAMES,
     CommandGroup,
@@ -36,7 +37,7 @@ from tools.commands.consume import checked_offset, wanted_partitions
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def group() -> None:
-    """List, describe and delete consumer groups; show their lag, reset their offsets."""
+    """List, describe and delete consumer groups; show their lag, reset their offsets, rebalance them."""
 
 
 @group.command("list")
@@ -153,6 +154,28 @@ def reset(
         say_table(
             ("PARTITION", "OFFSET"), [(f"{topic}-{index}", at) for (topic, index), at in offsets.items()]
         )
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.option(
+    "--timeout", type=float, default=30.0, show_default=True, metavar="SECONDS", help="How long, at most."
+)
+@as_json
+@on_a_cluster
+def rebalance(cluster: Cluster, name: str, timeout: float, as_json: bool) -> None:
+    """Make the members of a group rebalance: a member joins, and leaves at once.
+
+    A classic group begins to rebalance, and goes on as its members join again. In a group of the consumer protocol the
+    command returns when members have given up partitions; they get them back. On Odradek `odradek node move-coordinator
+    --group` moves the group's coordinator instead.
+
+    \b
+    odradek group rebalance readers
+    """
+    members = rebalance_group(cluster, name, timeout)
+    text = f"group {name} rebalances: {members} member{'s' * (members != 1)}"
+    say_done(as_json, {"group": name, "members": members}, text)
 
 
 @group.command()

@@ -13,7 +13,14 @@ from protocol.messages.metadata import MetadataResponseTopic
 from tools.client.cluster import Cluster
 from tools.client.configs import TOPIC, alter_configs, describe_configs
 from tools.client.errors import check
-from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, list_offset
+from tools.client.offsets import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    delete_records,
+    list_offset,
+)
 from tools.commands.common import (
     HELP_NAMES,
     CommandGroup,
@@ -25,13 +32,14 @@ from tools.commands.common import (
     say_table,
     settings,
 )
+from tools.commands.consume import checked_offset, wanted_partitions
 
 TIMEOUT_MS: Final = 30_000
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def topic() -> None:
-    """List, create, describe and delete topics; show and set their settings."""
+    """List, create, describe, trim and delete topics; show and set their settings."""
 
 
 @topic.command("list")
@@ -242,3 +250,56 @@ def config(
         say_json({each.name: {"value": each.value, "source": each.source} for each in found})
     else:
         say_table(("SETTING", "VALUE", "SOURCE"), [(each.name, each.value, each.source) for each in found])
+
+
+@topic.command()
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC[/PARTITION]...")
+@click.option(
+    "--before",
+    required=True,
+    metavar="WHERE",
+    help="The first offset to keep: end, an offset, -5 for the last five, @TIME (ISO 8601, or ms since 1970).",
+)
+@click.option("--dry-run", is_flag=True, help="Show the offsets, and delete nothing.")
+@as_json
+@on_a_cluster
+def trim(cluster: Cluster, names: tuple[str, ...], before: str, dry_run: bool, as_json: bool) -> None:
+    """Delete the records at the beginning of partitions, for good (DeleteRecords).
+
+    \b
+    odradek topic trim orders --before @2026-11-23T12:00:00Z --dry-run
+    odradek topic trim orders/0 --before 1200
+    """
+    # All of them are looked at before the first is trimmed.
+    trimmed = [_trimmed(cluster, topic, index, before) for topic, index in wanted_partitions(cluster, names)]
+    if not dry_run:
+        for each in trimmed:
+            if each["deleted_offsets"]:
+                delete_records(cluster, each["topic"], each["partition"], each["log_start_offset_after"])
+    if as_json:
+        say_json(trimmed)
+        return
+    rows = [
+        (
+            f"{each['topic']}-{each['partition']}",
+            each["log_start_offset"],
+            each["log_start_offset_after"],
+            each["end_offset"],
+            each["deleted_offsets"],
+        )
+        for each in trimmed
+    ]
+    say_table(("PARTITION", "START", "NEW START", "END", "OFFSETS DELETED"), rows)
+
+
+def _trimmed(cluster: Cluster, topic: str, partition: int, before: str) -> dict[str, Any]:
+    start = list_offset(cluster, topic, partition, EARLIEST)
+    after = checked_offset(cluster, topic, partition, before, READ_UNCOMMITTED, "--before")
+    return {
+        "topic": topic,
+        "partition": partition,
+        "log_start_offset": start,
+        "log_start_offset_after": after,
+        "end_offset": list_offset(cluster, topic, partition, LATEST),
+        "deleted_offsets": after - start,
+    }
