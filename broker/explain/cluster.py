@@ -1,0 +1,164 @@
+"""All that is wrong in a cluster now, the worst first; and the explanations of several partitions together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from broker.explain.explanation import Cause, Explanation
+from broker.explain.facts import ClusterContext, ClusterFacts, HeldByRule, IdFacts, PartitionFacts, Refusal
+from broker.explain.groups import explain_group
+from broker.explain.ids import explain_id
+from broker.explain.partitions import explain_partition
+from broker.explain.refusals import refusal_troubles, throttle_troubles
+from broker.explain.transactions import held_trouble
+from broker.explain.trouble import HEALTHY, Trouble
+from broker.explain.words import away, capital, counted, waking
+
+SUBJECT: Final = "the cluster"
+SHOWN_MAX: Final = 20
+_ORDER: Final = tuple(Cause)
+_WORST: Final = (
+    Cause.NODE_AWAY,
+    Cause.NO_LEADER,
+    Cause.OFFLINE,
+    Cause.LEADER_AWAY,
+    Cause.COORDINATOR_NOT_AVAILABLE,
+    Cause.COORDINATOR_LOADING,
+    Cause.BELOW_MIN_ISR,
+    Cause.HANGING_TRANSACTION,
+    Cause.MARKER_HELD,
+    Cause.MARKER_LEADER_AWAY,
+    Cause.REQUEST_HELD,
+    Cause.BEGINS_IN_THE_FUTURE,
+    Cause.GROUP_REBALANCING,
+    Cause.MEMBER_STOPPED_POLLING,
+)
+"""Before all others, which keep the order in which `Cause` has them."""
+
+
+def severity(found: Explanation) -> tuple[bool, int]:
+    """Sorts explanations, the worst first; those of which nothing is wrong come last."""
+    if found.cause in _WORST:
+        return False, _WORST.index(found.cause)
+    return found.cause in HEALTHY, len(_WORST) + _ORDER.index(found.cause)
+
+
+def explain_topic(places: Iterable[PartitionFacts], around: ClusterContext) -> list[Explanation]:
+    """Of each partition an explanation, those with trouble first."""
+    return sorted((explain_partition(each, around) for each in places), key=severity)
+
+
+def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
+    """Of several partitions of a topic: those of which nothing is wrong in one sentence, if they are several."""
+    wrong = [each for each in found if each.cause not in HEALTHY]
+    healthy = [each for each in found if each.cause in HEALTHY]
+    if len(healthy) < 2:
+        return list(found)
+    number = counted(len(healthy), "more partition" if wrong else "partition")
+    line = (
+        f"{number} of {topic}: nothing is wrong."
+        if wrong
+        else f"Nothing is wrong with the {number} of {topic}."
+    )
+    return [*wrong, Explanation(topic, Cause.NOTHING, (line,))]
+
+
+def explain_cluster(facts: ClusterFacts, around: ClusterContext) -> list[Explanation]:
+    """All that is wrong now, the worst first; one explanation that says so if nothing is."""
+    quiet = dataclasses.replace(around, not_asked=())
+    found = [*_nodes(around), *_partitions(facts, quiet)]
+    found += [each for at in facts.groups if (each := explain_group(at, quiet)).cause not in HEALTHY]
+    found += _transactions(facts, quiet)
+    found += _clients(facts, quiet)
+    said = {line for each in found for line in each.lines}
+    found += [each for each in _held(around.held, quiet) if each.lines[0] not in said]
+    found = sorted(_distinct(found), key=severity)
+    left_out = facts.left_out + max(0, len(found) - SHOWN_MAX)
+    found = found[:SHOWN_MAX]
+    if left_out:
+        found.append(Explanation(SUBJECT, Cause.UNKNOWN, (f"{left_out} more of these are not told.",)))
+    if around.not_asked:
+        found.append(Explanation(SUBJECT, Cause.UNKNOWN, around.not_asked))
+    return found or [Explanation(SUBJECT, Cause.NOTHING, (_nothing(around),))]
+
+
+def _nothing(around: ClusterContext) -> str:
+    nodes = "" if around.nodes is None else f", of {counted(len(around.nodes), 'node')} all run"
+    return f"Nothing is wrong{nodes}: no partition, transaction or group waits for anything."
+
+
+def _distinct(found: Iterable[Explanation]) -> Iterator[Explanation]:
+    """Of several with one first line, a rule that holds two requests for instance, the first."""
+    said: set[str] = set()
+    for each in found:
+        if each.lines[0] not in said:
+            said.add(each.lines[0])
+            yield each
+
+
+def _nodes(around: ClusterContext) -> Iterator[Explanation]:
+    for node in sorted(around.nodes or ()):
+        gone = away(around, node)
+        if gone is not None:
+            yield Explanation(f"node {node}", Cause.NODE_AWAY, (f"{capital(gone)}.", *waking(around, [node])))
+
+
+def _partitions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
+    for at in facts.partitions:
+        found = explain_partition(at, around)
+        if found.cause not in HEALTHY:
+            yield found
+
+
+def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
+    """Those that the explanations of partitions do not tell: an id has no records yet, or its partition no leader."""
+    read = {at.name: at for at in facts.partitions}
+    told = {
+        each.owner.transactional_id for at in facts.partitions for each in at.open if each.owner is not None
+    }
+    for each in facts.transactions:
+        if each.transactional_id in told:
+            continue
+        at = IdFacts(
+            transactional_id=each.transactional_id,
+            state_partition="",
+            coordinator=each.coordinator,
+            transaction=each,
+            places=tuple(read[name] for name in each.partitions if name in read),
+        )
+        yield explain_id(at, around)
+
+
+def _clients(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
+    """Refusals and throttles, which no partition or group above has told."""
+    names = {at.name for at in facts.partitions}
+    groups = {at.group for at in facts.groups}
+    refused = [
+        each
+        for each in around.refusals
+        if not names.intersection(each.partitions) and each.group not in groups
+    ]
+    for each in refused:
+        yield from _as_explanations(_whose(each), refusal_troubles(around, [each]))
+    throttled = [each for each in around.throttles if not names.intersection(each.partitions)]
+    for throttle in throttled:
+        yield from _as_explanations(f"client {throttle.client_id}", throttle_troubles([throttle]))
+
+
+def _as_explanations(subject: str, troubles: Iterable[Trouble]) -> Iterator[Explanation]:
+    for each in troubles:
+        if each.is_cause:
+            yield Explanation(subject, each.cause, each.lines)
+
+
+def _whose(each: Refusal) -> str:
+    if each.transactional_id is not None:
+        return f"transactional id {each.transactional_id}"
+    return f"group {each.group}" if each.group is not None else f"client {each.client_id or 'unknown'}"
+
+
+def _held(held: Iterable[HeldByRule], around: ClusterContext) -> Iterator[Explanation]:
+    for each in held:
+        yield Explanation(f"rule {each.rule}", Cause.REQUEST_HELD, held_trouble(each, around).lines)

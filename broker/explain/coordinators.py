@@ -1,0 +1,89 @@
+"""Coordinators that do not respond as one should: not available, loading, held."""
+
+from __future__ import annotations
+
+from broker.explain.explanation import Cause
+from broker.explain.facts import ClusterContext, GroupFacts, IdFacts, PartitionFacts
+from broker.explain.partitions import no_leader
+from broker.explain.transactions import held_trouble
+from broker.explain.trouble import Trouble
+from broker.explain.words import away, capital, duration_text, release, rule_text, waking
+
+_LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
+
+
+def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
+    """Why the coordinator of a group or a transactional id tells nothing; None where it does."""
+    name = f"group {at.group}" if isinstance(at, GroupFacts) else at.transactional_id
+    home = at.offsets_partition if isinstance(at, GroupFacts) else at.state_partition
+    if at.coordinator_error == _LOADING:
+        return _loading(name, home, at.coordinator, around)
+    head = f"The coordinator of {name} is not available"
+    gone = away(around, at.coordinator, f", which leads {home},")
+    if gone is not None and at.coordinator is not None:
+        lines = (f"{head}: {gone}.", *waking(around, [at.coordinator]))
+        return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, lines)
+    if at.coordinator is None:
+        return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, _no_leader(head, home, at.home, around))
+    if at.coordinator_error is None:
+        return None
+    answered = _answers(name, at.coordinator_error, around)
+    if answered is not None:
+        rule, api = answered
+        return Trouble(
+            Cause.COORDINATOR_NOT_AVAILABLE,
+            (
+                f"{head}: {rule_text(around, rule)} answers {api} with {at.coordinator_error}.",
+                f"Remove the rule: odradek fault clear {rule}",
+            ),
+        )
+    for held in around.held:
+        if held.at == "FindCoordinator" and name in (held.transactional_id, f"group {held.group}"):
+            return held_trouble(held, around, f"{head}: ", Cause.COORDINATOR_NOT_AVAILABLE)
+    first = f"{head}: node {at.coordinator}, which leads {home}, answers {at.coordinator_error}."
+    return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, (first,))
+
+
+def _no_leader(head: str, home: str, at: PartitionFacts | None, around: ClusterContext) -> tuple[str, ...]:
+    """Its home has no leader; who is away, where that is known."""
+    if at is not None:
+        first, *more = no_leader(at, around).lines
+        return (f"{head}: {first}", *more)
+    nodes = sorted(around.nodes or ())
+    gone = [text for node in nodes if (text := away(around, node))]
+    why = f" ({', '.join(gone)})" if gone else ""
+    return (f"{head}: {home} has no leader{why}.", *waking(around, nodes))
+
+
+def _loading(name: str, home: str, node: int | None, around: ClusterContext) -> Trouble:
+    where = "" if node is None else f", node {node},"
+    head = f"The coordinator of {name}{where} is loading {home}"
+    for held in around.held:
+        if held.at == "coordinator.load" and (held.node == node or home in held.partitions):
+            by = f"{rule_text(around, held.rule)} holds it for {duration_text(held.for_ms)}"
+            return Trouble(Cause.COORDINATOR_LOADING, (f"{head}: {by}.", release(held)))
+    answered = _answers(name, _LOADING, around)
+    if answered is not None:
+        rule, api = answered
+        by = f"{capital(rule_text(around, rule))} answers {api} for {name} with {_LOADING}."
+        return Trouble(Cause.COORDINATOR_LOADING, (by, f"Remove the rule: odradek fault clear {rule}"))
+    again = "Clients ask again until it has read its log."
+    return Trouble(Cause.COORDINATOR_LOADING, (f"{head}: it answers {_LOADING}.", again))
+
+
+def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] | None:
+    """The rule that answers with this error, and to which API: as the trace has it, or by its text and its hits."""
+    for refusal in around.refusals:
+        about = name in (refusal.transactional_id, f"group {refusal.group}")
+        if refusal.rule is not None and refusal.error == error and about:
+            return refusal.rule, refusal.api
+    for rule in around.rules or ():
+        on, _, action = rule.text.partition(" -> ")
+        api, *matchers = on.split()
+        matched = dict(each.split("=", 1) for each in matchers if "=" in each)
+        named = matched.get("transactional_id") or (
+            f"group {matched['group']}" if "group" in matched else name
+        )
+        if rule.hits and action.strip() == f"error {error}" and named == name:
+            return rule.rule, api
+    return None

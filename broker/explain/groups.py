@@ -1,0 +1,189 @@
+"""Why a group does not go on: its coordinator, its members, and what stands between its offsets and the ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker.explain.coordinators import coordinator_trouble
+from broker.explain.explanation import Cause, Explanation
+from broker.explain.facts import ClusterContext, GroupFacts, GroupOffsetFacts
+from broker.explain.members import JOINS, rebalancing, stopped_polling
+from broker.explain.partitions import partition_troubles, tail_text
+from broker.explain.refusals import refusal_troubles, throttle_troubles
+from broker.explain.transactions import held_trouble
+from broker.explain.trouble import Trouble, explained
+from broker.explain.words import counted, listed
+
+PARTITIONS_MAX: Final = 20
+"""Of so many partitions the lag is told."""
+_RANK: Final = (
+    Cause.COORDINATOR_NOT_AVAILABLE,
+    Cause.COORDINATOR_LOADING,
+    Cause.UNKNOWN_GROUP,
+    Cause.GROUP_REBALANCING,
+    Cause.REQUEST_HELD,
+    Cause.NOT_AUTHORIZED,
+    Cause.NO_LEADER,
+    Cause.OFFLINE,
+    Cause.LEADER_AWAY,
+    Cause.GROUP_EMPTY,
+    Cause.MARKER_HELD,
+    Cause.MARKER_LEADER_AWAY,
+    Cause.HANGING_TRANSACTION,
+    Cause.BEGINS_IN_THE_FUTURE,
+    Cause.MARKER_ON_THE_WAY,
+    Cause.OPEN_TRANSACTION,
+    Cause.UNSTABLE_OFFSETS,
+    Cause.MEMBER_STOPPED_POLLING,
+    Cause.REFUSED_REQUEST,
+    Cause.THROTTLED,
+    Cause.UNKNOWN,
+    Cause.LAG,
+)
+"""What stops a group, the worst first. Causes of partitions that stop no reader are not told here."""
+
+
+def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
+    """What stops the group, and what it lags behind in each partition."""
+    subject = f"group {at.group}"
+    of_coordinator = coordinator_trouble(at, around)
+    if of_coordinator is not None:
+        found = [of_coordinator]
+    elif not at.members and not at.offsets and at.state in ("", "Dead"):
+        found = [
+            Trouble(
+                Cause.UNKNOWN_GROUP,
+                (f"No coordinator knows group {at.group}: it has no members and no offsets.",),
+            )
+        ]
+    else:
+        found = [*_of_group(at, around), *_of_partitions(at, around), *_of_clients(at, around)]
+    found = [each for each in found if each.cause in _RANK]
+    # Stable: of two troubles of one rank the first comes first.
+    found.sort(key=lambda each: _RANK.index(each.cause))
+    details = [] if of_coordinator is not None else [*_state(at), *_lags(at)]
+    return explained(subject, found, _otherwise(at, around), details, around.not_asked)
+
+
+def _of_group(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
+    held = [each for each in around.held if each.group == at.group]
+    waiting = rebalancing(at, held, around)
+    if waiting is not None:
+        yield waiting
+    for each in held:
+        if waiting is not None and each.at in JOINS:
+            continue  # told with the rebalance
+        yield held_trouble(each, around)
+    if not at.members and waiting is None:
+        first = f"Group {at.group} is empty: it has no members, so its offsets stand still."
+        yield Trouble(Cause.GROUP_EMPTY, (first,))
+    yield from stopped_polling(at)
+
+
+def _of_partitions(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
+    owned = {name for member in at.members for name in member.assigned}
+    for each in at.offsets[:PARTITIONS_MAX]:
+        name = each.at.name
+        yield from partition_troubles(each.at, around)
+        if each.pending:
+            yield _pending(at, each)
+        if each.committed is None or each.at.log_start is None:
+            continue
+        if each.committed < each.at.log_start:
+            deleted = f"Offset {each.committed} of group {at.group} in {name} is deleted"
+            first = f"{deleted}: the log begins at {each.at.log_start}."
+            yield Trouble(Cause.LAG, (first, "auto.offset.reset decides where a member goes on."))
+        if owned and name not in owned and _lag(each):
+            yield Trouble(Cause.LAG, (f"No member of group {at.group} has {name}.",))
+        elif each.records:
+            behind = counted(each.records, "record") + ("" if each.is_counted_to_the_end else " at the least")
+            yield Trouble(Cause.LAG, (f"Group {at.group} is {behind} behind in {name}.",))
+
+
+def _pending(at: GroupFacts, each: GroupOffsetFacts) -> Trouble:
+    """A consumer that asks for stable offsets waits (KIP-447)."""
+    whose = "an open transaction" if each.pending_of is None else f"the transaction of {each.pending_of}"
+    lines = [
+        f"The offset of group {at.group} in {each.at.name} is not stable: {whose} has committed one and is not ended.",
+        "A member that starts now waits for its end (UNSTABLE_OFFSET_COMMIT).",
+    ]
+    if each.pending_of is not None:
+        lines.insert(1, f"See what that waits for: odradek explain --id {each.pending_of}")
+    return Trouble(Cause.UNSTABLE_OFFSETS, tuple(lines))
+
+
+def _of_clients(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
+    clients = {member.client_id for member in at.members}
+    refused = [each for each in around.refusals if each.group == at.group]
+    yield from refusal_troubles(around, refused)
+    throttled = [each for each in around.throttles if each.group == at.group or each.client_id in clients]
+    yield from throttle_troubles(throttled)
+
+
+# -- lag --------------------------------------------------------------------------------------------------------
+
+
+def _lag(each: GroupOffsetFacts) -> int | None:
+    """Offsets up to the last stable one, as clients count it."""
+    if each.committed is None or each.at.last_stable is None:
+        return None
+    return max(0, each.at.last_stable - each.committed)
+
+
+def _state(at: GroupFacts) -> Iterator[str]:
+    if at.members:
+        members = counted(len(at.members), "member")
+        yield f"Group {at.group} is {at.state} with {members} at its coordinator, node {at.coordinator}."
+
+
+def _lags(at: GroupFacts) -> Iterator[str]:
+    """A line for each partition with a lag, and one for all others."""
+    even = []
+    for each in at.offsets[:PARTITIONS_MAX]:
+        lag = _lag(each)
+        if lag == 0:
+            even.append(each.at.name)
+        elif lag is not None:
+            behind = f"{counted(lag, 'offset')} behind the last stable offset {each.at.last_stable}"
+            yield f"{each.at.name}: {behind}{_content(each)}."
+    if even:
+        yield f"{listed(even)}: no lag."
+    if len(at.offsets) > PARTITIONS_MAX:
+        yield f"{len(at.offsets) - PARTITIONS_MAX} more partitions are not told."
+
+
+def _content(each: GroupOffsetFacts) -> str:
+    """``: 3 records, 2 aborted records and 1 marker``"""
+    if each.records is None:
+        return ""
+    records = [counted(each.records, "record")] if each.records else []
+    hidden = tail_text(each.aborted or 0, each.markers or 0)
+    content = listed([*records, *([hidden] if hidden else [])])
+    if not content:
+        return ": none of them a record, compaction has removed what stood there"
+    return f": {content}{'' if each.is_counted_to_the_end else ' at the least'}"
+
+
+# -- nothing wrong ----------------------------------------------------------------------------------------------
+
+
+def _otherwise(at: GroupFacts, around: ClusterContext) -> Trouble:
+    unread = [each.at.name for each in at.offsets if _lag(each) is None and each.committed is not None]
+    if unread:
+        first = f"How far group {at.group} is behind in {listed(unread)} is not known: the leader could not be asked."
+        return Trouble(Cause.UNKNOWN, (first,))
+    if around.not_asked:
+        return Trouble(Cause.UNKNOWN, (f"As far as could be asked, nothing is wrong with group {at.group}.",))
+    hidden = [each for each in at.offsets if _lag(each) and each.records == 0 and each.is_counted_to_the_end]
+    if hidden:
+        aborted = sum(each.aborted or 0 for each in hidden)
+        content = tail_text(aborted, sum(each.markers or 0 for each in hidden))
+        lag = sum(_lag(each) or 0 for each in hidden)
+        first = f"Nothing is wrong with group {at.group}: its lag of {lag} holds no record"
+        cause = Cause.ABORTED_TAIL if aborted else Cause.MARKERS_ONLY
+        return Trouble(cause, (f"{first}, but {content}." if content else f"{first}.",))
+    if any(_lag(each) for each in at.offsets):
+        first = f"Nothing stops group {at.group}, and it is behind: by what, was not counted."
+        return Trouble(Cause.LAG, (first,))
+    return Trouble(Cause.NOTHING, (f"Nothing is wrong with group {at.group}: it has no lag.",))

@@ -1,0 +1,179 @@
+"""What a transactional id waits for, and what became of its transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from broker.explain.coordinators import coordinator_trouble
+from broker.explain.explanation import Cause, Explanation
+from broker.explain.facts import ClusterContext, IdFacts, Refusal, StateStep, TransactionFacts
+from broker.explain.partitions import no_leader, stops
+from broker.explain.refusals import fence_of, refusal_troubles, throttle_troubles
+from broker.explain.transactions import (
+    MARKER_POINTS,
+    all_written,
+    held_trouble,
+    holder,
+    is_decided,
+    is_open,
+    of_coordinator,
+    open_transaction,
+    waits,
+)
+from broker.explain.trouble import Trouble, explained
+from broker.explain.words import listed, producer_text, time_text, who
+
+PLACES_MAX = 5
+"""Of so many partitions it is told what holds their markers."""
+TRACE_IS_OFF = "The trace is off. After odradek trace --start this command names the refused requests too."
+
+
+def explain_id(at: IdFacts, around: ClusterContext) -> Explanation:
+    """Its coordinator, its open, decided or hanging transactions, its refused requests and its history."""
+    troubles = [*_of_coordinator(at, around), *_of_transaction(at, around), *_hanging(at, around)]
+    mine = [each for each in around.refusals if _is_of(at, each)]
+    refused = refusal_troubles(around, mine, at.history or ())
+    # A request that no client sends again by itself is worse than a transaction that is open in its time.
+    opened = _open(at)
+    troubles += [each for each in refused if each.is_cause]
+    troubles += [opened] if opened is not None and not troubles_hold(troubles) else []
+    troubles += [each for each in refused if not each.is_cause]
+    throttled = [each for each in around.throttles if each.transactional_id == at.transactional_id]
+    troubles += throttle_troubles(throttled)
+    details = [*_state(at, around), *_steps(at.history or ())]
+    if around.trace_runs is False:
+        details.append(TRACE_IS_OFF)
+    subject = f"transactional id {at.transactional_id}"
+    return explained(subject, troubles, _otherwise(at, around), details, around.not_asked)
+
+
+def troubles_hold(troubles: Sequence[Trouble]) -> bool:
+    """The open transaction itself is told already: by what holds it."""
+    return any(each.cause is Cause.REQUEST_HELD for each in troubles)
+
+
+def _is_of(at: IdFacts, each: Refusal) -> bool:
+    if each.transactional_id is not None:
+        return each.transactional_id == at.transactional_id
+    ids = {step.producer_id for step in at.history or ()}
+    if at.transaction is not None:
+        ids.add(at.transaction.producer_id)
+    return each.producer_id is not None and each.producer_id in ids
+
+
+# -- its coordinator --------------------------------------------------------------------------------------------
+
+
+def _of_coordinator(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
+    trouble = coordinator_trouble(at, around)
+    if trouble is not None:
+        yield trouble
+    elif at.transaction is None and at.coordinator_error is None and not at.history:
+        yield Trouble(
+            Cause.UNKNOWN_ID,
+            (
+                f"No coordinator knows {at.transactional_id}: no producer has used this id, or it has expired.",
+            ),
+        )
+
+
+def _state(at: IdFacts, around: ClusterContext) -> Iterator[str]:
+    """What its coordinator says, where the cause was another."""
+    found = at.transaction
+    if found is not None:
+        where = f", in {listed(found.partitions)}" if found.partitions else ""
+        yield (
+            f"{found.transactional_id} is {found.state} at its coordinator, node {found.coordinator}: "
+            f"{producer_text(found.producer_id, found.producer_epoch)}{where}."
+        )
+
+
+# -- its transactions -------------------------------------------------------------------------------------------
+
+
+def _of_transaction(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
+    """The markers of a decided transaction; what a rule holds of it; a partition of it without a leader."""
+    found = at.transaction
+    if found is not None and is_decided(found):
+        yield from _decided(at, found, around)
+    for held in around.held:
+        if held.transactional_id == at.transactional_id and held.at not in MARKER_POINTS:
+            yield held_trouble(held, around)
+    if found is not None and is_open(found):
+        for place in at.places:
+            if place.name in found.partitions and place.leader is None:
+                yield no_leader(place, around)
+
+
+def _decided(at: IdFacts, found: TransactionFacts, around: ClusterContext) -> Iterator[Trouble]:
+    held = [each for each in around.held if each.transactional_id == at.transactional_id]
+    if not found.partitions:
+        yield all_written(found, held, around)
+        return
+    read = {place.name: place for place in at.places}
+    for name in found.partitions[:PLACES_MAX]:
+        yield waits(found, read.get(name), around, "")
+
+
+def _open(at: IdFacts) -> Trouble | None:
+    found = at.transaction
+    if found is None or not is_open(found):
+        return None
+    trouble = open_transaction(found, "")
+    first, *more = trouble.lines
+    where = listed(found.partitions) if found.partitions else "no partition yet"
+    return Trouble(trouble.cause, (first, *more, f"It has {where}."))
+
+
+def _hanging(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
+    """Transactions of its producer which its coordinator will not end."""
+    ids = {step.producer_id for step in at.history or ()}
+    if at.transaction is not None:
+        ids.add(at.transaction.producer_id)
+    for place in at.places:
+        for each in place.open:
+            of_id = each.producer_id in ids or (
+                each.owner is not None and each.owner.transactional_id == at.transactional_id
+            )
+            if of_id and of_coordinator(each, place.name) is None:
+                is_first = place.last_stable == each.first_offset
+                other = f"A transaction of {place.name} begins at offset {each.first_offset}: "
+                yield holder(place, each, around, stops(place) if is_first else other)
+
+
+# -- its history ------------------------------------------------------------------------------------------------
+
+
+def _steps(history: Sequence[StateStep]) -> Iterator[str]:
+    """A line for each state, with what it means for the client."""
+    before: StateStep | None = None
+    for step in history:
+        where = f"  {' '.join(step.partitions)}" if step.partitions else ""
+        line = f"{time_text(step.time_ms)}  {step.state}  {producer_text(step.producer_id, step.producer_epoch)}{where}"
+        meaning = "" if before is None else fence_of(step, before)
+        fenced = (
+            f"  ({meaning}: epoch {before.producer_epoch} is fenced)"
+            if before is not None and meaning
+            else ""
+        )
+        yield line + fenced
+        before = step
+
+
+def _otherwise(at: IdFacts, around: ClusterContext) -> Trouble:
+    found = at.transaction
+    if found is None:
+        last = f" Its last state is {at.history[-1].state}." if at.history else ""
+        return Trouble(
+            Cause.UNKNOWN_ID,
+            (f"The coordinator does not know {at.transactional_id} any more: it has expired.{last}",),
+        )
+    if around.not_asked:
+        return Trouble(
+            Cause.UNKNOWN,
+            (f"As far as could be asked, nothing is wrong with {who(found)}: it is {found.state}.",),
+        )
+    return Trouble(
+        Cause.NOTHING,
+        (f"Nothing is wrong with {who(found)}: it is {found.state}, and no transaction of it is open.",),
+    )

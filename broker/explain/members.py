@@ -1,0 +1,87 @@
+"""Members of groups: for whom a rebalance waits, and who has stopped polling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from broker.explain.explanation import Cause
+from broker.explain.facts import ClusterContext, GroupFacts, GroupOffsetFacts, HeldByRule, MemberFacts
+from broker.explain.trouble import Trouble
+from broker.explain.words import capital, duration_text, listed, release, rule_text
+
+REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
+SILENT_MS: Final = 10_000
+"""A member without a Fetch for longer, while its group lags, does not poll; one without a heartbeat may be dead."""
+JOINS: Final = frozenset(
+    {"JoinGroup", "SyncGroup", "Heartbeat", "ConsumerGroupHeartbeat", "group.append", "LeaveGroup"}
+)
+
+
+def member_text(at: MemberFacts) -> str:
+    """``app-1 at 127.0.0.1 (member app-1-7f3c)``"""
+    return f"{at.client_id} at {at.host.removeprefix('/')} (member {at.member_id})"
+
+
+def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterContext) -> Trouble | None:
+    """Since when, and for whom or what the rebalance waits."""
+    if at.state not in REBALANCING:
+        return None
+    since = "" if at.state_ms is None else f", for {duration_text(at.state_ms)}"
+    head = f"Group {at.group} rebalances ({at.state}{since})"
+    by_rule = next((each for each in held if each.at in JOINS), None)
+    if by_rule is not None:
+        of = f" of {by_rule.client_id}" if by_rule.client_id else ""
+        why = f"{rule_text(around, by_rule.rule)} holds {by_rule.at}{of} on node {by_rule.node}"
+        held_for = duration_text(by_rule.for_ms)
+        return Trouble(Cause.GROUP_REBALANCING, (f"{head}: {why}, for {held_for}.", release(by_rule)))
+    late = [each for each in at.members if each.has_joined is False]
+    if not late:
+        return Trouble(Cause.GROUP_REBALANCING, (f"{head}.",))
+    does = "to revoke its partitions" if at.state == "Reconciling" else "to join again"
+    first = f"{head}: it waits for {listed([member_text(each) for each in late])} {does}."
+    return Trouble(Cause.GROUP_REBALANCING, (first, *_heartbeats(late)))
+
+
+def _heartbeats(members: Sequence[MemberFacts]) -> Iterator[str]:
+    for each in members:
+        if each.heartbeat_ms is not None:
+            yield f"The last heartbeat of {member_text(each)} came {duration_text(each.heartbeat_ms)} ago{_ends(each)}."
+
+
+def _ends(at: MemberFacts) -> str:
+    if at.session_timeout_ms is None or at.heartbeat_ms is None:
+        return ""
+    left = at.session_timeout_ms - at.heartbeat_ms
+    return f"; its session ends in {duration_text(left)}" if left > 0 else "; its session is over"
+
+
+def stopped_polling(at: GroupFacts) -> Iterator[Trouble]:
+    """Members whose heartbeats stay away, and those that have something to read and do not fetch."""
+    behind = {each.at.name for each in at.offsets if _is_behind(each)}
+    for each in at.members:
+        who = capital(member_text(each))
+        if each.heartbeat_ms is not None and each.heartbeat_ms > SILENT_MS:
+            first = f"{who} has sent no heartbeat for {duration_text(each.heartbeat_ms)}{_ends(each)}."
+            yield Trouble(
+                Cause.MEMBER_STOPPED_POLLING,
+                (first, "Its process hangs or is paused, or cannot reach the coordinator."),
+            )
+        elif each.fetch_ms is not None and each.fetch_ms > SILENT_MS and behind.intersection(each.assigned):
+            names = sorted(behind.intersection(each.assigned))
+            first = f"{who} has sent no Fetch for {duration_text(each.fetch_ms)}, though it is behind in {listed(names)}"
+            alive = (
+                f", and its heartbeats go on, the last {duration_text(each.heartbeat_ms)} ago"
+                if each.heartbeat_ms is not None
+                else ""
+            )
+            why = "It does not call poll() any more, has paused these partitions, or still works on what it has fetched."
+            yield Trouble(Cause.MEMBER_STOPPED_POLLING, (f"{first}{alive}.", why))
+
+
+def _is_behind(each: GroupOffsetFacts) -> bool:
+    """It has records to read, or offsets of which it is not known what they hold."""
+    if each.records is not None:
+        return each.records > 0
+    stable = each.at.last_stable
+    return each.committed is not None and stable is not None and stable > each.committed

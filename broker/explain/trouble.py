@@ -1,0 +1,43 @@
+"""Troubles: one cause each, with its sentences; an explanation is made of the worst, and of the others behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from broker.explain.explanation import Cause, Explanation
+from protocol.slotted import slotted
+
+HEALTHY: Final = frozenset({Cause.NOTHING, Cause.EMPTY_LOG, Cause.ABORTED_TAIL, Cause.MARKERS_ONLY})
+"""Causes that are no trouble: what an explanation says then is why nothing is wrong."""
+
+
+@slotted(frozen=True)
+class Trouble:
+    """One thing that is wrong."""
+
+    cause: Cause
+    lines: tuple[str, ...]
+    is_cause: bool = True
+    """False: it is told among the details, and nothing need be wrong because of it."""
+
+
+def explained(
+    subject: str,
+    troubles: Iterable[Trouble],
+    otherwise: Trouble,
+    details: Sequence[str] = (),
+    not_asked: Sequence[str] = (),
+) -> Explanation:
+    """The first of ``troubles`` that is a cause, then the others, the details, and what could not be asked.
+
+    ``otherwise`` is said where there is no cause. Equal lines are said once.
+    """
+    found = list(troubles)
+    worst = next((each for each in found if each.is_cause), None)
+    if worst is None:
+        worst = otherwise
+    lines = [*worst.lines]
+    for each in found:
+        lines += each.lines if each is not worst else ()
+    return Explanation(subject, worst.cause, tuple(dict.fromkeys([*lines, *details, *not_asked])))

@@ -1,0 +1,359 @@
+"""Why readers of a partition stop: from facts to the first line, one row for each cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.explain.explanation import Cause
+from broker.explain.facts import ClusterContext, PartitionFacts, Tail
+from broker.explain.partitions import explain_partition
+from tests.broker.explain.staged import (
+    around,
+    at,
+    decided,
+    foreign,
+    held,
+    in_log,
+    nodes,
+    refusal,
+    throttle,
+    txn,
+)
+
+STOP = "Readers with read_committed of orders-0 stop at offset 12: "
+AWAY = nodes(n2="killed", n3="stopped")
+
+ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
+    "open": (
+        at(in_log(txn())),
+        around(),
+        Cause.OPEN_TRANSACTION,
+        f"{STOP}etl-1 (producer 5 epoch 0) has an open transaction, for 42.0 s; it times out in 18.0 s.",
+        "The client ends it, or: odradek txn abort etl-1",
+    ),
+    "open for longer than its timeout": (
+        at(in_log(txn(open_ms=70_000))),
+        around(),
+        Cause.OPEN_TRANSACTION,
+        f"{STOP}etl-1 (producer 5 epoch 0) has an open transaction, for 1 min 10 s, which is longer than its timeout of "
+        "1 min 0 s: the coordinator aborts it at its next check.",
+        "The client ends it, or: odradek txn abort etl-1",
+    ),
+    "begins in the future": (
+        at(in_log(txn(open_ms=-10_800_000))),
+        around(),
+        Cause.BEGINS_IN_THE_FUTURE,
+        f"{STOP}etl-1 (producer 5 epoch 0) has an open transaction, which begins 3 h 0 min in the future of the "
+        "coordinator's clock.",
+        "The client ends it, or: odradek txn abort etl-1",
+    ),
+    "its EndTxn is held": (
+        at(in_log(txn())),
+        around("EndTxn -> hold", held=(held("EndTxn", transactional_id="etl-1", for_ms=12_000),)),
+        Cause.REQUEST_HELD,
+        f"{STOP}etl-1 (producer 5 epoch 0) has an open transaction, and rule 1 (EndTxn -> hold) holds EndTxn of etl-1 on "
+        "node 1, for 12.0 s.",
+        "Release it: odradek fault release 1",
+    ),
+    "marker held at the point": (
+        at(in_log(decided())),
+        around(
+            "txn.marker -> hold",
+            held=(held("txn.marker", transactional_id="etl-1", partitions=("orders-0",)),),
+        ),
+        Cause.MARKER_HELD,
+        f"{STOP}rule 1 (txn.marker -> hold) holds the COMMIT marker of etl-1 on node 1, for 2 min 41 s.",
+        "Release it: odradek fault release 1",
+    ),
+    "marker held in its request": (
+        at(in_log(decided(state="PrepareAbort"))),
+        around("WriteTxnMarkers -> hold", held=(held("WriteTxnMarkers", node=2, partitions=("orders-0",)),)),
+        Cause.MARKER_HELD,
+        f"{STOP}rule 1 (WriteTxnMarkers -> hold) holds the ABORT marker of etl-1 on node 2, for 2 min 41 s.",
+        "Release it: odradek fault release 1",
+    ),
+    "the marker of another partition is held": (
+        at(in_log(decided())),
+        around(
+            "txn.marker -> hold",
+            held=(held("txn.marker", transactional_id="etl-1", partitions=("audit-1",)),),
+        ),
+        Cause.MARKER_HELD,
+        f"{STOP}rule 1 (txn.marker -> hold) holds the COMMIT marker of etl-1 in audit-1 on node 1, for 2 min 41 s, and "
+        "that of orders-0 comes after it.",
+        "Release it: odradek fault release 1",
+    ),
+    "a cut link": (
+        at(in_log(decided(coordinator=2))),
+        around("cut 1 2"),
+        Cause.MARKER_HELD,
+        f"{STOP}the COMMIT marker of etl-1 cannot reach node 1, which leads orders-0: rule 1 (cut 1 2) cuts the link to its "
+        "coordinator, node 2.",
+        "Remove the rule: odradek fault clear 1",
+    ),
+    "marker on the way": (
+        at(in_log(decided(40))),
+        around(),
+        Cause.MARKER_ON_THE_WAY,
+        f"{STOP}the COMMIT marker of etl-1 is on the way, for 40 ms.",
+        "Its coordinator, node 1, has decided 40 ms ago (PrepareCommit, producer 5 epoch 0).",
+    ),
+    "marker not written for long": (
+        at(in_log(decided())),
+        around(),
+        Cause.MARKER_ON_THE_WAY,
+        f"{STOP}the COMMIT marker of etl-1 has not been written for 2 min 41 s.",
+        "Its coordinator, node 1, has decided 2 min 41 s ago (PrepareCommit, producer 5 epoch 0).",
+    ),
+    "a lost marker": (
+        at(in_log(decided())),
+        around("txn.marker nth=1 -> lose"),
+        Cause.MARKER_ON_THE_WAY,
+        f"{STOP}the COMMIT marker of etl-1 has not been written for 2 min 41 s.",
+        "Rule 1 (txn.marker nth=1 -> lose) has hit once: it may have kept the marker from the log. Remove it: "
+        "odradek fault clear 1",
+    ),
+    "decided, of a foreign cluster": (
+        at(in_log(decided(None))),
+        foreign(),
+        Cause.MARKER_ON_THE_WAY,
+        f"{STOP}the COMMIT marker of etl-1 is not written yet, though the transaction is decided.",
+        "Whether a fault rule holds it only the control port of an Odradek broker tells: set ODRADEK_CONTROL.",
+    ),
+    "hanging, its producer unknown": (
+        at(in_log()),
+        foreign(),
+        Cause.HANGING_TRANSACTION,
+        f"{STOP}the transaction of producer 5 epoch 0 hangs: no coordinator will end it.",
+        "Abort it: odradek txn abort --partition orders/0 --start-offset 12",
+    ),
+    "hanging, its id Empty": (
+        at(in_log(txn(state="Empty", open_ms=None, partitions=()))),
+        foreign(),
+        Cause.HANGING_TRANSACTION,
+        f"{STOP}the transaction of producer 5 epoch 0 hangs: no coordinator will end it.",
+        "Abort it: odradek txn abort --partition orders/0 --start-offset 12",
+    ),
+    "hanging, its id has another transaction": (
+        at(in_log(txn(partitions=("audit-0",)))),
+        foreign(),
+        Cause.HANGING_TRANSACTION,
+        f"{STOP}the transaction of producer 5 epoch 0 hangs: no coordinator will end it.",
+        "Abort it: odradek txn abort --partition orders/0 --start-offset 12",
+    ),
+    "open, and a coordinator was not asked": (
+        at(in_log(owner_is_known=False)),
+        foreign(not_asked=("Node 2 did not respond.",)),
+        Cause.UNKNOWN,
+        f"{STOP}producer 5 epoch 0 has records without a marker from there on.",
+        "Whether a coordinator will end its transaction is not known: not every coordinator could be asked.",
+    ),
+    "no leader": (
+        at(leader=None, isr=(2, 3), log_start=None, last_stable=None, high_watermark=None),
+        around(nodes=AWAY),
+        Cause.NO_LEADER,
+        "orders-0 has no leader: of its ISR, node 2 is killed and node 3 is stopped.",
+        "odradek node start 2",
+    ),
+    "no leader, of a foreign cluster": (
+        at(leader=None, isr=(2,), log_start=None, last_stable=None, high_watermark=None),
+        ClusterContext(),
+        Cause.NO_LEADER,
+        "orders-0 has no leader: of its ISR, node 2, none leads it.",
+        "Its replicas are on nodes 1, 2 and 3.",
+    ),
+    "its leader is paused": (
+        at(log_start=None, last_stable=None, high_watermark=None),
+        around(nodes=nodes(n1="paused")),
+        Cause.LEADER_AWAY,
+        "No client can read or write orders-0: node 1, its leader, is paused.",
+        "odradek node resume 1",
+    ),
+    "a full disk": (
+        at(offline="KAFKA_STORAGE_ERROR"),
+        around("full-disk node=1"),
+        Cause.OFFLINE,
+        "orders-0 is offline on its leader, node 1: KAFKA_STORAGE_ERROR.",
+        "Rule 1 (full-disk node=1) fills a disk. Remove it: odradek fault clear 1",
+    ),
+    "below min ISR": (
+        at(isr=(1,)),
+        around(nodes=AWAY),
+        Cause.BELOW_MIN_ISR,
+        "Writes with acks=all to orders-0 are refused (NOT_ENOUGH_REPLICAS): its ISR is node 1, min.insync.replicas is 2, "
+        "and node 2 is killed and node 3 is stopped.",
+        "odradek node start 2",
+    ),
+    "a follower is paused by a rule": (
+        at(isr=(1, 3)),
+        around("pause node=2"),
+        Cause.UNDER_REPLICATED,
+        "Rule 1 (pause node=2) stops the replicas of node 2; the ISR of orders-0 is nodes 1 and 3, and its clients go on.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
+    ),
+    "a held Fetch": (
+        at(),
+        around("Fetch -> hold", held=(held("Fetch", client_id="app-1", partitions=("orders-0",)),)),
+        Cause.REQUEST_HELD,
+        "Rule 1 (Fetch -> hold) holds Fetch of app-1 on node 1, for 2 min 41 s.",
+        "Release it: odradek fault release 1",
+    ),
+    "refused batches": (
+        at(),
+        around(refusals=(refusal("Produce", "MESSAGE_TOO_LARGE", count=3, partitions=("orders-0",)),)),
+        Cause.REFUSED_BATCH,
+        "Refused Produce to orders-0: MESSAGE_TOO_LARGE, 3 times, the newest 12.0 s ago on node 1 (the batch is larger than "
+        "max.message.bytes).",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
+    ),
+    "out of order": (
+        at(),
+        around(
+            refusals=(
+                refusal(
+                    "Produce",
+                    "OUT_OF_ORDER_SEQUENCE_NUMBER",
+                    partitions=("orders-0",),
+                    producer_id=5,
+                    producer_epoch=0,
+                ),
+            )
+        ),
+        Cause.OUT_OF_ORDER_SEQUENCE,
+        "Refused Produce of producer 5 epoch 0 to orders-0: OUT_OF_ORDER_SEQUENCE_NUMBER, 12.0 s ago on node 1 (a sequence "
+        "is missing: an earlier batch of the producer did not arrive).",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
+    ),
+    "a rule refuses": (
+        at(),
+        around(
+            "Produce -> error NOT_LEADER_OR_FOLLOWER",
+            refusals=(refusal("Produce", "MESSAGE_TOO_LARGE", rule=1, partitions=("orders-0",)),),
+        ),
+        Cause.REFUSED_BATCH,
+        "Refused Produce to orders-0: MESSAGE_TOO_LARGE, 12.0 s ago on node 1: rule 1 (Produce -> error "
+        "NOT_LEADER_OR_FOLLOWER) answered.",
+        "Remove the rule: odradek fault clear 1",
+    ),
+    "not authorized": (
+        at(),
+        around(
+            refusals=(
+                refusal(
+                    "Produce", "TOPIC_AUTHORIZATION_FAILED", principal="User:alice", partitions=("orders-0",)
+                ),
+            )
+        ),
+        Cause.NOT_AUTHORIZED,
+        "User:alice is not authorized for WRITE on topic orders: Produce was refused with TOPIC_AUTHORIZATION_FAILED, "
+        "12.0 s ago.",
+        "Allow it: kafka-acls.sh --add --allow-principal User:alice --operation WRITE --topic orders",
+    ),
+    "throttled": (
+        at(),
+        around(throttles=(throttle(partitions=("orders-0",)),)),
+        Cause.THROTTLED,
+        "Client app-1 is throttled by its quota: a response to Produce told it to wait 900 ms, 3.0 s ago; "
+        "4 responses in all.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
+    ),
+    "empty": (
+        at(last_stable=0, high_watermark=0, tail=None),
+        around(),
+        Cause.EMPTY_LOG,
+        "orders-0 is empty: no record has been written, its log begins and ends at offset 0.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 0.",
+    ),
+    "all deleted": (
+        at(log_start=10, last_stable=10, high_watermark=10),
+        around(),
+        Cause.EMPTY_LOG,
+        "orders-0 is empty: its log begins and ends at offset 10, all records below were deleted.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 10 and ends at 10.",
+    ),
+    "aborted tail": (
+        at(tail=Tail(markers=1, aborted=4, reaches_start=False)),
+        around(),
+        Cause.ABORTED_TAIL,
+        "Nothing is wrong with orders-0, but its last 5 offsets hold no record for readers with read_committed: 4 aborted "
+        "records and 1 marker.",
+        "A group whose lag here is 5 or less has nothing left to read.",
+    ),
+    "no record at all": (
+        at(tail=Tail(markers=1, aborted=12, reaches_start=True)),
+        around(),
+        Cause.ABORTED_TAIL,
+        "Nothing is wrong with orders-0, but its log has no record for readers with read_committed: 12 aborted records and "
+        "1 marker.",
+        "A group whose lag here is 13 or less has nothing left to read.",
+    ),
+    "a marker at the end": (
+        at(tail=Tail(markers=1, aborted=0, reaches_start=False)),
+        around(),
+        Cause.MARKERS_ONLY,
+        "Nothing is wrong with orders-0: its last offset, 12, is a marker.",
+        "A group whose lag here is 1 or less has nothing left to read.",
+    ),
+    "nothing": (
+        at(),
+        around(),
+        Cause.NOTHING,
+        "Nothing is wrong with orders-0: readers with read_committed read to its end, offset 13.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
+    ),
+    "nothing, and not all was asked": (
+        at(),
+        foreign(not_asked=("Node 2 did not respond.",)),
+        Cause.UNKNOWN,
+        "As far as could be asked, nothing is wrong with orders-0: readers with read_committed read to its end, offset 13.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
+    ),
+    "not asked": (
+        at(log_start=None, last_stable=None, high_watermark=None),
+        ClusterContext(not_asked=("Node 1 did not respond.",)),
+        Cause.UNKNOWN,
+        "Whether readers of orders-0 stop is not known: its leader could not be asked.",
+        "Node 1 leads orders-0 in leader epoch 4.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("place", "context", "cause", "first", "second"), ROWS.values(), ids=ROWS)
+def test_the_first_lines(
+    place: PartitionFacts, context: ClusterContext, cause: Cause, first: str, second: str
+) -> None:
+    found = explain_partition(place, context)
+    assert (found.subject, found.lines[0], found.lines[1]) == ("orders-0", first, second)
+    assert found.cause is cause
+    assert found.lines[len(found.lines) - len(context.not_asked) :] == context.not_asked
+
+
+def test_what_was_refused_long_ago_or_is_sent_again_is_told_and_is_no_cause() -> None:
+    old = refusal("Produce", "MESSAGE_TOO_LARGE", last_ms=7_200_000, partitions=("orders-0",))
+    retried = refusal("Produce", "NOT_LEADER_OR_FOLLOWER", partitions=("orders-0",))
+    found = explain_partition(at(), around(refusals=(retried, old)))
+    assert found.cause is Cause.NOTHING
+    assert sum("Refused Produce" in line for line in found.lines) == 2
+
+
+def test_what_belongs_to_others_is_not_told() -> None:
+    context = around(
+        "Fetch -> hold",
+        held=(held("Fetch", partitions=("audit-0",)), held("txn.marker", transactional_id="etl-2")),
+        refusals=(refusal("Produce", "MESSAGE_TOO_LARGE", partitions=("audit-0",)),),
+        throttles=(throttle(),),
+    )
+    assert explain_partition(at(), context).cause is Cause.NOTHING
+    assert explain_partition(at(in_log(decided())), context).cause is Cause.MARKER_ON_THE_WAY
+
+
+def test_other_transactions_come_behind_the_one_that_holds_readers() -> None:
+    second = in_log(txn(transactional_id="etl-2", producer_id=6), producer_id=6, first_offset=14)
+    found = explain_partition(at(in_log(txn()), second, high_watermark=20), around())
+    assert found.lines[2] == "They do not get the 8 offsets from there to the end, 20."
+    assert found.lines[3].startswith(
+        "Another transaction begins at offset 14: etl-2 (producer 6 epoch 0) has"
+    )
+    many = [in_log(txn(), first_offset=12 + each) for each in range(9)]
+    lines = explain_partition(at(*many, high_watermark=40), around()).lines
+    assert "orders-0 has 3 more open transactions." in lines
