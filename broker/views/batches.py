@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.replicas.partition import Partition
 from broker.views.forms import BatchesPiece, BatchView
-from broker.views.ports import BATCHES_MAX, BatchPosition
+from broker.views.ports import BATCHES_MAX, HELD_BATCHES_MAX, BatchPosition
 from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, RecordBatch, parse_end_txn_marker
 from storage.log import Log
 from storage.segment import Segment
@@ -39,6 +39,7 @@ def newer(partition: Partition, position: BatchPosition) -> BatchesPiece | None:
         partition=partition.index,
         restarted=restarted,
         batches=found,
+        held=_held(log, position, found),
         log_start=start,
         last_stable=position.last_stable,
         high_watermark=position.high_watermark,
@@ -100,6 +101,14 @@ def _tail(log: Log) -> list[BatchView]:
         if len(found) >= TAIL_BATCHES_MIN or offset == log.log_start_offset:
             break
     return found[-BATCHES_MAX:]
+
+
+def _held(log: Log, position: BatchPosition, found: list[BatchView]) -> list[BatchView]:
+    """The first batches from the last stable offset on; none if nothing is held up, or ``found`` has them."""
+    last_stable = position.last_stable
+    if last_stable >= position.high_watermark or (found and found[0].base_offset <= last_stable):
+        return []
+    return list(islice(headers(log, last_stable), HELD_BATCHES_MAX))
 
 
 def _marks_of(position: BatchPosition) -> tuple[int, int, int, int]:

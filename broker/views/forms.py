@@ -164,3 +164,5 @@ class BatchesPiece(Form):
     high_watermark: int
     log_end: int | None
     """Null behind a proxy, which reads up to the high watermark."""
+    held: list[BatchView] = []
+    """Where readers wait far before these batches: the first batches from the last stable offset on."""

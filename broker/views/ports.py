@@ -24,6 +24,8 @@ GROUPS_MAX = 50
 OFFSETS_OF_GROUP_MAX = 200
 BATCHES_MAX = 500
 """In one piece: of more than these the newest are shown."""
+HELD_BATCHES_MAX = 20
+"""Shown from the last stable offset on, where it lies before all of those."""
 
 
 @slotted

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from playwright.sync_api import Locator, Page, expect
 
 import odradek
@@ -73,8 +74,10 @@ def test_a_pointer_over_a_batch_tells_its_producer(open_page: Open, staged: Stag
 def test_a_timeline_is_walked_through_and_saved(open_page: Open, staged: Staged, tmp_path: Path) -> None:
     page = open_page("timeline/forgetful")
     picture = page.get_by_role("region", name="The steps as swim lanes")
-    for word in ("coordinator", "orders-0", "Empty", "Ongoing", "1 record @9"):
+    for word in ("coordinator", "orders-0", "Ongoing", "1 record @9"):
         expect(picture.get_by_text(word, exact=True).first).to_be_visible()
+    expect(picture.get_by_text("Empty", exact=True)).to_have_count(0)
+    page.get_by_label("Which transactions").select_option("all transactions")
     step = page.get_by_role("button", name="step", exact=True)
     seen = []
     while step.is_enabled():
@@ -94,10 +97,43 @@ def test_a_node_is_killed_and_started(open_page: Open, staged: Staged) -> None:
     page = open_page("cluster")
     node = page.get_by_role("region", name="Node 2")
     node.get_by_role("button", name="kill").click()
+    asked = page.get_by_role("dialog", name="Really kill node 2?")
+    asked.get_by_role("button", name="cancel").click()
+    expect(asked).to_have_count(0)
+    assert staged.broker.nodes[2].state == "running"
+    node.get_by_role("button", name="kill").click()
+    asked.get_by_role("button", name="kill").click()
     expect(node).to_contain_text("killed")
     assert staged.broker.nodes[2].state == "killed"
     node.get_by_role("button", name="start").click()
     expect(node).to_contain_text("running")
+
+
+def test_a_snapshot_is_kept_and_restored(open_page: Open, staged: Staged) -> None:
+    page = open_page("transactions")
+    page.get_by_role("button", name="keep a snapshot").click()
+    restore = page.get_by_role("button", name="restore 1")
+    expect(restore).to_be_visible()
+    staged.forgetful.commit_transaction(HANG_S)
+    expect(row(page, "forgetful")).to_contain_text("CompleteCommit")
+    restore.click()
+    page.get_by_role("dialog").get_by_role("button", name="restore 1").click()
+    expect(row(page, "forgetful")).to_contain_text("Ongoing")
+
+
+def test_the_rule_that_holds_a_marker_is_named_beside_its_transaction(
+    open_page: Open, staged: Staged
+) -> None:
+    rule = staged.broker.faults.add("txn.marker transactional_id=forgetful -> hold")
+    staged.forgetful.commit_transaction(HANG_S)
+    page = open_page("transactions")
+    expected = (
+        f"txn.marker to orders-0 is held by rule {rule.id}: txn.marker transactional_id=forgetful -> hold"
+    )
+    expect(row(page, "forgetful")).to_contain_text(expected)
+    expect(row(page, "forgetful").locator(".state")).to_have_class("state decided")
+    rule.remove()
+    expect(row(page, "forgetful")).not_to_contain_text("held by")
 
 
 def test_a_link_is_cut_and_mended(open_page: Open, staged: Staged) -> None:
@@ -113,6 +149,8 @@ def test_an_hour_passes_and_the_open_transaction_is_aborted(open_page: Open, sta
     page = open_page("cluster")
     page.get_by_role("button", name="1 h").click()
     expect(page.get_by_text("ahead of real time")).to_be_visible()
+    # As `odradek clock advance 1h` does.
+    assert {name for name, ms in staged.broker.clock.ahead_ms.items() if ms} == {"transactions", "ids"}
     page.get_by_role("link", name="Transactions").click()
     expect(row(page, "forgetful")).to_contain_text("CompleteAbort")
 
@@ -133,7 +171,11 @@ def test_a_rule_that_makes_no_sense_is_answered_with_a_sentence(open_page: Open,
     page = open_page("rules")
     page.get_by_role("textbox", name="A new rule").fill("EndTxn -> explode")
     page.get_by_role("button", name="add the rule").click()
-    expect(page.locator("#notes")).to_contain_text("explode")
+    expect(page.locator("form + .error")).to_contain_text("explode")
+    page.get_by_role("textbox", name="A new rule").fill("EndTxn -> drop")
+    page.get_by_role("button", name="add the rule").click()
+    expect(page.get_by_role("rowheader", name="EndTxn -> drop")).to_be_visible()
+    expect(page.locator(".error")).to_have_count(0)
 
 
 def test_the_rules_to_begin_with_can_be_added(open_page: Open, staged: Staged) -> None:
@@ -152,11 +194,27 @@ def test_the_trace_flows_and_can_be_filtered(open_page: Open, staged: Staged) ->
     page.get_by_label("API").fill("EndTxn")
     page.get_by_role("button", name="filter").click()
     expect(lines).not_to_contain_text("InitProducerId")
+    lines.get_by_role("listitem").first.locator("summary").click()
+    expect(lines.locator("pre").first).to_contain_text('"transactional_id": "billing"')
     before = lines.get_by_role("listitem").count()
     transaction(staged.billing, "e")
     expect(lines.get_by_role("listitem")).to_have_count(before + 1)
     page.get_by_role("button", name="stop recording").click()
     expect(page.get_by_text("The trace records nothing.")).to_be_visible()
+
+
+def test_fetches_are_hidden_until_they_are_asked_for(open_page: Open, staged: Staged) -> None:
+    page = open_page("trace")
+    lines = page.get_by_role("list", name="Exchanges, the newest first")
+    expect(lines).to_contain_text("InitProducerId")
+    consumer = Consumer({"bootstrap.servers": staged.broker.bootstrap_servers, "group.id": "g"})
+    consumer.assign([TopicPartition("orders", 1, 0)])
+    consumer.poll(0)
+    expect(page.get_by_text("of Fetch and Heartbeat are hidden.")).to_be_visible()
+    expect(lines).not_to_contain_text(" Fetch ")
+    page.get_by_label("hide Fetch and Heartbeat").uncheck()
+    expect(lines).to_contain_text(" Fetch ")
+    consumer.close()
 
 
 def test_a_token_is_asked_for_once(open_page: Open) -> None:
@@ -179,6 +237,7 @@ def test_a_token_to_look_shows_every_view_and_a_button_says_what_it_needs(open_p
         expect(page.get_by_text("this needs the role stage, and the token has the role look")).to_be_visible()
         page.get_by_role("link", name="Nodes and clock").click()
         page.get_by_role("button", name="kill node 1").click()
+        page.get_by_role("dialog").get_by_role("button", name="kill").click()
         expect(page.get_by_text("this needs the role stop, and the token has the role look")).to_be_visible()
         assert broker.nodes[1].state == "running"
 

@@ -15,7 +15,7 @@ const put = (element, attributes, children) => {
 export const h = (tag, attributes = {}, ...children) => put(document.createElement(tag), attributes, children)
 export const s = (tag, attributes = {}, ...children) => put(document.createElementNS(SVG, tag), attributes, children)
 
-/** Show `items` in `parent`: an element for each key, made anew only where `look(item)` says something else. */
+/** Show `items` in `parent`: an element for each key, made again only where `look(item)` says something else. */
 export const list = (parent, items, key, look, make) => {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]))
   let at = parent.firstElementChild
@@ -30,6 +30,8 @@ export const list = (parent, items, key, look, make) => {
       made.dataset.look = seen
       if (element) {
         const focused = element.contains(document.activeElement) && document.activeElement.dataset.name
+        const error = element.querySelector('.error')
+        if (error) made.querySelector('.bar')?.after(error)
         if (at === element) at = made
         element.replaceWith(made)
         if (focused) made.querySelector(`[data-name="${focused}"]`)?.focus()
@@ -49,6 +51,55 @@ export const note = (text) => {
   setTimeout(() => line.remove(), 6000)
 }
 
+/** Do `work`; its error stands behind the form or the buttons that `control` is part of until the next attempt. */
+export const attempt = async (control, work, said) => {
+  const place = control.closest('form, .bar') ?? control
+  const before = place.nextElementSibling
+  if (before?.matches('.error')) before.remove()
+  try {
+    const answer = await work()
+    if (said) note(said(answer))
+    return answer
+  } catch (error) {
+    // A row may have been made again meanwhile: what is no longer on the page shows nothing.
+    if (place.isConnected) place.after(h('p', { class: 'error', role: 'alert' }, error.message))
+    else note(error.message)
+    return null
+  }
+}
+
+/** A button that does `work`. With `question` it asks first; `danger` colours it. */
+export const button = (text, work, { said, question, danger, ...more } = {}) => h('button', {
+  type: 'button',
+  class: danger && 'danger',
+  'data-name': text,
+  ...more,
+  onclick: async (event) => {
+    const control = event.currentTarget
+    if (!question || await sure(question, text)) attempt(control, work, said)
+  },
+}, text)
+
+/** Ask before what cannot be taken back; true if it shall be done. */
+export const sure = (question, verb) => new Promise((resolve) => {
+  const dialog = h('dialog', { 'aria-label': question },
+    h('p', {}, question),
+    h('form', { method: 'dialog' }, h('button', { value: 'no', autofocus: true }, 'cancel'),
+      h('button', { value: 'yes', class: 'danger' }, verb)))
+  dialog.addEventListener('close', () => {
+    dialog.remove()
+    resolve(dialog.returnValue === 'yes')
+  })
+  document.body.append(dialog)
+  dialog.showModal()
+})
+
+/** What `work` does with a form's fields when it is sent. */
+export const onSubmit = (form, work, said) => form.addEventListener('submit', (event) => {
+  event.preventDefault()
+  attempt(form, () => work(Object.fromEntries(new FormData(form))), said)
+})
+
 export const number = (value) => value == null ? '–' : value.toLocaleString('en')
 
 export const duration = (ms) => {
@@ -62,11 +113,19 @@ export const duration = (ms) => {
 
 export const time = (ms) => new Date(ms).toISOString().slice(11, 23)
 
-/** A table whose rows `fill` sets. */
+/** A table; `fill` shows items as its rows, as `list` does. On a narrow screen each cell bears the title of its column. */
 export const table = (caption, columns) => {
   const body = h('tbody')
   const head = h('tr', {}, columns.map(([title, kind]) => h('th', { scope: 'col', class: kind }, title)))
   const element = h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption },
     h('table', {}, h('thead', {}, head), body))
-  return { element, body }
+  const fill = (items, key, look, make) => list(body, items, key, look, (item) => {
+    const row = make(item)
+    columns.forEach(([title, kind], at) => {
+      row.children[at].dataset.title = title
+      if (kind) row.children[at].classList.add(kind)
+    })
+    return row
+  })
+  return { element, fill }
 }

@@ -30,8 +30,13 @@ const records = (count) => `${number(count)} record${count === 1 ? '' : 's'}`
 const placeOf = (event) => `${event.topic}-${event.partition}`
 const isState = (event) => event.kind === 'state'
 
-/** One sentence for each step: what it is, and what it means. */
-export const explain = (event) => {
+const times = (event) => event.times ? ` ×${number(event.times)}` : ''
+
+/** One sentence for each step: what it is, and what it means; of repeats how many they are. */
+export const explain = (event) =>
+  sentence(event) + (event.times ? ` ${number(event.times)} times in a row, until ${time(event.until_ms)}.` : '')
+
+const sentence = (event) => {
   switch (event.kind) {
     case 'state':
       return {
@@ -110,11 +115,11 @@ const shapes = (event, at, y, events, lanes, x) => {
     case 'exchange': {
       const [from, to] = ends(event, at, events, lanes)
       const odd = ['answered', 'unanswered'].includes(event.outcome) ? '' : 'odd'
-      return arrow(x.get(from), x.get(to), y, odd, event.api + (odd ? ` (${event.outcome.replace('_', ' ')})` : ''))
+      return arrow(x.get(from), x.get(to), y, odd, event.api + (odd ? ` (${event.outcome.replace('_', ' ')})` : '') + times(event))
     }
   }
   return [s('line', { class: 'lane-event', x1: LEFT, x2: Math.max(...x.values()) + BOX / 2, y1: y + 6, y2: y + 6 }),
-    s('text', { class: 'lane-note odd', x: LEFT + 4, y: y + 1 }, event.text)]
+    s('text', { class: 'lane-note odd', x: LEFT + 4, y: y + 1 }, event.text + times(event))]
 }
 
 /** The picture. `chosen` is the step that stands out; `choose(at)` is called for one that is pressed. */

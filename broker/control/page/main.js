@@ -96,7 +96,7 @@ const route = async () => {
 
 document.getElementById('views').append(
   ...Object.entries(VIEWS).map(([id, { title }], place) =>
-    h('a', { href: `#/${id}`, 'data-view': id, accesskey: String(place + 1) }, title)),
+    h('a', { href: `#/${id}`, 'data-view': id, 'data-title': title, accesskey: String(place + 1) }, title)),
 )
 document.querySelector('.skip').addEventListener('click', (event) => {
   event.preventDefault()

@@ -65,6 +65,15 @@ class WantedEntries(WantedForms):
     limit: Annotated[int, Meta(ge=1, le=ENTRIES_MAX, description="Of these the newest so many.")] = 1000
 
 
+class OneExchange(Given):
+    number: Annotated[int, Meta(ge=0, le=NUMBER_MAX, description="The number of an exchange.")]
+
+
+class ExchangeView(View):
+    exchange: dict[str, Any]
+    """In the form of broker/trace/json_form.py, with bodies; ``line`` is the exchange as text."""
+
+
 class WantedLines(WantedForms):
     per_second: (
         Annotated[
@@ -128,6 +137,16 @@ async def show_trace(control: Looking, params: WantedEntries) -> TraceView:
     # To decode so many takes longer than a turn of the loop may.
     told = await asyncio.to_thread(lambda: [_told(control, each, params) for each in found])
     return TraceView(status=_status(control), exchanges=told)
+
+
+@operation("GET", "/v1/trace/{number}", answer_example={"exchange": _EXCHANGE_EXAMPLE}, may_wait=True)
+async def show_exchange(control: Looking, params: OneExchange) -> ExchangeView:
+    """Show one recorded request with all that it and its response say."""
+    found = await control.trace.search(since=params.number - 1)
+    if not found or found[0].number != params.number:
+        raise HttpError(404, f"the trace has no exchange {params.number}, or has it no longer")
+    whole = WantedForms(values=True)
+    return ExchangeView(exchange=await asyncio.to_thread(_told, control, found[0], whole))
 
 
 @operation(

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiokafka
+import pytest
 
 from tests.broker.control.conftest import Caller, OpenControl, until
 from tests.support.deadlines import HANG_S
@@ -98,6 +99,24 @@ async def test_batches_are_shown_with_their_producer_and_the_markers_behind_them
     assert [each[4] for each in found] == ["transactional", "commit", "transactional", "abort", "data"]
     assert [(each[0], each[1], each[2]) for each in found] == [(at, at, 1) for at in range(5)]
     assert len({each[5] for each in found[:4]}) == 1
+
+
+async def test_where_readers_wait_is_shown_however_much_was_written_since(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.views.batches.BATCHES_MAX", 3)
+    monkeypatch.setattr("broker.views.batches.TAIL_OFFSETS", (3,))
+    monkeypatch.setattr("broker.views.batches.HELD_BATCHES_MAX", 2)
+    async with producing(caller) as plain, producing(caller, "payments") as producer:
+        await produce(plain, b"before")
+        await producer.begin_transaction()
+        await produce(producer, b"held")
+        await produce(plain, *(b"%d" % number for number in range(9)))
+        piece = await caller.get("/v1/views/batches/orders/0")
+        assert [each[0] for each in piece["batches"]] == [8, 9, 10]
+        assert [(each[0], each[4]) for each in piece["held"]] == [(1, "transactional"), (2, "data")]
+        await producer.commit_transaction()
+        assert (await caller.get("/v1/views/batches/orders/0"))["held"] == []
 
 
 async def test_a_large_batch_is_shown_by_its_header(caller: Caller) -> None:

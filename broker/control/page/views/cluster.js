@@ -1,34 +1,33 @@
 import { post } from '../api.js'
-import { duration, h, list, note, number, time } from '../dom.js'
+import { button, duration, h, list, number, onSubmit, time } from '../dom.js'
 import { rulesTable } from './rules.js'
+import { snapshotBar } from './snapshots.js'
 
 export const title = 'Nodes and clock'
 
 const ADVANCES = [['10 s', '10s'], ['1 min', '1m'], ['15 min', '15m'], ['1 h', '1h'], ['7 d', '7d']]
-const ALL = 'transactions,ids,groups,retention'
+/** The first one is what `odradek clock advance` moves without `--only`. */
+const DOMAINS = [
+  ['transactions and ids', []],
+  ['transactions, ids, groups and retention', ['transactions', 'ids', 'groups', 'retention']],
+  ['groups', ['groups']],
+  ['retention', ['retention']],
+  ['all domains', ['all']],
+]
 
-const act = async (path, body, said) => {
-  try {
-    await post(path, body)
-    note(said)
-  } catch (error) {
-    note(error.message)
-  }
-}
+const change = (node, what, past, more = {}) => button(what, () => post(`v1/nodes/${node}/${what}`), {
+  'aria-label': `${what} node ${node}`, said: () => `Node ${node} ${past}.`, ...more,
+})
 
-const button = (node, what, past, danger) => h('button', {
-  class: danger && 'danger',
-  'data-name': what,
-  'aria-label': `${what} node ${node}`,
-  onclick: () => act(`v1/nodes/${node}/${what}`, {}, `Node ${node} ${past}.`),
-}, what)
+const kill = (node) => change(node, 'kill', 'was killed', { danger: true, question: `Really kill node ${node}?` })
 
 const buttons = ({ node, state }) => {
   if (state === 'running') {
-    return [button(node, 'kill', 'was killed', true), button(node, 'stop', 'was stopped'), button(node, 'pause', 'is paused')]
+    return [kill(node), change(node, 'stop', 'was stopped', { question: `Really stop node ${node}?` }),
+      change(node, 'pause', 'is paused')]
   }
-  if (state === 'paused') return [button(node, 'resume', 'goes on'), button(node, 'kill', 'was killed', true)]
-  return state === 'killed' || state === 'stopped' ? [button(node, 'start', 'runs again')] : []
+  if (state === 'paused') return [change(node, 'resume', 'goes on'), kill(node)]
+  return state === 'killed' || state === 'stopped' ? [change(node, 'start', 'runs again')] : []
 }
 
 const card = (node, controls) => h('section', { class: 'card', 'aria-label': `Node ${node.node}` },
@@ -41,15 +40,22 @@ const card = (node, controls) => h('section', { class: 'card', 'aria-label': `No
 )
 
 const linkForm = (nodes) => {
-  const choice = (label, chosen) => h('select', { 'aria-label': label },
+  const choice = (name, label, chosen) => h('select', { name, 'aria-label': label },
     nodes.map(({ node }, place) => h('option', { value: node, selected: place === chosen }, `node ${node}`)))
-  const [from, to] = [choice('One end of the link', 0), choice('The other end of the link', 1)]
-  const form = h('form', {}, 'Cut the link between', from, 'and', to, h('button', {}, 'cut'))
-  form.addEventListener('submit', (event) => {
-    event.preventDefault()
-    act('v1/faults', { action: { do: 'cut', nodes: [Number(from.value), Number(to.value)] } }, 'The link is cut.')
-  })
+  const form = h('form', {}, 'Cut the link between', choice('from', 'One end of the link', 0), 'and',
+    choice('to', 'The other end of the link', 1), h('button', {}, 'cut'))
+  onSubmit(form, ({ from, to }) => post('v1/faults', { action: { do: 'cut', nodes: [Number(from), Number(to)] } }),
+    () => 'The link is cut.')
   return form
+}
+
+const clockBar = () => {
+  const which = h('select', { 'aria-label': 'Which domains advance' },
+    DOMAINS.map(([text], at) => h('option', { value: at }, text)))
+  return h('div', { class: 'bar' }, 'Advance', which, 'by', ADVANCES.map(([text, by]) => button(
+    text, () => post('v1/clock/advance', { by, only: DOMAINS[which.value][1] }),
+    { said: () => `${DOMAINS[which.value][0]}: advanced by ${text}.` },
+  )))
 }
 
 export const show = (root, { product }) => {
@@ -62,12 +68,10 @@ export const show = (root, { product }) => {
   if (isBroker) {
     root.append(
       h('h3', {}, 'Links between nodes'), links, cuts.element,
-      h('h3', {}, 'Clock'), clock,
-      h('div', { class: 'bar' }, 'Advance by', ADVANCES.map(([text, by]) =>
-        h('button', { onclick: () => act('v1/clock/advance', { by, only: ALL.split(',') }, `The clock is ${text} ahead.`) },
-          text))),
+      h('h3', {}, 'Clock'), clock, clockBar(),
       h('p', { class: 'lead' }, 'Timers that fall due fire before the button answers: transactions time out, ids and offsets ',
         'expire, retention deletes.'),
+      h('h3', {}, 'Snapshots'), snapshotBar(),
     )
   } else {
     root.append(h('p', { class: 'lead' }, 'A proxy sees requests and responses: it does not end nodes, cut links between ',

@@ -1,4 +1,4 @@
-import { h, list, number, table } from '../dom.js'
+import { h, number, table } from '../dom.js'
 
 export const title = 'Groups'
 
@@ -10,13 +10,13 @@ const row = (group) => h('tr', {},
   h('th', { scope: 'row' }, group.group),
   h('td', {}, group.type),
   h('td', {}, h('span', { class: `state ${group.state === 'Stable' ? 'good' : group.members ? 'open' : ''}` }, group.state)),
-  h('td', { class: 'number' }, number(group.members)),
-  h('td', { class: 'number' }, number(group.lag)),
+  h('td', {}, number(group.members)),
+  h('td', {}, number(group.lag)),
   h('td', {}, group.offsets.map(offset)),
 )
 
 export const show = (root) => {
-  const { element, body } = table('Consumer groups', [
+  const { element, fill } = table('Consumer groups', [
     ['Group'], ['Type'], ['State'], ['Members', 'number'], ['Lag', 'number'], ['Committed offsets'],
   ])
   const none = h('p', { class: 'lead' }, 'No group has members or offsets.')
@@ -30,7 +30,7 @@ export const show = (root) => {
       if (name !== 'groups') return
       none.hidden = data.total > 0
       element.hidden = data.total === 0
-      list(body, data.groups, (group) => group.group, (group) => group, row)
+      fill(data.groups, (group) => group.group, (group) => group, row)
       const left = data.total - data.groups.length
       more.textContent = left > 0 ? `${number(left)} more groups are not shown.` : ''
     },

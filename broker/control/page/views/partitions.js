@@ -1,6 +1,7 @@
 // Each partition as a strip of batches, to scale by offsets or bytes. What became of a transactional batch follows from the
 // markers behind it.
 
+import { isMarker, judge, named, withHeld } from '../batches.js'
 import { h, list, number, s, time } from '../dom.js'
 
 export const title = 'Partitions'
@@ -12,29 +13,7 @@ const WIDTH_MIN = 5
 const WIDTH_MAX = 120
 const WORDS = {
   committed: 'committed', aborted: 'aborted', open: 'open: its transaction has not ended', plain: 'without a transaction',
-}
-
-/** [base offset, last offset, records, bytes, kind, producer id, epoch, sequence, timestamp, leader epoch] by name. */
-const named = ([base, last, records, bytes, kind, producerId, epoch, sequence, timestamp, leaderEpoch]) =>
-  ({ base, last, records, bytes, kind, producerId, epoch, sequence, timestamp, leaderEpoch })
-
-const isMarker = (batch) => batch.kind === 'commit' || batch.kind === 'abort'
-
-/** Give each batch its outcome; a marker ends what its producer has open before it. */
-export const judge = (batches) => {
-  const open = new Map()
-  for (const batch of batches) {
-    if (isMarker(batch)) {
-      for (const ended of open.get(batch.producerId) ?? []) ended.outcome = batch.kind === 'commit' ? 'committed' : 'aborted'
-      open.delete(batch.producerId)
-    } else if (batch.kind === 'transactional') {
-      batch.outcome = 'open'
-      open.set(batch.producerId, [...(open.get(batch.producerId) ?? []), batch])
-    } else {
-      batch.outcome = 'plain'
-    }
-  }
-  return batches
+  unknown: 'its marker, if it has one, is among the batches that are not shown',
 }
 
 export const words = (batch) => {
@@ -61,6 +40,9 @@ class Strip {
     this.batches = []
     this.chosen = -1
     this.facts = h('span', { class: 'quiet' })
+    this.toStable = h('button', { type: 'button', hidden: true, onclick: () => this.showStable() }, 'where readers wait')
+    this.kept = []
+    this.stable = null
     this.detail = h('p', { class: 'detail', 'aria-live': 'polite' })
     this.picture = h('div', {
       class: 'log', tabindex: '0', role: 'application', 'aria-label': `Batches of ${topic}-${partition}; arrow keys walk over them`,
@@ -68,7 +50,7 @@ class Strip {
     this.picture.addEventListener('keydown', (event) => this.walk(event))
     this.picture.addEventListener('pointerover', (event) => this.choose(Number(event.target.dataset?.at ?? -1)))
     this.element = h('section', { class: 'partition' },
-      h('h3', {}, `${topic}-${partition}`, this.facts), this.picture, this.detail)
+      h('h3', {}, `${topic}-${partition}`, this.facts, this.toStable), this.picture, this.detail)
   }
 
   walk(event) {
@@ -93,26 +75,57 @@ class Strip {
 
   take(piece) {
     const came = piece.batches.map(named)
-    const all = piece.restarted ? came : [...this.batches, ...came]
-    const dropped = Math.max(0, all.length - KEPT)
-    this.batches = judge(all.slice(dropped))
-    this.chosen = piece.restarted ? -1 : this.chosen - dropped
+    this.kept = (piece.restarted ? came : [...this.kept, ...came]).slice(-KEPT)
+    const before = this.batches[this.chosen]?.base
+    const [batches, gapAt] = withHeld(piece.held.map(named), this.kept, piece.last_stable)
+    this.batches = judge(batches, gapAt)
+    this.gapAt = gapAt
+    this.chosen = piece.restarted ? -1 : this.batches.findIndex((batch) => batch.base === before)
     this.piece = piece
+  }
+
+  /** Scroll to the last stable offset, with a little of what is before it. */
+  showStable() {
+    this.picture.scrollLeft = Math.max(0, this.stable - 60)
   }
 
   draw(scale) {
     const { piece, batches } = this
     if (!piece) return
+    const waits = piece.last_stable < piece.high_watermark
     this.facts.textContent = `log start ${number(piece.log_start)} · last stable offset ${number(piece.last_stable)} · ` +
       `high watermark ${number(piece.high_watermark)}${piece.log_end === null ? '' : ` · log end ${number(piece.log_end)}`}` +
-      (piece.last_stable < piece.high_watermark ? ' · read_committed readers wait' : '')
+      (waits ? ' · read_committed readers wait' : '')
     const atEnd = this.picture.scrollLeft + this.picture.clientWidth >= this.picture.scrollWidth - 40
+    const heldBefore = this.stable
+    const { shapes, x, stable } = this.shapes(scale, waits)
+    this.stable = waits ? stable : null
+    const width = Math.max(x + 8, stable === null ? 0 : stable + 250)
+    this.picture.replaceChildren(batches.length
+      ? s('svg', { width, height: HEIGHT + 34, role: 'img', 'aria-label': `${batches.length} batches` }, shapes)
+      : h('p', { class: 'quiet' }, 'No batches.'))
+    this.toStable.hidden = this.stable === null || this.picture.scrollWidth <= this.picture.clientWidth
+    // Where readers wait is shown first; then the viewer scrolls.
+    if (this.stable !== null) {
+      if (heldBefore === null) this.showStable()
+    } else if (atEnd) {
+      this.picture.scrollLeft = this.picture.scrollWidth
+    }
+  }
+
+  /** What is drawn: the shapes, where the last one ends, and where the last stable offset is (null: at the end). */
+  shapes(scale, waits) {
+    const shapes = []
     let x = 6
     let stable = null
-    const shapes = []
-    for (const [at, batch] of batches.entries()) {
+    for (const [at, batch] of this.batches.entries()) {
+      if (this.gapAt && at === this.gapAt) {
+        const missing = batch.base - this.batches[at - 1].last - 1
+        shapes.push(s('text', { x: x + 4, y: 37 }, `… ${number(missing)} offsets …`))
+        x += 130
+      }
       const width = widthOf(batch, scale)
-      if (stable === null && batch.base >= piece.last_stable) stable = x
+      if (stable === null && batch.last >= this.piece.last_stable) stable = x
       const kind = isMarker(batch) ? 'marker' : batch.outcome
       shapes.push(s('rect', { class: `box ${kind}${at === this.chosen ? ' chosen' : ''}`, 'data-at': at, x, y: 16, width, height: HEIGHT, rx: 2 },
         s('title', {}, words(batch))))
@@ -122,20 +135,17 @@ class Strip {
       if (at % 8 === 0) shapes.push(s('text', { x, y: HEIGHT + 28 }, number(batch.base)))
       x += width + 2
     }
-    if (piece.last_stable < piece.high_watermark && stable !== null) {
+    if (waits && stable !== null) {
       shapes.push(s('line', { class: 'lso', x1: stable - 1, x2: stable - 1, y1: 2, y2: HEIGHT + 18 }),
         s('text', { class: 'lso', x: stable + 3, y: 11 }, 'last stable offset: readers stop here'))
     }
-    const width = Math.max(x + 8, stable === null ? 0 : stable + 250)
-    this.picture.replaceChildren(batches.length
-      ? s('svg', { width, height: HEIGHT + 34, role: 'img', 'aria-label': `${batches.length} batches` }, shapes)
-      : h('p', { class: 'quiet' }, 'No batches.'))
-    if (atEnd) this.picture.scrollLeft = this.picture.scrollWidth
+    return { shapes, x, stable }
   }
 }
 
 const LEGEND = [
-  ['committed', 'committed'], ['open', 'open'], ['aborted', 'aborted'], ['plain', 'without a transaction'], ['marker', 'marker: C commit, A abort'],
+  ['committed', 'committed'], ['open', 'open'], ['aborted', 'aborted'], ['plain', 'without a transaction'],
+  ['unknown', 'end not shown'], ['marker', 'marker: C commit, A abort'],
 ]
 
 export const show = (root, context) => {

@@ -1,4 +1,5 @@
 import { get } from '../api.js'
+import { chosen, first as firstShown, folded } from '../events.js'
 import { acts, draw, explain, standalone } from '../lanes.js'
 import { h, number, time } from '../dom.js'
 
@@ -19,7 +20,7 @@ export const show = (root, context) => {
   root.append(form, h('div', { class: 'bar' }, first, back, next, place, save), step, picture)
   let [found, events, at] = [null, [], -1]
 
-  const choose = (to) => {
+  const goTo = (to) => {
     if (!events.length) return
     at = Math.max(0, Math.min(events.length - 1, to))
     const event = events[at]
@@ -32,18 +33,20 @@ export const show = (root, context) => {
   }
 
   const paint = () => {
-    const wanted = which.value
-    const chosen = acts(found.events)
-      .filter((event) => wanted === '' || String(event.transaction) === wanted || event.transaction == null)
-    events = chosen.slice(-EVENTS_MAX)
-    picture.replaceChildren(draw(events, -1, choose))
+    const wanted = which.value === '' ? null : Number(which.value)
+    const all = acts(found.events)
+    const mine = chosen(all, wanted)
+    const steps = folded(mine)
+    events = steps.slice(-EVENTS_MAX)
+    picture.replaceChildren(draw(events, -1, goTo))
     save.disabled = false
     step.textContent = [
       ...found.hanging.map((each) => `${each.topic}-${each.partition} hangs from offset ${number(each.offset)} on: no coordinator will end it.`),
-      chosen.length > events.length ? `The newest ${number(EVENTS_MAX)} of ${number(chosen.length)} steps.` : '',
+      steps.length > events.length ? `The newest ${number(EVENTS_MAX)} of ${number(steps.length)} steps.` : '',
+      all.length > mine.length ? `${number(all.length - mine.length)} steps of other transactions, or between them, are not shown.` : '',
       'Press "step" to walk through it.',
     ].join(' ').trim()
-    place.textContent = `${number(events.length)} steps`
+    place.textContent = `${number(events.length)} step${events.length === 1 ? '' : 's'}`
     at = -1
     next.disabled = events.length === 0
     first.disabled = back.disabled = true
@@ -60,8 +63,7 @@ export const show = (root, context) => {
     }
     which.replaceChildren(h('option', { value: '' }, 'all transactions'),
       ...found.transactions.map((each) => h('option', { value: each.number }, `transaction ${each.number}: ${each.verdict}`)))
-    const last = found.transactions.at(-1)
-    if (last && found.events.length > 40) which.value = last.number
+    which.value = firstShown(found.transactions)?.number ?? ''
     paint()
   }
 
@@ -72,9 +74,9 @@ export const show = (root, context) => {
     else location.hash = wanted
   })
   which.addEventListener('change', paint)
-  first.addEventListener('click', () => choose(0))
-  back.addEventListener('click', () => choose(at - 1))
-  next.addEventListener('click', () => choose(at + 1))
+  first.addEventListener('click', () => goTo(0))
+  back.addEventListener('click', () => goTo(at - 1))
+  next.addEventListener('click', () => goTo(at + 1))
   save.addEventListener('click', () => {
     const file = new Blob([standalone(picture.firstElementChild)], { type: 'image/svg+xml' })
     const link = h('a', { href: URL.createObjectURL(file), download: `${input.value}.svg` })
@@ -85,7 +87,7 @@ export const show = (root, context) => {
     const by = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key]
     if (!by) return
     event.preventDefault()
-    choose(at + by)
+    goTo(at + by)
   })
   step.textContent = context.argument ? 'The broker reads the logs.' : 'Choose a transactional id: the broker reads what the logs hold of it.'
   load()

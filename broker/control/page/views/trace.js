@@ -1,7 +1,8 @@
 // Exchanges as they end. Only a few of many are shown: the page says how many it has passed over.
 
 import { get, lines, post } from '../api.js'
-import { h, note, number } from '../dom.js'
+import { attempt, button, h, number, onSubmit } from '../dom.js'
+import { isPassed, kindOf } from '../exchanges.js'
 
 export const title = 'Trace'
 
@@ -9,28 +10,54 @@ const KEPT = 300
 const PER_SECOND = 40
 const OUTCOMES = ['answered', 'unanswered', 'answer_lost', 'connection_gone', 'held', 'in_progress']
 
-const isOdd = (exchange) => !['answered', 'unanswered', 'in_progress'].includes(exchange.outcome)
+/** A line; pressed, it shows the request and the response. */
+const lineOf = (exchange) => {
+  const body = h('pre')
+  const details = h('details', { class: kindOf(exchange) }, h('summary', {}, exchange.line), body)
+  details.addEventListener('toggle', () => {
+    if (!details.open || body.textContent) return
+    attempt(details, async () => {
+      const { exchange: found } = await get(`v1/trace/${exchange.number}`)
+      const { line, ...rest } = found
+      body.textContent = JSON.stringify(rest, null, 2)
+    })
+  })
+  return h('li', {}, details)
+}
 
 export const show = (root, { signal }) => {
   const field = (name, label, size = 11) => h('label', {}, label, h('input', { type: 'text', name, size }))
   const outcome = h('select', { name: 'outcome' }, h('option', { value: '' }, 'any'),
     OUTCOMES.map((each) => h('option', { value: each }, each.replace('_', ' '))))
+  const quiet = h('input', { type: 'checkbox', checked: true })
   const form = h('form', {}, field('api', 'API'), field('client_id', 'Client id'), field('transactional_id', 'Transactional id'),
-    field('node', 'Node', 3), h('label', {}, 'Outcome', outcome), h('button', {}, 'filter'))
-  const record = h('button', { type: 'button' })
+    field('node', 'Node', 3), h('label', {}, 'Outcome', outcome), h('label', {}, quiet, 'hide Fetch and Heartbeat'),
+    h('button', {}, 'filter'))
   const passed = h('span', { class: 'quiet' })
   const shown = h('ol', { class: 'trace mono', 'aria-label': 'Exchanges, the newest first' })
+  let [running, missed, hidden, following] = [false, 0, 0, new AbortController()]
+  const record = button('record requests', async () => {
+    running = (await post(`v1/trace/${running ? 'stop' : 'start'}`)).running
+    say()
+  })
   root.append(
-    h('p', { class: 'lead' }, 'Each line is a request with its response, when it is over.'),
+    h('p', { class: 'lead' }, 'Each line is a request with its response, when it is over; press it for all that they say.'),
     h('div', { class: 'bar' }, record, passed), form, shown)
-  let [running, missed, following] = [false, 0, new AbortController()]
 
   const say = () => {
     record.textContent = running ? 'stop recording' : 'record requests'
-    passed.textContent = !running ? 'The trace records nothing.' : missed ? `${number(missed)} more were not shown.` : ''
+    passed.textContent = [
+      running ? '' : 'The trace records nothing.',
+      hidden ? `${number(hidden)} of Fetch and Heartbeat are hidden.` : '',
+      missed ? `${number(missed)} more were not shown.` : '',
+    ].join(' ').trim()
   }
   const add = (exchange) => {
-    shown.prepend(h('li', { class: isOdd(exchange) && 'odd' }, exchange.line))
+    if (quiet.checked && !form.elements.api.value && isPassed(exchange)) {
+      hidden += 1
+      return
+    }
+    shown.prepend(lineOf(exchange))
     while (shown.childElementCount > KEPT) shown.lastElementChild.remove()
   }
   const follow = async () => {
@@ -39,35 +66,27 @@ export const show = (root, { signal }) => {
     const mine = AbortSignal.any([following.signal, signal])
     const filters = [...new FormData(form)].filter(([, value]) => value)
     const query = new URLSearchParams([...filters, ['bodies', 'false']])
-    try {
-      const before = await get(`v1/trace?${query}&limit=50`)
+    await attempt(form, async () => {
+      const before = await get(`v1/trace?${query}&limit=${quiet.checked ? KEPT : 50}`)
       running = before.status.running
-      missed = 0
+      missed = hidden = 0
       shown.replaceChildren()
       before.exchanges.forEach(add)
       say()
-      for await (const line of lines(`v1/trace/follow?${query}&per_second=${PER_SECOND}`, mine)) {
-        if (line.line) add(line)
-        else if (line.missed) missed += line.missed
-        else if (line.status) running = line.status.running
-        say()
+      try {
+        for await (const line of lines(`v1/trace/follow?${query}&per_second=${PER_SECOND}`, mine)) {
+          if (line.line) add(line)
+          else if (line.missed) missed += line.missed
+          else if (line.status) running = line.status.running
+          say()
+        }
+      } catch (error) {
+        if (!mine.aborted) throw error
       }
-    } catch (error) {
-      if (!mine.aborted) note(error.message)
-    }
+    })
   }
-  record.addEventListener('click', async () => {
-    try {
-      running = (await post(`v1/trace/${running ? 'stop' : 'start'}`)).running
-      say()
-    } catch (error) {
-      note(error.message)
-    }
-  })
-  form.addEventListener('submit', (event) => {
-    event.preventDefault()
-    follow()
-  })
+  quiet.addEventListener('change', follow)
+  onSubmit(form, () => void follow())
   say()
   follow()
   return { watch: {} }

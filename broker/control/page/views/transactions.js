@@ -1,11 +1,19 @@
-import { duration, h, list, number, table } from '../dom.js'
+import { get, post } from '../api.js'
+import { button, duration, h, list, number, table } from '../dom.js'
+import { holders } from '../held.js'
+import { snapshotBar } from './snapshots.js'
 
 export const title = 'Transactions'
 
-const OPEN = ['Ongoing', 'PrepareCommit', 'PrepareAbort', 'PrepareEpochFence']
+const STATES = ['Hanging', 'Ongoing', 'PrepareCommit', 'PrepareAbort', 'PrepareEpochFence', 'CompleteCommit', 'CompleteAbort', 'Empty']
+const DECIDED = ['PrepareCommit', 'PrepareAbort', 'PrepareEpochFence']
 
-/** The colour of a state: open, ended, or in need of help. */
-export const kind = (state) => state === 'Hanging' ? 'bad' : OPEN.includes(state) ? 'open' : 'good'
+/** The colour of a state: open, decided (its markers are under way), ended, or in need of help. */
+export const kind = (state) =>
+  state === 'Hanging' ? 'bad' : state === 'Ongoing' ? 'open' : DECIDED.includes(state) ? 'decided' : 'good'
+
+/** Each state has its place, however many are in it. */
+const byState = ([one], [other]) => STATES.indexOf(one) - STATES.indexOf(other)
 
 const heldUp = ({ topic, partition, first_offset, records }) =>
   h('div', {}, h('a', { href: `#/partitions/${encodeURIComponent(topic)}` }, `${topic}-${partition}`),
@@ -13,42 +21,91 @@ const heldUp = ({ topic, partition, first_offset, records }) =>
       ? ` stands at offset ${number(first_offset)}, ${number(records)} before the high watermark`
       : ' waits behind an older transaction')
 
-const row = (txn) => h('tr', {},
-  h('th', { scope: 'row' }, txn.transactional_id
-    ? h('a', { href: `#/timeline/${encodeURIComponent(txn.transactional_id)}`, 'data-name': 'id' }, txn.transactional_id)
-    : h('span', { class: 'quiet' }, 'no coordinator knows it')),
-  h('td', {}, h('span', { class: `state ${kind(txn.state)}` }, txn.state)),
-  h('td', { class: 'number' }, duration(txn.open_ms)),
-  h('td', { class: 'mono' }, `${txn.producer_id} / ${txn.producer_epoch}`),
-  h('td', { class: 'number' }, txn.coordinator ?? '–'),
-  h('td', {}, txn.partitions.join(', ') || '–'),
-  h('td', {}, txn.holds_up.length ? txn.holds_up.map(heldUp) : '–'),
-)
+const heldBy = ({ id, text, at, partitions, isSure }) => h('div', {},
+  `${at}${partitions.length ? ` to ${partitions.join(', ')}` : ''} ${isSure ? 'is' : 'may be'} held by `,
+  h('a', { href: '#/rules' }, `rule ${id}`), ': ', h('code', {}, text))
 
-export const show = (root) => {
+const nameOf = (txn) => txn.transactional_id || `producer ${txn.producer_id} in ${txn.partitions}`
+
+const abort = (txn) => {
+  if (txn.transactional_id) return post(`v1/transactions/${encodeURIComponent(txn.transactional_id)}/abort`)
+  const { topic, partition } = txn.holds_up[0]
+  return post(`v1/partitions/${encodeURIComponent(topic)}/${partition}/abort`, { producer_id: txn.producer_id })
+}
+
+const aborted = (answer) => answer.state
+  ? `${answer.transactional_id}: ${answer.state}. Its producer is fenced.`
+  : `The transaction is aborted in ${answer.topic}-${answer.partition}.`
+
+const explanation = async (txn) => {
+  const { topic, partition } = txn.holds_up[0] ?? {}
+  const about = txn.transactional_id ? { transactional_id: txn.transactional_id } : { topic, partition }
+  const { explanations } = await get(`v1/explain?${new URLSearchParams(about)}`)
+  return explanations.flatMap(({ subject, lines }) => [h('h4', {}, subject), h('pre', {}, lines.join('\n'))])
+}
+
+export const show = (root, { product }) => {
+  const isBroker = product() !== 'proxy'
   const counts = h('ul', { class: 'counts', 'aria-label': 'Transactional ids by state' })
-  const { element, body } = table('Transactions', [
-    ['Transactional id'], ['State'], ['Open for', 'number'], ['Producer id / epoch'], ['Coordinator', 'number'],
-    ['Partitions'], ['read_committed readers'],
+  const explained = h('section', { class: 'card', hidden: true, 'aria-live': 'polite', 'aria-label': 'Explanation' })
+  const { element, fill } = table('Transactions', [
+    ['Transactional id'], ['State'], ['Open for', 'number'], ['Partitions'], ['read_committed readers'], ['Held by a rule'],
+    ['Change'],
   ])
   const none = h('p', { class: 'lead' }, 'No producer has used a transactional id yet.')
   root.append(
     h('p', { class: 'lead' }, 'Records of a transaction lie in the partitions at once. Readers with read_committed get them ',
       'when its commit marker follows, and nothing behind an open transaction until it ends.'),
-    counts, none, element,
+    counts, none, explained, element,
   )
+  if (isBroker) root.append(h('h3', {}, 'The whole broker'), snapshotBar())
   element.hidden = true
+
+  const explain = async (txn) => {
+    explained.replaceChildren(h('h3', {}, `Why: ${nameOf(txn)}`, button('close', () => { explained.hidden = true })),
+      ...await explanation(txn))
+    explained.hidden = false
+  }
+
+  const row = ({ txn, rules }) => h('tr', {},
+    h('th', { scope: 'row' }, txn.transactional_id
+      ? h('a', { href: `#/timeline/${encodeURIComponent(txn.transactional_id)}`, 'data-name': 'id' }, txn.transactional_id)
+      : h('span', { class: 'quiet' }, 'no coordinator knows it'),
+    h('div', { class: 'below' }, `producer ${txn.producer_id}, epoch ${txn.producer_epoch}`,
+      txn.coordinator == null ? '' : `, coordinator ${txn.coordinator}`)),
+    h('td', {}, h('span', { class: `state ${kind(txn.state)}` }, txn.state)),
+    h('td', {}, duration(txn.open_ms)),
+    h('td', {}, txn.partitions.length ? txn.partitions.map((each) => h('div', {}, each)) : '–'),
+    h('td', {}, txn.holds_up.length ? txn.holds_up.map(heldUp) : '–'),
+    h('td', {}, rules.length ? rules.map(heldBy) : '–'),
+    h('td', {}, isBroker ? h('div', { class: 'bar' },
+      button('explain', () => explain(txn), { 'aria-label': `explain ${nameOf(txn)}` }),
+      ['open', 'bad'].includes(kind(txn.state)) && button('abort', () => abort(txn), {
+        danger: true,
+        'aria-label': `abort ${nameOf(txn)}`,
+        question: txn.transactional_id
+          ? `Really abort the transaction of ${txn.transactional_id}? Its producer is fenced.`
+          : `Really write an ABORT marker for ${nameOf(txn)}?`,
+        said: aborted,
+      })) : '–'))
+
+  let [summary, faults] = [null, []]
+  const paint = () => {
+    none.hidden = summary.total > 0
+    element.hidden = summary.total === 0
+    list(counts, Object.entries(summary.by_state).sort(byState), ([state]) => state, (each) => each,
+      ([state, count]) => h('li', {}, h('span', { class: `state ${kind(state)}` }, `${number(count)} ${state}`)))
+    const rows = summary.transactions.map((txn) => ({ txn, rules: holders(txn, faults) }))
+    fill(rows, ({ txn }) => txn.transactional_id || `${txn.producer_id} ${txn.partitions}`,
+      ({ txn, rules }) => [{ ...txn, open_ms: duration(txn.open_ms) }, rules], row)
+  }
   return {
-    watch: { show: ['transactions'] },
+    watch: { show: ['transactions', 'faults'] },
     on(name, data) {
-      if (name !== 'transactions') return
-      none.hidden = data.total > 0
-      element.hidden = data.total === 0
-      const states = Object.entries(data.by_state)
-      list(counts, states, ([state]) => state, (each) => each,
-        ([state, count]) => h('li', {}, h('span', { class: `state ${kind(state)}` }, `${number(count)} ${state}`)))
-      list(body, data.transactions, (txn) => txn.transactional_id || `${txn.producer_id} ${txn.partitions}`,
-        (txn) => [{ ...txn, open_ms: duration(txn.open_ms) }], row)
+      if (name === 'transactions') summary = data
+      else if (name === 'faults') faults = data.faults
+      else return
+      if (summary) paint()
     },
   }
 }

@@ -1,0 +1,41 @@
+// Which events of a timeline are shown: those of the chosen transaction, with repeats folded into one row.
+
+/** What makes two events in a row repeats of each other. */
+const sameness = (event) => {
+  const { kind, api, version, client_id: client, node, from_node: from, outcome, text, transaction } = event
+  if (kind === 'exchange') return JSON.stringify([kind, api, version, client, node, from, outcome, transaction])
+  return text == null ? null : JSON.stringify([kind, node, text])
+}
+
+/**
+ * The events of one transaction: from its first one to the first of another transaction behind it; `null` is all of them.
+ * What belongs to no transaction (hits of rules, retries) is shown where it lies among them or behind them, and not before them.
+ */
+export const chosen = (events, transaction) => {
+  if (transaction === null) return events
+  const mine = (event) => event.transaction === transaction
+  const first = events.findIndex(mine)
+  if (first < 0) return []
+  const last = events.findLastIndex(mine)
+  const next = events.findIndex((event, at) => at > last && event.transaction != null)
+  return events.slice(first, next < 0 ? undefined : next).filter((event) => mine(event) || event.transaction == null)
+}
+
+/** Repeats in a row as one event: `times`, and `until_ms` of the last one. */
+export const folded = (events) => {
+  const found = []
+  for (const event of events) {
+    const before = found.at(-1)
+    const same = sameness(event)
+    if (same !== null && before && sameness(before) === same) {
+      found[found.length - 1] = { ...before, times: (before.times ?? 1) + 1, until_ms: event.time_ms }
+    } else {
+      found.push(event)
+    }
+  }
+  return found
+}
+
+/** The transaction that is shown at first: the newest one that has not ended, else the newest. */
+export const first = (transactions) =>
+  transactions.findLast((each) => !['committed', 'aborted'].includes(each.verdict)) ?? transactions.at(-1) ?? null

@@ -1,0 +1,23 @@
+// Which rules hold a transaction: its requests, its markers.
+
+/**
+ * What rules hold of a transaction: [{id, text, at, partitions, isSure}]. A request that names several transactional ids, as
+ * WriteTxnMarkers may, is one of this transaction only perhaps.
+ */
+export const holders = (txn, faults) => {
+  const mine = new Set(txn.partitions)
+  const found = []
+  for (const { id, text, held } of faults) {
+    for (const { at, transactional_id: owner, partitions } of held) {
+      const isSure = owner !== null && owner === txn.transactional_id
+      const places = partitions.filter((each) => mine.has(each))
+      const mayBe = owner === null && at === 'WriteTxnMarkers' && places.length > 0
+      if (!isSure && !mayBe) continue
+      const same = found.find((each) => each.id === id && each.at === at && each.isSure === isSure)
+      const named = isSure ? partitions : places
+      if (same) same.partitions = [...new Set([...same.partitions, ...named])]
+      else found.push({ id, text, at, partitions: named, isSure })
+    }
+  }
+  return found
+}

@@ -1,0 +1,42 @@
+// Keep the state of the whole broker, go back to it, and reset: buttons that several views show.
+
+import { get, post, remove } from '../api.js'
+import { attempt, button, h } from '../dom.js'
+
+const path = (id) => `v1/snapshots/${id}`
+
+/** A bar of buttons; the snapshots that there are follow them. */
+export const snapshotBar = () => {
+  const kept = h('span', { class: 'bar' })
+  const bar = h('div', { class: 'bar' })
+  const look = async () => {
+    const { snapshots } = await get('v1/snapshots')
+    kept.replaceChildren(...snapshots.flatMap(({ id, topics }) => [
+      button(`restore ${id}`, () => post(`${path(id)}/restore`), {
+        danger: true,
+        question: `Really go back to snapshot ${id}? What came after it is gone, and all connections are reset.`,
+        said: () => `The broker is back at snapshot ${id}.`,
+        title: `Topics: ${topics.filter((each) => !each.startsWith('__')).join(', ') || 'none'}`,
+      }),
+      button(`remove ${id}`, async () => {
+        await remove(path(id))
+        await look()
+      }),
+    ]))
+  }
+  bar.append(
+    button('keep a snapshot', async () => {
+      const snapshot = await post('v1/snapshots')
+      await look()
+      return snapshot
+    }, { said: ({ id }) => `Snapshot ${id} is kept until the broker ends.` }),
+    kept,
+    button('reset the broker', () => post('v1/reset'), {
+      danger: true,
+      question: 'Really reset the broker? All topics, groups, transactional ids, rules and the trace are gone.',
+      said: () => 'The broker is as it was after its start.',
+    }),
+  )
+  attempt(kept, look)
+  return bar
+}
