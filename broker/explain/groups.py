@@ -9,7 +9,7 @@ from broker.explain.coordinators import coordinator_trouble
 from broker.explain.explanation import Cause, Explanation
 from broker.explain.facts import ClusterContext, GroupFacts, GroupOffsetFacts
 from broker.explain.members import JOINS, rebalancing, stopped_polling
-from broker.explain.partitions import partition_troubles, tail_text
+from broker.explain.partitions import content_text, partition_troubles
 from broker.explain.refusals import refusal_troubles, throttle_troubles
 from broker.explain.transactions import held_trouble
 from broker.explain.trouble import Trouble, explained
@@ -157,9 +157,7 @@ def _content(each: GroupOffsetFacts) -> str:
     """``: 3 records, 2 aborted records and 1 marker``"""
     if each.records is None:
         return ""
-    records = [counted(each.records, "record")] if each.records else []
-    hidden = tail_text(each.aborted or 0, each.markers or 0)
-    content = listed([*records, *([hidden] if hidden else [])])
+    content = content_text(each.records, each.aborted or 0, each.markers or 0)
     if not content:
         return ": none of them a record, compaction has removed what stood there"
     return f": {content}{'' if each.is_counted_to_the_end else ' at the least'}"
@@ -178,7 +176,7 @@ def _otherwise(at: GroupFacts, around: ClusterContext) -> Trouble:
     hidden = [each for each in at.offsets if _lag(each) and each.records == 0 and each.is_counted_to_the_end]
     if hidden:
         aborted = sum(each.aborted or 0 for each in hidden)
-        content = tail_text(aborted, sum(each.markers or 0 for each in hidden))
+        content = content_text(0, aborted, sum(each.markers or 0 for each in hidden))
         lag = sum(_lag(each) or 0 for each in hidden)
         first = f"Nothing is wrong with group {at.group}: its lag of {lag} holds no record"
         cause = Cause.ABORTED_TAIL if aborted else Cause.MARKERS_ONLY

@@ -151,11 +151,7 @@ def _steps(history: Sequence[StateStep]) -> Iterator[str]:
         where = f"  {' '.join(step.partitions)}" if step.partitions else ""
         line = f"{time_text(step.time_ms)}  {step.state}  {producer_text(step.producer_id, step.producer_epoch)}{where}"
         meaning = "" if before is None else fence_of(step, before)
-        fenced = (
-            f"  ({meaning}: epoch {before.producer_epoch} is fenced)"
-            if before is not None and meaning
-            else ""
-        )
+        fenced = f"  (epoch {before.producer_epoch} is fenced {meaning})" if before and meaning else ""
         yield line + fenced
         before = step
 

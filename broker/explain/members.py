@@ -19,8 +19,8 @@ JOINS: Final = frozenset(
 
 
 def member_text(at: MemberFacts) -> str:
-    """``app-1 at 127.0.0.1 (member app-1-7f3c)``"""
-    return f"{at.client_id} at {at.host.removeprefix('/')} (member {at.member_id})"
+    """``member app-1-7f3c (client app-1, 127.0.0.1)``"""
+    return f"member {at.member_id} (client {at.client_id}, {at.host.removeprefix('/')})"
 
 
 def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterContext) -> Trouble | None:

@@ -203,7 +203,7 @@ def _of_tail(at: PartitionFacts, tail: Tail | None) -> Trouble | None:
     if tail is None or not tail.markers + tail.aborted or at.high_watermark is None:
         return None
     hidden = tail.markers + tail.aborted
-    content = tail_text(tail.aborted, tail.markers)
+    content = content_text(0, tail.aborted, tail.markers)
     if tail.reaches_start:
         first = f"Nothing is wrong with {at.name}, but its log has no record for readers with read_committed: {content}."
     elif hidden == 1 and tail.markers:
@@ -217,9 +217,9 @@ def _of_tail(at: PartitionFacts, tail: Tail | None) -> Trouble | None:
     return Trouble(cause, (first, f"A group whose lag here is {hidden} or less has nothing left to read."))
 
 
-def tail_text(aborted: int, markers: int) -> str:
-    """``2 aborted records and 1 marker``"""
-    parts = [(aborted, "aborted record"), (markers, "marker")]
+def content_text(records: int, aborted: int, markers: int) -> str:
+    """``3 records, 2 aborted records and 1 marker``"""
+    parts = [(records, "record"), (aborted, "aborted record"), (markers, "marker")]
     return listed([counted(number, noun) for number, noun in parts if number])
 
 
