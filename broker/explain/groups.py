@@ -132,7 +132,7 @@ def _lag(each: GroupOffsetFacts) -> int | None:
 
 
 def _state(at: GroupFacts) -> Iterator[str]:
-    if at.members:
+    if at.members and at.state:
         members = counted(len(at.members), "member")
         yield f"Group {at.group} is {at.state} with {members} at its coordinator, node {at.coordinator}."
 
