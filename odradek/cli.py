@@ -56,6 +56,7 @@ _LATE = {
 
 # Commands that speak Kafka's protocol, to any Kafka. They need the server's packages, and run in its interpreter (`tools`).
 _TOOLS = {
+    "acl": "List, add and remove ACLs, of a cluster with an authorizer.",
     "bench": "Measure what a broker can take and give: producing, fetching, transactions.",
     "consume": "Print the records of topics, with the outcome of their transactions.",
     "dump": "Print the batches and records of segment files, without a broker.",
@@ -65,6 +66,7 @@ _TOOLS = {
     "seed": "Write records in transactions that commit and abort, from lines of JSON.",
     "topic": "List, create, describe, trim and delete topics; show and set their settings.",
     "txn": "List and describe transactions, find hanging ones, commit or abort one, leave one open.",
+    "user": "List, add and remove users who log in by SCRAM.",
 }
 
 # These replace this process by one of the server's interpreter, which releases the signals that `odradek.program` holds.

@@ -11,6 +11,7 @@ import click
 
 # The command, and the module that holds it under the same name (a dash is an underscore there).
 COMMANDS: Final = {
+    "acl": "tools.commands.acl",
     "bench": "tools.commands.bench",
     "consume": "tools.commands.consume",
     "dump": "tools.commands.dump",
@@ -21,6 +22,7 @@ COMMANDS: Final = {
     "seed": "tools.commands.seed",
     "topic": "tools.commands.topic",
     "txn": "tools.commands.txn",
+    "user": "tools.commands.user",
 }
 COMPLETION: Final = "_ODRADEK_COMPLETE"
 

@@ -133,6 +133,15 @@ def test_a_group_rebalances(run: Run, apache: tuple[str, Path], protocol: str) -
         {"classic": rebalances_once, "consumer": gives_partitions_up}[protocol](cluster, run)
 
 
+def test_users_are_added_and_removed(run: Run) -> None:
+    run("user", "add", "alice", "--password", "secret")
+    alice = {"user": "alice", "mechanisms": {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096}}
+    # Brokers learn of what the controller has done.
+    eventually(lambda: json.loads(run("user", "list", "--json")) == [alice])
+    run("user", "remove", "alice")
+    eventually(lambda: json.loads(run("user", "list", "--json")) == [])
+
+
 def test_its_files_are_dumped(run: Run, apache: tuple[str, Path]) -> None:
     run("topic", "create", "dumped")
     run("produce", "dumped", "value", "-x", "dumper")
