@@ -56,6 +56,8 @@ class Refusal:
     producer_id: int | None = None
     producer_epoch: int | None = None
     partitions: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    """Those that the error is about as a whole, by their names: Metadata of a topic that the principal may not describe."""
     rule: int | None = None
     """The fault rule that answered, if one did; None also where that is not known."""
     line: str = ""

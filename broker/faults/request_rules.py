@@ -124,6 +124,7 @@ def _error(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
         refuse(call, code)
         return False
     context = call.context
+    call.rule = active.id
     answer = error_answer(context.api_key, context.api_version, call.request, code)
     call.connection.answer_held(call, answer)
     return False
@@ -158,6 +159,7 @@ def _answer(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
     def alter(outcome: object) -> object:
         if active.removed or outcome is NO_RESPONSE or isinstance(outcome, BaseException):
             return outcome
+        call.rule = active.id
         return altered(context.api_key, context.api_version, outcome, active.rule.action.fields)
 
     call.on_outcome(alter)

@@ -96,6 +96,8 @@ class Call:
     """Set by `broker.faults` when the request arrives: each function says whether the response may be sent."""
     outcome_hooks: list[OutcomeHook] | None = None
     """Set by `broker.faults` before the request is handled: see ``on_outcome``."""
+    rule: int | None = None
+    """Set by `broker.faults`: the rule that has answered instead of the handler, or has altered its answer."""
 
     @property
     def request(self) -> Any:

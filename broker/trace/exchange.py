@@ -84,6 +84,13 @@ class Exchange:
     outcome: Outcome = Outcome.IN_PROGRESS
     was_held: bool = False
     """A rule stopped it on arrival; it may have been let go since."""
+    rule: int | None = None
+    """The rule that has answered instead of the broker, or has altered its answer."""
+    principal: str | None = None
+    errors: tuple[int, ...] = ()
+    """The error codes of the answer, each once, without 0."""
+    throttle_ms: int = 0
+    """For so long the answer tells its client to wait for its quota."""
     handled_alone: int = 0
     """How many times it was handled without sending a response: as a duplicate, or late."""
     request_summary: str | None = None

@@ -14,6 +14,9 @@ PLACES_TOLD_MAX: Final = 4
 """Topic partitions named in one line; of the others only the number is shown."""
 ERRORS_TOLD_MAX: Final = 4
 
+ErrorAt = tuple[str | None, int | None, str]
+"""Topic, partition, error by its name."""
+
 _YEAR_10000_MS: Final = 253_402_300_800_000
 _TOPIC_KEYS: Final = ("topic_name", "topic", "name", "topic_id")
 _INDEX_KEYS: Final = ("partition_index", "partition", "partition_id", "index")
@@ -81,7 +84,7 @@ def request_summary(request: Decoded) -> str:
 
 def answer_summary(answer: Decoded) -> str:
     """Errors by name, where there are any; else ``ok``, and what was given: producers, offsets, batches."""
-    errors = list(dict.fromkeys(_errors(answer)))
+    errors = list(dict.fromkeys(map(_error_text, errors_in(answer))))
     if errors:
         return " ".join(_shortened(errors, ERRORS_TOLD_MAX))
     return " ".join(["ok", *_facts(answer), *_shortened(_places(answer, bare=False), PLACES_TOLD_MAX)])
@@ -180,22 +183,28 @@ def _of_records(records: Decoded) -> str:
     return f"[{text}]"
 
 
-def _errors(part: Any, topic: str | None = None) -> Iterator[str]:
-    """Each error by its name, with the partition that it is about."""
+def _error_text(at: ErrorAt) -> str:
+    topic, index, error = at
+    if topic is None:
+        return error
+    return f"{topic}:{error}" if index is None else f"{topic}-{index}:{error}"
+
+
+def errors_in(part: Any, topic: str | None = None) -> Iterator[ErrorAt]:
+    """Each error, with the topic and the partition that it is about: ``("orders", 0, "NOT_ENOUGH_REPLICAS")``."""
     if isinstance(part, list):
         for each in part:
-            yield from _errors(each, topic)
+            yield from errors_in(each, topic)
     elif isinstance(part, dict):
         inner = _topic_of(part) or topic
         index = _first(part, _INDEX_KEYS)
-        where = inner if inner is None or not isinstance(index, int) else f"{inner}-{index}"
         for name, value in part.items():
             if name.endswith("error_code") and value:
                 error = part[name.removesuffix("_code")]
-                yield f"{where}:{error}" if where else error
+                yield inner, index if isinstance(index, int) else None, error
         for value in part.values():
             if isinstance(value, list | dict):
-                yield from _errors(value, inner)
+                yield from errors_in(value, inner)
 
 
 def _shortened(words: Iterable[str], limit: int) -> list[str]:

@@ -17,7 +17,7 @@ from broker.node import Node
 from broker.replicas.partition import Partition
 from broker.trace.hanging import hanging_of
 from broker.trace.scanning import Scan, ScanLimits, UnknownTransaction, timeline_from
-from broker.trace.timeline_records import Hanging, Scanned, TopicPartition
+from broker.trace.timeline_records import Hanging, Scanned, StateRecord, TopicPartition
 from broker.trace.timeline_view import Timeline, state_name
 from broker.trace.trace import Trace
 from broker.transactions.transaction import SETTLED, Transaction
@@ -25,7 +25,7 @@ from protocol.batch import CorruptBatch, RecordBatch
 from storage.files import StorageError
 from storage.log import Log
 
-__all__ = ["ScanLimits", "UnknownTransaction", "timeline", "transaction_view", "transactions"]
+__all__ = ["ScanLimits", "UnknownTransaction", "states", "timeline", "transaction_view", "transactions"]
 
 SLICE_BATCHES: Final = 1000
 SLICE_BYTES: Final = 4 * 1024 * 1024
@@ -43,6 +43,13 @@ async def timeline(
     ``UnknownTransaction`` if there is no such id.
     """
     return await timeline_from(_NodesScan(nodes, limits or ScanLimits()), transactional_id, trace, limits)
+
+
+async def states(nodes: Sequence[Node], transactional_id: str, offsets_max: int) -> list[StateRecord] | None:
+    """The records of an id among the newest of its log, the oldest first; None if some older ones were not looked at."""
+    scan = _NodesScan(nodes, ScanLimits(offsets_max=offsets_max))
+    found = await scan.states(transactional_id)
+    return found if found or (scan.scanned and scan.scanned[0].is_whole) else None
 
 
 def transactions(nodes: Sequence[Node]) -> list[dict[str, Any]]:
@@ -108,6 +115,8 @@ class _NodesScan(Scan):
             return
         node_id, log = replica
         start, is_whole = _start(log, self._limits.bytes_max, since_ms)
+        if self._limits.offsets_max is not None and log.log_end_offset - start > self._limits.offsets_max:
+            start, is_whole = log.log_end_offset - self._limits.offsets_max, False
         end = position = max(start, log.log_start_offset)
         goes_on = True
         while goes_on:

@@ -39,6 +39,8 @@ class ScanLimits:
 
     bytes_max: int = 64 * 1024 * 1024
     """Of one log. Of a longer one, what is not older than the first transaction known of the id, and then the end."""
+    offsets_max: int | None = None
+    """Of one log, before its end; None for no such bound."""
     exchanges_max: int = 5000
     """From the trace's ring, the newest."""
 

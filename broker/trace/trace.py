@@ -101,6 +101,10 @@ class Trace:
         """In the order of arrival: those after the number ``since``, of these the newest ``limit``."""
         return _newest(tuple(self._ring), wanted, since, limit)
 
+    def refused(self) -> list[Exchange]:
+        """The exchanges whose answers have an error code or a throttle time, in the order of arrival."""
+        return [each for each in self._ring if each.errors or each.throttle_ms]
+
     async def search(
         self, wanted: TraceFilter = EVERYTHING, *, since: int = 0, limit: int | None = None
     ) -> list[Exchange]:
@@ -137,6 +141,7 @@ class Trace:
             api_version=header.api_version,
             correlation_id=header.correlation_id,
             client_id=header.client_id,
+            principal=context.principal,
             transactions=transactions_in(header.api_key, call.request),
             arrived_ms=call.received_ms,
             arrived_us=self._time.now_us(call.received_ms),
@@ -154,6 +159,7 @@ class Trace:
         return True
 
     def _happened(self, exchange: Exchange, began_us: int, call: Call, event: CallEvent) -> None:
+        exchange.rule = call.rule
         if event is CallEvent.DELAYED:
             return
         if event is CallEvent.HANDLED_ALONE:
@@ -172,6 +178,8 @@ class Trace:
             exchange.took_us = self._time.measure_us() - began_us
             if call.answer is not None:
                 self._keep_answer(exchange, call.answer)
+                exchange.errors = tuple(dict.fromkeys(filter(None, call.error_codes())))
+                exchange.throttle_ms = getattr(call.response, "throttle_time_ms", 0)
         self._tell(exchange)
 
     def _keep_answer(self, exchange: Exchange, answer: bytes) -> None:

@@ -17,6 +17,7 @@ from broker.trace.filters import BadFilter, TraceFilter
 from broker.trace.ring import EXCHANGE_BYTES, TraceLimits
 from broker.trace.subscription import Subscription
 from broker.trace.trace import Trace
+from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
 from tests.broker.net.test_connection import (
     HEARTBEAT,
@@ -361,3 +362,18 @@ async def test_a_follower_may_ask_for_so_many_in_a_second() -> None:
         traced.stopwatch_us += 1_000_000
         traced.peer.send(heartbeat(5))
         assert [each.number for each in iter(follower.take, None)] == [6]
+
+
+async def test_an_exchange_keeps_the_errors_and_the_throttle_time_of_its_answer() -> None:
+    refused = HeartbeatResponse(throttle_time_ms=250, error_code=ErrorCode.rebalance_in_progress)
+    traced = Traced({HEARTBEAT: lambda request, context: refused})
+    traced.peer.send(heartbeat(1))
+    assert (traced.last.errors, traced.last.throttle_ms) == ((ErrorCode.rebalance_in_progress,), 250)
+    assert (traced.last.principal, traced.last.rule) == ("User:ANONYMOUS", None)
+    assert traced.trace.refused() == [traced.last]
+
+
+async def test_what_was_served_is_not_among_the_refused() -> None:
+    traced = Traced()
+    traced.peer.send(heartbeat(1))
+    assert (traced.last.errors, traced.last.throttle_ms, traced.trace.refused()) == ((), 0, [])
