@@ -290,6 +290,10 @@ class GroupCoordinator(MetadataListener):
 
     # -- groups -------------------------------------------------------------------------------------------------
 
+    def shard_of(self, group_id: str) -> GroupShard | ErrorCode:
+        """The partition of ``__consumer_offsets`` with a group, for who only looks; else the error that a client gets."""
+        return self._shard_of(group_id)
+
     def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | ErrorCode:
         """A group to look at. The empty group id may have committed offsets, too."""
         shard = self._shard_of(group_id)

@@ -211,6 +211,10 @@ class GroupOffsets:
     def is_unstable(self, group_id: str, spot: Spot) -> bool:
         return spot in self._open.get(group_id, ())
 
+    def pending_of(self, group_id: str, spot: Spot) -> frozenset[int]:
+        """The producers whose open transactions will commit an offset there."""
+        return frozenset(self._open.get(group_id, {}).get(spot, ()))
+
     def has_open_transaction(self, group_id: str) -> bool:
         return group_id in self._open
 

@@ -113,6 +113,7 @@ class GroupShard(CoordinatorShard):
         self.config = config
         self.state = GroupCoordinatorState(self._classic_group_config())
         self._timers: dict[tuple[str, Timer], ClockTimer] = {}
+        self._armed_ms: dict[tuple[str, Timer], int] = {}
         self._commits: dict[_Commit, None] = {}
         self._load_began_ms = 0
 
@@ -208,6 +209,7 @@ class GroupShard(CoordinatorShard):
         for commit in self._commits:
             commit.done = True
         self._timers.clear()
+        self._armed_ms.clear()
         self._commits.clear()
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -450,6 +452,7 @@ class GroupShard(CoordinatorShard):
         if arm.if_absent and key in self._timers:
             return
         self._cancel(key)
+        self._armed_ms[key] = self.clock.now_ms(Domain.GROUPS)
         self._timers[key] = self.clock.call_later_ms(
             arm.delay_ms, partial(self._fired, key, then), Domain.GROUPS
         )
@@ -457,16 +460,23 @@ class GroupShard(CoordinatorShard):
     def is_armed(self, group_id: str, timer: Timer) -> bool:
         return (group_id, timer) in self._timers
 
+    def armed_for_ms(self, group_id: str, timer: Timer) -> int | None:
+        """How long ago a timer was set that has not fired; of a member's session: since when the member was not heard of."""
+        armed_ms = self._armed_ms.get((group_id, timer))
+        return None if armed_ms is None else self.clock.now_ms(Domain.GROUPS) - armed_ms
+
     def cancel(self, group_id: str, timer: Timer) -> None:
         self._cancel((group_id, timer))
 
     def _cancel(self, key: tuple[str, Timer]) -> None:
         armed = self._timers.pop(key, None)
+        self._armed_ms.pop(key, None)
         if armed is not None:
             armed.cancel()
 
     def _fired(self, key: tuple[str, Timer], then: Callable[[], None]) -> None:
         self._timers.pop(key, None)
+        self._armed_ms.pop(key, None)
         then()
 
     def _expired(self, group: ClassicGroup, timer: Timer) -> None:
