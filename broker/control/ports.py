@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker.trace.awaited_states import AwaitedStates
     from broker.trace.timeline_view import Timeline
     from broker.trace.trace import Trace
-    from broker.views.ports import Views
+    from broker.views.ports import Explaining, Views
 
 
 WATCHERS_MAX: Final = 8
@@ -60,6 +60,8 @@ class Looking:
     faults: Faults
     trace: Trace
     views: Views
+    explaining: Explaining | None = None
+    """None where only what clients can ask is known."""
     metrics: Metrics
     transactions: Transactions
     watchers: Watchers = field(default_factory=lambda: Watchers())

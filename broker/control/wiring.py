@@ -15,6 +15,7 @@ from broker.trace.awaited_states import AwaitedStates
 from broker.trace.reading import timeline, transactions
 from broker.trace.trace import Trace
 from broker.views.cluster_views import ClusterViews
+from broker.views.explaining import ClusterExplaining
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +71,7 @@ def control_of(cluster: Cluster) -> Control:
         faults=faults,
         trace=trace,
         views=ClusterViews(cluster, clock, trace),
+        explaining=ClusterExplaining(cluster, faults, trace),
         metrics=Metrics(RequestMetrics(cluster.calls, names), ClusterMetrics(cluster, clock, faults)),
         transactions=ClusterTransactions(cluster, trace),
         awaited_states=AwaitedStates(cluster.injection, clock, cluster.running_nodes),

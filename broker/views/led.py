@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from broker.cluster import Cluster
 from broker.replicas.partition import Partition
 
@@ -15,6 +17,19 @@ def led(cluster: Cluster, topic: str, index: int) -> Partition | None:
         return None
     partition = node.replicas.leader(topic, index)
     return partition if isinstance(partition, Partition) and partition.offline is None else None
+
+
+def led_partitions(cluster: Cluster) -> Iterator[Partition]:
+    """The leader's replicas of the partitions that running nodes lead, and that were accessed so far."""
+    for node in cluster.running_nodes():
+        for partition in node.replicas.opened():
+            if partition.leader_id == node.node_id and partition.offline is None:
+                yield partition
+
+
+def any_running(cluster: Cluster) -> int | None:
+    """The id of a node that serves; None if none does."""
+    return next((node.node_id for node in cluster.running_nodes()), None)
 
 
 def first_open_offset(partition: Partition, producer_id: int) -> int | None:

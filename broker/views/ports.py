@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from broker.explain.explanation import Explanation
 from broker.views.forms import (
     BatchesPiece,
     ClusterSummary,
@@ -39,6 +40,26 @@ class BatchPosition:
     last_stable: int = -1
     high_watermark: int = -1
     leader_epoch: int = -1
+
+
+class UnknownName(LookupError):
+    """There is no such topic or partition; the text says so, and what may have been meant."""
+
+
+class Explaining(Protocol):
+    """Why readers stop, why a group lags, what a transactional id waits for."""
+
+    async def partitions(self, topic: str, index: int | None) -> list[Explanation]:
+        """One partition of a topic, or all. ``UnknownName``."""
+        ...
+
+    async def group(self, group_id: str) -> list[Explanation]: ...
+
+    async def transactional_id(self, transactional_id: str) -> list[Explanation]: ...
+
+    async def everything(self) -> list[Explanation]:
+        """What could be wrong anywhere, within bounds."""
+        ...
 
 
 class Views(Protocol):

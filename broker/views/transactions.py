@@ -14,7 +14,7 @@ from broker.node import Node
 from broker.replicas.partition import Partition
 from broker.transactions.transaction import SETTLED, Transaction
 from broker.views.forms import HeldUp, TransactionsSummary, TransactionSummary
-from broker.views.led import first_open_offset, led
+from broker.views.led import first_open_offset, led, led_partitions
 from broker.views.ports import HANGING, PARTITIONS_OF_ONE_MAX, TRANSACTIONS_MAX
 from broker.views.turns import in_turns
 
@@ -136,20 +136,13 @@ async def _hanging(cluster: Cluster) -> list[TransactionSummary]:
 async def _unowned(cluster: Cluster) -> dict[Place, int]:
     """First offset by producer and partition, of the open transactions that no coordinator names."""
     open_ones: dict[Place, int] = {}
-    async for partition in in_turns(_led_partitions(cluster), PER_TURN):
+    async for partition in in_turns(led_partitions(cluster), PER_TURN):
         for first_offset, producer_id in partition.log.producers.open_transactions():
             open_ones[producer_id, partition.topic, partition.index] = first_offset
     if not open_ones:
         return open_ones
     owned = await owners(cluster)
     return {place: at for place, at in open_ones.items() if place not in owned}
-
-
-def _led_partitions(cluster: Cluster) -> Iterator[Partition]:
-    for node in cluster.running_nodes():
-        for partition in node.replicas.opened():
-            if partition.leader_id == node.node_id and partition.offline is None:
-                yield partition
 
 
 def _hanging_summary(partition: Partition, first_offset: int, producer_id: int) -> TransactionSummary:

@@ -1,0 +1,121 @@
+"""Explanations of a cluster of ours: the facts of each are taken in one turn of the loop, so that none contradicts another.
+
+What does not change any more is read before or after that turn, in slices: the trace, the states of an id in the
+coordinator's log, and what a log holds below its last stable offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Final, TypeVar
+
+from broker.cluster import Cluster
+from broker.explain.cluster import explain_cluster
+from broker.explain.explanation import Explanation
+from broker.explain.facts import ClusterContext, PartitionFacts
+from broker.explain.groups import explain_group
+from broker.explain.ids import explain_id
+from broker.explain.partitions import explain_partition
+from broker.faults import Faults
+from broker.trace.trace import Trace
+from broker.views import explaining_cluster as cluster_of
+from broker.views import explaining_groups as groups_of
+from broker.views import explaining_ids as ids_of
+from broker.views.explaining_context import context, refused
+from broker.views.explaining_partitions import open_producers, partition_facts, with_tail
+from broker.views.explaining_transactions import Owners, Place, coordinated, owners_of
+from broker.views.ports import UnknownName
+from broker.views.turns import in_turns
+
+PARTITIONS_PER_LOOK: Final = 100
+TAILS_PER_TURN: Final = 1
+
+T = TypeVar("T")
+
+
+class ClusterExplaining:
+    """`broker.views.ports.Explaining` of the nodes in this process."""
+
+    def __init__(self, cluster: Cluster, faults: Faults, trace: Trace) -> None:
+        self._cluster = cluster
+        self._faults = faults
+        self._trace = trace
+
+    async def partitions(self, topic: str, index: int | None) -> list[Explanation]:
+        found: list[Explanation] = []
+        places = self._places(topic, index)
+        for start in range(0, len(places), PARTITIONS_PER_LOOK):
+            found += await self._explained(places[start : start + PARTITIONS_PER_LOOK])
+        return found
+
+    async def group(self, group_id: str) -> list[Explanation]:
+        cluster = self._cluster
+        fetched = groups_of.last_fetches(self._trace)
+
+        def producers() -> frozenset[int]:
+            places = groups_of.spots(cluster, group_id)
+            return open_producers(cluster, places) | groups_of.pending_producers(cluster, group_id)
+
+        facts, around = await self._look(
+            producers, lambda owners: groups_of.group_facts(cluster, owners, fetched, group_id)
+        )
+        return [explain_group(await groups_of.with_content(cluster, facts), around)]
+
+    async def transactional_id(self, transactional_id: str) -> list[Explanation]:
+        cluster = self._cluster
+        steps = await ids_of.history(cluster, transactional_id)
+        mine = ids_of.producers(coordinated(cluster, transactional_id), steps or ())
+        suspects = await ids_of.open_places(cluster, mine)
+
+        def producers() -> frozenset[int]:
+            places = ids_of.places_of(coordinated(cluster, transactional_id))
+            return open_producers(cluster, {*places, *suspects})
+
+        facts, around = await self._look(
+            producers, lambda owners: ids_of.id_facts(cluster, owners, transactional_id, steps, suspects)
+        )
+        return [explain_id(facts, around)]
+
+    async def everything(self) -> list[Explanation]:
+        cluster = self._cluster
+        fetched = groups_of.last_fetches(self._trace)
+        found = await cluster_of.suspects(cluster)
+        facts, around = await self._look(
+            lambda: open_producers(cluster, found.partitions),
+            lambda owners: cluster_of.cluster_facts(cluster, owners, fetched, found),
+        )
+        return explain_cluster(facts, around)
+
+    async def _explained(self, places: Iterable[Place]) -> list[Explanation]:
+        cluster = self._cluster
+
+        def take(owners: Owners) -> list[PartitionFacts]:
+            found = (partition_facts(cluster, owners, *place) for place in places)
+            return [each for each in found if each is not None]
+
+        facts, around = await self._look(lambda: open_producers(cluster, places), take)
+        return [
+            explain_partition(with_tail(cluster, each), around)
+            async for each in in_turns(facts, TAILS_PER_TURN)
+        ]
+
+    async def _look(
+        self, producers: Callable[[], frozenset[int]], take: Callable[[Owners], T]
+    ) -> tuple[T, ClusterContext]:
+        """Facts and what surrounds them, of one turn of the loop; ``producers`` are those whose ids have to be known."""
+        refusals = await refused(self._trace, self._cluster.clock)
+        owners = await owners_of(self._cluster, producers)
+        return take(owners), context(self._cluster, self._faults, self._trace, refusals)
+
+    def _places(self, name: str, index: int | None) -> list[Place]:
+        topics = self._cluster.metadata.topics
+        topic = topics.get(name)
+        if topic is None:
+            near = get_close_matches(name, topics, 1)
+            raise UnknownName(f"there is no topic {name}" + (f"; did you mean {near[0]}?" if near else ""))
+        if index is None:
+            return [(name, state.index) for state in topic.partitions]
+        if topic.partition(index) is None:
+            raise UnknownName(f"{name} has no partition {index}: the last is {len(topic.partitions) - 1}")
+        return [(name, index)]

@@ -1,0 +1,58 @@
+"""`GET /v1/explain`: what can be asked, and how it is answered. tests/broker/explain/test_staged.py stages the troubles."""
+
+from __future__ import annotations
+
+import aiokafka
+import pytest
+
+from tests.broker.control.conftest import Caller
+
+
+async def test_a_cluster_without_a_trouble_says_so(caller: Caller) -> None:
+    [found] = (await caller.get("/v1/explain"))["explanations"]
+    assert found["cause"] == "nothing"
+    assert found["lines"]
+
+
+async def test_a_topic_is_explained_partition_by_partition(caller: Caller) -> None:
+    found = (await caller.get("/v1/explain?topic=orders"))["explanations"]
+    assert [each["subject"] for each in found] == ["orders-0", "orders-1", "orders-2", "orders-3"]
+    [one] = (await caller.get("/v1/explain?topic=orders&partition=2"))["explanations"]
+    assert one == found[2]
+
+
+async def test_an_open_transaction_is_the_cause_by_its_topic_and_by_its_id(caller: Caller) -> None:
+    bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="etl-1")
+    async with producer:
+        async with producer.transaction():
+            await producer.send_and_wait("orders", b"1", partition=0)
+            for query in ("?topic=orders&partition=0", "?transactional_id=etl-1", ""):
+                first, *_ = (await caller.get(f"/v1/explain{query}"))["explanations"]
+                assert first["cause"] == "open-transaction", query
+                assert "etl-1 (producer 0 epoch 0) has an open transaction" in first["lines"][0]
+        [after] = (await caller.get("/v1/explain?transactional_id=etl-1"))["explanations"]
+        assert after["cause"] == "nothing"
+
+
+async def test_an_id_and_a_group_that_were_never_used_are_unknown(caller: Caller) -> None:
+    [group] = (await caller.get("/v1/explain?group=readers"))["explanations"]
+    assert (group["subject"], group["cause"]) == ("group readers", "unknown-group")
+    [of_id] = (await caller.get("/v1/explain?transactional_id=etl-1"))["explanations"]
+    assert (of_id["subject"], of_id["cause"]) == ("transactional id etl-1", "unknown-id")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "words"),
+    [
+        ("topic=order", 404, "there is no topic order; did you mean orders?"),
+        ("topic=weather", 404, "there is no topic weather"),
+        ("topic=orders&partition=9", 404, "orders has no partition 9: the last is 3"),
+        ("topic=orders&group=readers", 400, "give one of topic, group and transactional_id"),
+        ("partition=0", 400, "partition: of which topic?"),
+    ],
+)
+async def test_what_cannot_be_explained_is_refused(
+    caller: Caller, query: str, status: int, words: str
+) -> None:
+    assert await caller("GET", f"/v1/explain?{query}") == (status, {"error": words})
