@@ -46,6 +46,8 @@ class Pending:
     """The steps of a command, the outermost first, and what was retried inside of them. Times are monotonic seconds."""
 
     steps: list[Step] = field(default_factory=list)
+    where: str = ""
+    """Where the last request went."""
     names: set[str] = field(default_factory=set)
     """The groups and transactional ids that the outermost step is about."""
     refusal: str = ""
@@ -66,6 +68,7 @@ class Pending:
 
     def begin(self, what: str, where: str, now: float) -> None:
         """Another step, inside of those that have begun."""
+        self.where = where or self.where
         self.steps.append(Step(what, where, now))
 
     def end(self, now: float, *, is_interrupted: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from odradek.remote import CONTROL_VARIABLE, PORT_VARIABLE, Remote, connect
 
 CLIENT_ID: Final = "odradek"
 """Of the commands' requests."""
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")
 LOOK_S: Final = 0.5
 """How long the control port may take for what holds a request."""
 
@@ -68,15 +69,18 @@ def _looked_up(pending: Pending, remote: Remote | None) -> str:
         rules = client.get("/v1/faults", timeout_s=LOOK_S)["faults"]
     except OdradekError:
         return ""
-    steps = [each for each in list(pending.steps) if each.where]
-    if any(each.where == client.url for each in steps):
+    if pending.where == client.url:
         return _that_hold(rules)
-    return cause_of(steps[-1] if steps else None, pending.names, pending.refusal, nodes, rules)
+    step = next((each for each in reversed(list(pending.steps)) if each.where), None)
+    # The control port may be that of another cluster.
+    if not any(same_port(pending.where, address) for each in nodes for address in _addresses(each)):
+        return ""
+    return cause_of(step, pending.names, pending.refusal, nodes, rules)
 
 
 def cause_of(
     step: Step | None,
-    names: Container[str],
+    names: Collection[str],
     refusal: str,
     nodes: Iterable[Mapping[str, Any]],
     rules: Iterable[Mapping[str, Any]],
@@ -87,29 +91,52 @@ def cause_of(
     error of ``refusal``; a node that does not run.
     """
     for rule in rules:
-        text = f"rule {rule['id']} ({rule['text']})"
-        release = f"`odradek fault release {rule['id']}` lets it happen"
         for held in rule["held"]:
             if step is not None and held["at"] == step.what and held["client_id"] == CLIENT_ID:
-                return f"{text} holds such a request: {release}"
-            for name in (held["transactional_id"], held["group"]):
-                if name is not None and name in names:
-                    return f"{text} holds {held['at']} of {name}: {release}"
+                return f"{_text(rule)} holds such a request: {_release(rule)}"
         code = rule["rule"].get("action", {}).get("code")
         if refusal and code and rule["hits"] and f": {code}" in refusal:
-            return f"{text} gives this error, {rule['hits']} times so far"
+            return f"{_text(rule)} gives this error, {rule['hits']} times so far"
+    if found := rule_that_holds(names, rules):
+        return found
     away = [each for each in nodes if each["state"] != "running"]
-    at = [each for each in away if step is not None and step.where in _addresses(each)]
+    at = [
+        each
+        for each in away
+        if step is not None and any(same_port(step.where, own) for own in _addresses(each))
+    ]
     return "; ".join(f"node {each['node_id']} is {each['state']}" for each in at or away)
+
+
+def rule_that_holds(names: Collection[str], rules: Iterable[Mapping[str, Any]]) -> str:
+    """The first rule that holds a step or a request of one of these groups or transactional ids; empty if there is none."""
+    for rule in rules:
+        for held in rule["held"]:
+            for name in (held["transactional_id"], held["group"]):
+                if name is not None and name in names:
+                    return f"{_text(rule)} holds {held['at']} of {name}: {_release(rule)}"
+    return ""
+
+
+def _text(rule: Mapping[str, Any]) -> str:
+    return f"rule {rule['id']} ({rule['text']})"
+
+
+def _release(rule: Mapping[str, Any]) -> str:
+    return f"`odradek fault release {rule['id']}` lets it happen"
 
 
 def _addresses(node: Mapping[str, Any]) -> set[str]:
     return {listener[name] for listener in node["listeners"] for name in ("address", "advertised")}
 
 
+def same_port(one: str, other: str) -> bool:
+    """Two addresses of one port, of which each may name this machine in its own way."""
+    hosts = [each.rpartition(":")[0].strip("[]") for each in (one, other)]
+    ports = [each.rpartition(":")[2] for each in (one, other)]
+    return ports[0] == ports[1] and (hosts[0] == hosts[1] or all(host in _LOCAL for host in hosts))
+
+
 def _that_hold(rules: Iterable[Mapping[str, Any]]) -> str:
     """For a call of the control port, which may wait for what a rule holds."""
-    holding = [
-        f"rule {each['id']} ({each['text']}) holds {len(each['held'])}" for each in rules if each["held"]
-    ]
-    return "; ".join(holding)
+    return "; ".join(f"{_text(each)} holds {len(each['held'])}" for each in rules if each["held"])

@@ -246,7 +246,8 @@ DIFFERS: Final = [
     (r"is (Empty|CompleteAbort), without", "has ended, without"),
     (r"/\S+/odradek-\w+/", "DIRECTORY/"),
     (r"(?m)^\d+$", "RULE"),
-    (r"\b(pid[ =]|producer |coordinator epoch )\d+", r"\1N"),
+    (r"\b(pid[ =]|producer |coordinator epoch |rule |fault release |its coordinator, node )\d+", r"\1N"),
+    (r" \d+(/\d+ +DATE)", r" N\1"),
     (r" +", " "),
 ]
 

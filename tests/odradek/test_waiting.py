@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import odradek as package
-from odradek.commands.waiting import cause_of, telling_waits
+from odradek.commands.waiting import cause_of, same_port, telling_waits
 from odradek.pending import Pending, Step, pending_now, waiting_for
 from tests.support.deadlines import HANG_S
 
@@ -177,6 +177,19 @@ def test_the_rule_that_gives_the_error_is_named_once_it_has() -> None:
 def test_a_node_that_does_not_run_is_named_the_one_that_is_asked_first() -> None:
     assert cause_of(FETCH, (), "", [node(1, "paused"), node(2, "killed")], []) == "node 1 is paused"
     assert cause_of(None, (), "", [node(1), node(2, "killed")], []) == "node 2 is killed"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("localhost:9092", "127.0.0.1:9092", True),
+        ("[::1]:9092", "localhost:9092", True),
+        ("localhost:9092", "localhost:9093", False),
+        ("broker.example:9092", "localhost:9092", False),
+    ],
+)
+def test_the_control_port_of_another_cluster_knows_no_cause(one: str, other: str, is_same: bool) -> None:
+    assert same_port(one, other) is is_same
 
 
 # -- all of it

@@ -44,6 +44,10 @@ class _Partition:
     """First offsets of aborted transactions below the last stable offset, by producer id."""
     markers: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
     """Above it: the markers, by producer id."""
+    high_watermark: int = -1
+    """Of the last response; -1 before the first."""
+    passed_over: int = 0
+    """Aborted records that were not yielded."""
 
 
 class Reader:
@@ -74,6 +78,29 @@ class Reader:
         """All that was there at the start is read."""
         return self._at.offset >= self._at.end
 
+    @property
+    def topic(self) -> str:
+        return self._at.topic
+
+    @property
+    def partition(self) -> int:
+        return self._at.index
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset, as far as it is known."""
+        return self._at.stable
+
+    @property
+    def high_watermark(self) -> int:
+        """As the last response had it; -1 before the first."""
+        return self._at.high_watermark
+
+    @property
+    def aborted(self) -> int:
+        """The aborted records that a reader with ``READ_COMMITTED`` has passed over."""
+        return self._at.passed_over
+
     def seek(self, offset: int) -> None:
         """Go on at this offset."""
         self._at.offset = offset
@@ -84,6 +111,9 @@ class Reader:
         # Below the last stable offset the leader names aborted transactions, if the request is for committed ones.
         below = at.offset < at.stable or self._isolation == READ_COMMITTED
         data = self._fetch(at.offset, READ_COMMITTED if below else READ_UNCOMMITTED, wait_ms)
+        at.high_watermark = data.high_watermark
+        if self._isolation == READ_COMMITTED:
+            at.stable = max(at.stable, data.last_stable_offset)
         if not below:
             at.stable = max(at.stable, data.last_stable_offset) if at.offset >= at.end else at.stable
         for each in data.aborted_transactions or ():
@@ -106,11 +136,18 @@ class Reader:
             firsts = at.aborted.get(batch.producer_id, [])
             at.aborted[batch.producer_id] = [each for each in firsts if each > batch.base_offset]
         hidden = self._isolation == READ_COMMITTED and outcome not in ("", "committed")
-        if not hidden:
+        if hidden:
+            at.passed_over += self._aborted_in(batch) if outcome == "aborted" else 0
+        else:
             for record in batch.records():
                 if record.offset >= at.offset:
                     yield Seen(at.topic, at.index, record, batch, outcome)
         at.offset = max(at.offset, batch.next_offset)
+
+    def _aborted_in(self, batch: RecordBatch) -> int:
+        if batch.base_offset >= self._at.offset:
+            return batch.record_count
+        return sum(record.offset >= self._at.offset for record in batch.records())
 
     def _outcome(self, batch: RecordBatch, below: bool) -> Outcome:
         if batch.is_control:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
 import click
 
+from odradek.printable import printable
 from protocol.batch import parse_end_txn_marker
 from protocol.compression import CODEC_NAMES
 from tools.client.cluster import Cluster
@@ -17,6 +19,7 @@ from tools.client.fetching import FETCH_WAIT_MS, Reader, Seen
 from tools.client.groups import commit_offsets, fetch_offsets
 from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offset
 from tools.commands.common import HELP_NAMES, as_json, on_a_cluster, say_json
+from tools.explain.hidden import Hidden, Stops, hidden_from, sentences, with_owners
 from tools.text import text_of, time_text
 
 COLOURS: Final = {
@@ -93,13 +96,26 @@ def consume(
         for each in where
     }
     show = _shower(as_json, template, uncommitted)
+    stops = Stops()
+
+    def look() -> None:
+        if not uncommitted:
+            _say_hidden(cluster, stops.new(hidden_from(readers.values()), time.monotonic()))
+
     try:
-        for seen in read(readers, follow=follow, count=count):
+        for seen in read(readers, follow=follow, count=count, at_end=look):
             show(seen)
     except KeyboardInterrupt:
         click.echo(err=True)
+    if not uncommitted:
+        _say_hidden(cluster, hidden_from(readers.values()))
     if group:
         commit_offsets(cluster, group, {each: reader.offset for each, reader in readers.items()})
+
+
+def _say_hidden(cluster: Cluster, hidden: Iterable[Hidden]) -> None:
+    for sentence in sentences(with_owners(cluster, hidden)):
+        click.echo(printable(sentence), err=True)
 
 
 def wanted_partitions(cluster: Cluster, names: Iterable[str]) -> list[tuple[str, int]]:
@@ -156,9 +172,15 @@ def _time_ms(text: str, option: str) -> int:
 
 
 def read(
-    readers: dict[tuple[str, int], Reader], *, follow: bool = False, count: int | None = None
+    readers: dict[tuple[str, int], Reader],
+    *,
+    follow: bool = False,
+    count: int | None = None,
+    at_end: Callable[[], None] = lambda: None,
 ) -> Iterator[Seen]:
     """The records of all readers, one partition after the other; then as they come, if it follows.
+
+    ``at_end`` is called again and again while it follows and there is nothing new.
 
     When it ends after ``count`` records, each reader stands behind the last record that was yielded.
     """
@@ -180,6 +202,7 @@ def read(
                     break
         if not follow:
             return
+        at_end()
 
 
 # -- printing ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,147 @@
+"""What a reader with read_committed was not shown: aborted records, and those behind a transaction that has not ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from odradek.commands.waiting import LOOK_S, rule_that_holds
+from odradek.errors import OdradekError
+from odradek.pending import NOTICES_S
+from tools.client.cluster import Cluster
+from tools.client.errors import ToolError
+from tools.client.fetching import Reader
+from tools.client.transactions import Transaction, describe_producers, list_transactions
+from tools.control import control_of
+from tools.text import time_text
+
+SHOWN_MAX: Final = 10
+"""Partitions with a sentence of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Of one partition: the number of aborted records, and where readers stop before its end, if they do."""
+
+    topic: str
+    partition: int
+    aborted: int = 0
+    stable: int = -1
+    end: int = -1
+    """The high watermark; with ``stable`` that of the last response."""
+    producer_id: int = -1
+    """The producer of the transaction that begins at ``stable``; -1 where that is not known."""
+    known: Transaction | None = None
+    """As its coordinator knows it."""
+    cause: str = ""
+    """The rule that holds its end."""
+
+    @property
+    def stops(self) -> bool:
+        """Records behind the last stable offset are not shown yet."""
+        return self.end > self.stable
+
+    def sentences(self) -> list[str]:
+        """For stderr, empty if all was shown."""
+        where, found = f"{self.topic}-{self.partition}", []
+        if self.aborted:
+            found.append(
+                f"{where}: {self.aborted} aborted record{'s are' if self.aborted > 1 else ' is'} not shown"
+            )
+        if self.stops:
+            more = self.cause or f"`odradek explain {self.topic}/{self.partition}` says more"
+            found.append(
+                f"{where}: readers stop at offset {self.stable} of {self.end}: {self._transaction()} begins there; {more}"
+            )
+        return found
+
+    def _transaction(self) -> str:
+        if self.producer_id < 0:
+            return "a transaction without a marker"
+        name = f"producer {self.producer_id}" + (f" ({self.known.transactional_id})" if self.known else "")
+        if self.known is None or self.known.start_ms is None:
+            return f"a transaction of {name} without a marker"
+        if self.known.state == "Ongoing":
+            return f"a transaction of {name}, open since {time_text(self.known.start_ms)},"
+        return f"a transaction of {name}, in {self.known.state} and without its marker,"
+
+
+def hidden_from(readers: Iterable[Reader]) -> list[Hidden]:
+    """What these readers passed over, and where they cannot go on, by their last responses."""
+    found = [
+        Hidden(
+            each.topic,
+            each.partition,
+            each.aborted,
+            # A reader that ended before knows nothing of the end.
+            *((each.stable, each.high_watermark) if each.at_end else ()),
+        )
+        for each in readers
+    ]
+    return [each for each in found if each.aborted or each.stops]
+
+
+class Stops:
+    """The places at which a reader that follows has been standing for 2 s, each once."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, int, int], float] = {}
+        self._told: set[tuple[str, int, int]] = set()
+
+    def new(self, hidden: Iterable[Hidden], now: float) -> list[Hidden]:
+        """Those that are to be told now; ``now`` is monotonic, in seconds."""
+        found = []
+        for each in hidden:
+            place = (each.topic, each.partition, each.stable)
+            since = self._since.setdefault(place, now)
+            if each.stops and now - since >= NOTICES_S[0] and place not in self._told:
+                self._told.add(place)
+                found.append(replace(each, aborted=0))
+        return found
+
+
+def with_owners(cluster: Cluster, hidden: Iterable[Hidden]) -> list[Hidden]:
+    """The same with the transactions that readers stop at, as far as the cluster responds within ``LOOK_S``."""
+    found = list(hidden)
+    if not any(each.stops for each in found):
+        return found
+    with suppress(ToolError), cluster.within(LOOK_S):
+        for index, each in enumerate(found[:SHOWN_MAX]):
+            if each.stops:
+                found[index] = _with_owner(cluster, each)
+    return _with_causes(cluster, found)
+
+
+def _with_owner(cluster: Cluster, at: Hidden) -> Hidden:
+    for each in describe_producers(cluster, at.topic, at.partition):
+        if each.current_txn_start_offset == at.stable:
+            known = list_transactions(cluster, producer_ids=[each.producer_id])
+            return replace(at, producer_id=each.producer_id, known=known[0] if known else None)
+    return at
+
+
+def _with_causes(cluster: Cluster, found: list[Hidden]) -> list[Hidden]:
+    with suppress(ToolError, OdradekError):
+        remote = control_of(cluster)
+        if remote is not None:
+            rules = remote.client.get("/v1/faults", timeout_s=LOOK_S)["faults"]
+            return [
+                replace(each, cause=rule_that_holds([each.known.transactional_id], rules))
+                if each.known
+                else each
+                for each in found
+            ]
+    return found
+
+
+def sentences(hidden: list[Hidden]) -> list[str]:
+    """A few lines, however many partitions there are."""
+    found = [sentence for each in hidden[:SHOWN_MAX] for sentence in each.sentences()]
+    if len(hidden) > SHOWN_MAX:
+        rest = hidden[SHOWN_MAX:]
+        aborted = sum(each.aborted for each in rest)
+        stops = sum(each.stops for each in rest)
+        found.append(f"{len(rest)} more partitions: {aborted} aborted records, {stops} where readers stop")
+    return found
