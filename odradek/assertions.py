@@ -17,30 +17,46 @@ from typing import Any, Final
 
 from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient, in_path
-from odradek.errors import AssertionFailed, NotFound, RecordsHiddenWarning, TransactionNotReached
+from odradek.errors import (
+    HIDDEN_IN_TRACEBACKS,
+    AssertionFailed,
+    ErrorsOfABroker,
+    NotFound,
+    RecordsHiddenWarning,
+    TransactionNotReached,
+)
 from odradek.hidden_records import hidden_records
 from odradek.printable import printable, printable_lines
 from odradek.topics import ReadRecords, Record, TopicOperations, read_records
 from odradek.transactions import PREPARED, Transaction, Transactions
 from odradek.waiting import WAIT_S
 from odradek.warning import warn
+from odradek.words import Isolation, TransactionState
+
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 TIMELINES_MAX: Final = 3
 TIMELINE_LINES_MAX: Final = 60
 LISTED_MAX: Final = 20
 """How many values of a kind a message lists."""
-_NOT_PREPARED: Final = ("Empty", "Ongoing", "CompleteCommit", "CompleteAbort", "Dead")
+_NOT_PREPARED: Final[tuple[TransactionState, ...]] = (
+    "Empty",
+    "Ongoing",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+)
 
 Value = str | bytes | None
 
 
-class Assertions(TopicOperations):
+class Assertions(TopicOperations, ErrorsOfABroker):
     """What `odradek.Broker` and `odradek.connect` have for the assertions of a test."""
 
     def records(
         self,
         topic: str,
-        isolation: str = "read_committed",
+        isolation: Isolation = "read_committed",
         partition: int | None = None,
         timeout_s: float = WAIT_S,
     ) -> list[Record]:
@@ -51,10 +67,8 @@ class Assertions(TopicOperations):
         Transactions that are decided are waited for, ``timeout_s`` seconds at most. ``RecordsHiddenWarning`` if decided
         records are behind the last stable offset after that; it names the rule, the node or the transaction that holds it.
         """
-        __tracebackhide__ = True
         client = self._control_client()
-        waited_s = _await_markers(client, timeout_s, topic=topic)
-        read = read_records(client, topic, isolation, partition)
+        read, waited_s = read_decided(client, topic, isolation, partition, timeout_s)
         if isolation == "read_committed" and (hidden := hidden_records(client, topic, read, waited_s)):
             warn(printable_lines("\n".join(hidden)), RecordsHiddenWarning)
         return read.records
@@ -67,11 +81,9 @@ class Assertions(TopicOperations):
         ``AssertionFailed`` lists the values that are lost, duplicated and unexpected, each with what became of its records,
         and the timelines of the transactional ids that wrote them. It waits as ``records`` does.
         """
-        __tracebackhide__ = True
         client = self._control_client()
         wanted = Counter(map(_as_text, expected))
-        waited_s = _await_markers(client, timeout_s, topic=topic)
-        read = read_records(client, topic)
+        read, waited_s = read_decided(client, topic, timeout_s=timeout_s)
         if Counter(record.value for record in read.records) != wanted:
             raise AssertionFailed(_exactly_once_report(client, topic, wanted, read, waited_s))
 
@@ -80,7 +92,6 @@ class Assertions(TopicOperations):
 
         It waits for them ``timeout_s`` seconds at most.
         """
-        __tracebackhide__ = True
         client = self._control_client()
         _await_markers(client, timeout_s, transactional_id=transactional_id)
         try:
@@ -103,7 +114,6 @@ class Assertions(TopicOperations):
 
         It waits for the markers of decided transactions ``timeout_s`` seconds at most.
         """
-        __tracebackhide__ = True
         client = self._control_client()
         _await_markers(client, timeout_s)
         open_ids = [
@@ -126,6 +136,18 @@ class Assertions(TopicOperations):
     assert_exactly_once_async = asynchronous(assert_exactly_once)
     assert_committed_async = asynchronous(assert_committed)
     assert_no_open_transactions_async = asynchronous(assert_no_open_transactions)
+
+
+def read_decided(
+    client: ControlClient,
+    topic: str,
+    isolation: Isolation = "read_committed",
+    partition: int | None = None,
+    timeout_s: float = WAIT_S,
+) -> tuple[ReadRecords, float | None]:
+    """Wait for the decided transactions of a topic, and read it. Also the seconds that were waited in vain, else None."""
+    waited_s = _await_markers(client, timeout_s, topic=topic)
+    return read_records(client, topic, isolation, partition), waited_s
 
 
 def _await_markers(
@@ -190,7 +212,7 @@ def _records_said(records: Sequence[Record], visible: set[tuple[int, int]]) -> s
         return "not in the log"
     said = []
     for record in records:
-        outcome = record.outcome or "no transaction"
+        outcome: str = record.outcome or "no transaction"
         if outcome != "aborted" and (record.partition, record.offset) not in visible:
             outcome += ", not below the last stable offset"
         writer = f", producer {record.producer_id}/{record.producer_epoch}" if record.producer_id >= 0 else ""

@@ -19,8 +19,12 @@ from contextvars import ContextVar, copy_context
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
+from odradek.errors import HIDDEN_IN_TRACEBACKS
+
 if TYPE_CHECKING:
     from http.client import HTTPConnection
+
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -61,7 +65,6 @@ def asynchronous(
     """The method for coroutines, with the same parameters and result."""
 
     async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        __tracebackhide__ = True
         method = getattr(self, call.__name__)  # that of a subclass, if it has its own
         return await _in_thread(UnderWay(sys._getframe(1)), lambda: method(*args, **kwargs))
 
@@ -72,7 +75,6 @@ def asynchronous(
 
 
 async def _in_thread(under_way: UnderWay, work: Callable[[], R]) -> R:
-    __tracebackhide__ = True
     # Not the loop's executor: it has few threads, and a loop that is closed waits for all of them.
     import asyncio
     from concurrent.futures import Future

@@ -21,11 +21,15 @@ from typing import Any
 
 from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient
+from odradek.errors import HIDDEN_IN_TRACEBACKS
 from odradek.handle import Handle
 from odradek.process import BrokerProcess
 from odradek.remote import TOKEN_VARIABLE, Remote
 from odradek.security import FOLDER, Authority, Security
 from odradek.snapshots import Snapshot
+from odradek.words import Mechanism
+
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 
 class Broker(Handle):
@@ -53,7 +57,7 @@ class Broker(Handle):
         *,
         tls: bool | str | Path = False,
         users: Mapping[str, str] | None = None,
-        mechanism: str | None = None,
+        mechanism: Mechanism | None = None,
         port: int | None = None,
         arguments: Iterable[str] = (),
         environment: Mapping[str, str] | None = None,

@@ -7,15 +7,17 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from odradek.asynchronous import UNDER_WAY
 from odradek.deadlines import stretched
-from odradek.errors import ControlRefused, ControlUnreachable, NotFound
+from odradek.errors import HIDDEN_IN_TRACEBACKS, ControlRefused, ControlUnreachable, NotFound
 from odradek.pending import waiting_for
 from odradek.printable import printable_lines
+
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 if TYPE_CHECKING:
     import ssl
@@ -77,14 +79,15 @@ class ControlClient:
     def download(self, path: str, query: Mapping[str, object] | None, target: BinaryIO) -> None:
         """Write the response to a file."""
         step = waiting_for(f"GET {path}", self.url)
-        with step, self._answer("GET", _with_query(path, query), None, self._timeout_s) as answer:
+        with step, closing(self._connection(self._timeout_s)) as connection:
+            answer = self._answer(connection, "GET", _with_query(path, query), None, self._timeout_s)
             shutil.copyfileobj(answer, target)
 
     @contextmanager
     def lines(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[Iterator[Any]]:
         """The JSON lines of the response, one by one as they come, without a timeout between them."""
-        with self._answer("GET", _with_query(path, query), None, None) as answer:
-            yield self._lines(answer)
+        with closing(self._connection(None)) as connection:
+            yield self._lines(self._answer(connection, "GET", _with_query(path, query), None, None))
 
     def _lines(self, answer: http.client.HTTPResponse) -> Iterator[Any]:
         while True:
@@ -97,19 +100,25 @@ class ControlClient:
             yield json.loads(line)
 
     def _call(self, method: str, path: str, body: object, timeout_s: float | None) -> Any:
+        timeout_s = timeout_s or self._timeout_s
         step = waiting_for(f"{method} {path.partition('?')[0]}", self.url)
-        with step, self._answer(method, path, body, timeout_s or self._timeout_s) as answer:
+        with step, closing(self._connection(timeout_s)) as connection:
+            answer = self._answer(connection, method, path, body, timeout_s)
             try:
                 return json.loads(answer.read())
             except TimeoutError as error:
-                raise self._late(method, path, timeout_s or self._timeout_s) from error
+                raise self._late(method, path, timeout_s) from error
             except (OSError, http.client.HTTPException, ValueError) as error:
                 raise self._unreachable(error) from error
 
-    @contextmanager
     def _answer(
-        self, method: str, path: str, body: object, timeout_s: float | None
-    ) -> Iterator[http.client.HTTPResponse]:
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: object,
+        timeout_s: float | None,
+    ) -> http.client.HTTPResponse:
         if self._gone:
             raise ControlUnreachable(self._gone)
         headers = {"Accept": "*/*"}
@@ -117,28 +126,24 @@ class ControlClient:
             headers["Content-Type"] = _JSON
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
-        connection = self._connection(timeout_s)
         try:
-            try:
-                connection.connect()
-            except OSError as error:
-                raise self._unreachable(error) from error
-            under_way = UNDER_WAY.get()
-            if under_way is not None:
-                under_way.connected(connection)
-            try:
-                data = None if body is None else json.dumps(body).encode()
-                connection.request(method, path, data, headers)
-                answer = connection.getresponse()
-            except TimeoutError as error:
-                raise self._late(method, path, timeout_s) from error
-            except (OSError, http.client.HTTPException) as error:
-                raise self._unreachable(error) from error
-            if answer.status >= 400:
-                raise self._refused(answer)
-            yield answer
-        finally:
-            connection.close()
+            connection.connect()
+        except OSError as error:
+            raise self._unreachable(error) from error
+        under_way = UNDER_WAY.get()
+        if under_way is not None:
+            under_way.connected(connection)
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, data, headers)
+            answer = connection.getresponse()
+        except TimeoutError as error:
+            raise self._late(method, path, timeout_s) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        if answer.status >= 400:
+            raise self._refused(answer)
+        return answer
 
     def _connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
         if self._tls is None:

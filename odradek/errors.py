@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
+from typing import Final
+
 
 class OdradekError(Exception):
     """An error of Odradek; the text says what is wrong and what to do."""
@@ -49,3 +52,24 @@ class AssertionFailed(OdradekError, AssertionError):
 
 class RecordsHiddenWarning(UserWarning):
     """Decided records were not returned, because what comes before them in the log is undecided; the text names it."""
+
+
+HIDDEN_IN_TRACEBACKS: Final = methodcaller("errisinstance", (OdradekError, RecordsHiddenWarning))
+"""``__tracebackhide__`` of a module: pytest shows the test's own line of these errors, and not the module's."""
+
+
+class ErrorsOfABroker:
+    """The exceptions as attributes of a broker, as PEP 249 has them of a connection.
+
+    In a test the fixture ``odradek`` hides the module of that name: ``odradek.FaultNotHit`` is the class all the same.
+    """
+
+    OdradekError = OdradekError
+    AssertionFailed = AssertionFailed
+    BrokerFailed = BrokerFailed
+    ControlRefused = ControlRefused
+    ControlUnreachable = ControlUnreachable
+    FaultNotHit = FaultNotHit
+    NotFound = NotFound
+    RecordsHiddenWarning = RecordsHiddenWarning
+    TransactionNotReached = TransactionNotReached

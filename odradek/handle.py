@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.assertions import Assertions
 from odradek.control_client import ControlClient
-from odradek.errors import OdradekError
+from odradek.errors import HIDDEN_IN_TRACEBACKS, OdradekError
 from odradek.remote import (
     Clock,
     Faults,
@@ -20,12 +20,29 @@ from odradek.remote import (
 )
 from odradek.security import Authority, Client, Security, client_config
 from odradek.snapshots import Snapshot
+from odradek.words import Library, Mechanism
+
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 
 class Handle(Assertions):
     """The faults, clock, trace, transactions and nodes of a broker, by its control port; and the settings of its clients."""
 
     _security: Security
+
+    if not TYPE_CHECKING:  # a type checker would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            __tracebackhide__ = True
+            from odradek import __all__ as names
+
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in names:
+                text += (
+                    f": the fixture odradek hides the module of that name. Write `from odradek import {name}`, "
+                    "or take the same fixture by its other name, odradek_clean"
+                )
+            raise AttributeError(text, name=name, obj=self)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -44,8 +61,8 @@ class Handle(Assertions):
         user: str | None = None,
         password: str | None = None,
         *,
-        library: str = "librdkafka",
-        mechanism: str | None = None,
+        library: Library = "librdkafka",
+        mechanism: Mechanism | None = None,
     ) -> dict[str, Any]:
         """The settings with which a client connects: addresses, protocol, certificates, credentials.
 

@@ -9,7 +9,10 @@ from typing import Any
 
 from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient, in_path
-from odradek.errors import NotFound
+from odradek.errors import HIDDEN_IN_TRACEBACKS, NotFound
+from odradek.words import Damage, NodeState
+
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 
 class Nodes(Mapping[int, "Node"]):
@@ -40,9 +43,10 @@ class Node:
     node_id: int
 
     @property
-    def state(self) -> str:
+    def state(self) -> NodeState:
         """starting, running, paused, stopping, stopped or killed"""
-        return str(self.show()["state"])
+        state: NodeState = self.show()["state"]
+        return state
 
     @property
     def leads(self) -> dict[str, list[int]]:
@@ -73,7 +77,7 @@ class Node:
         """The node dies as by ``kill``, and its logs end where they were last synced to the disk."""
         self.client.post(f"/v1/nodes/{self.node_id}/lose-power")
 
-    def damage(self, topic: str, partition: int, *, offset: int, how: str = "flip") -> dict[str, Any]:
+    def damage(self, topic: str, partition: int, *, offset: int, how: Damage = "flip") -> dict[str, Any]:
         """Damage the batch with this offset in the files of the node, which must not run.
 
         ``flip`` changes a byte of it, ``tear`` cuts the file in the middle of it. Returns ``file``, ``position`` and

@@ -26,7 +26,9 @@ from typing import Any, Final
 from odradek._server import Program, command, ends_with_stdin
 from odradek.child import Child
 from odradek.deadlines import stretched
-from odradek.errors import BrokerFailed
+from odradek.errors import HIDDEN_IN_TRACEBACKS, BrokerFailed
+
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 __all__ = ["BrokerFailed", "BrokerProcess"]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import pytest
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from odradek.certify.certificate import Certificate
     from odradek.control_client import ControlClient
     from odradek.remote import Clock, Faults, Rule
+    from odradek.words import RuleWords
 
 SECTION: Final = "odradek rules"
 UNHIT: Final = "odradek_unhit"
@@ -82,6 +83,12 @@ def odradek(odradek_broker: Broker) -> Broker:
 
 
 @pytest.fixture
+def odradek_clean(odradek: Broker) -> Broker:
+    """The fixture ``odradek`` under a name that does not hide the module ``odradek`` in the test."""
+    return odradek
+
+
+@pytest.fixture
 def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> Iterator[Faults]:
     """The rules of ``odradek_broker``. The fixture removes those of a test at its end; a failed test's report shows them."""
     from odradek.errors import ControlUnreachable
@@ -99,7 +106,7 @@ def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> It
         def client(self, client: ControlClient) -> None:
             raise AttributeError("it is that of the broker")
 
-        def add(self, on: str | None = None, **words: Any) -> Rule:
+        def add(self, on: str | None = None, **words: Unpack[RuleWords]) -> Rule:
             rule = super().add(on, **words)
             added.append(rule)
             return rule

@@ -14,16 +14,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from odradek.assertions import Assertions
 from odradek.asynchronous import asynchronous
 from odradek.control_client import ADVANCE_TIMEOUT_S, CA_VARIABLE, ControlClient, in_path
-from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
+from odradek.errors import HIDDEN_IN_TRACEBACKS, ControlUnreachable, FaultNotHit, NotFound
 from odradek.nodes import Loss, Node, Nodes, Partition, losses, move_coordinator, move_leader, partitions
 from odradek.snapshots import Snapshot
 from odradek.transactions import Timeline, Transaction, Transactions
 from odradek.waiting import WAIT_S, slices_ms
+from odradek.words import ActionWords, Domain, Library, MatchWords, Mechanism, RuleWords, WhenWords
+
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 CONTROL_VARIABLE: Final = "ODRADEK_CONTROL"
 PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
@@ -32,27 +35,9 @@ CERTIFICATE_VARIABLE: Final = "ODRADEK_CONTROL_TLS_CERTIFICATE"
 
 ENTRIES_MAX: Final = 10_000
 """The control port returns so many exchanges of a trace at once, the newest."""
-MATCH: Final = frozenset(
-    [
-        "version",
-        "sender",
-        "client_id",
-        "transactional_id",
-        "topic",
-        "partition",
-        "group",
-        "node",
-        "connection",
-        "listener",
-        "peer",
-        "principal",
-        "mechanism",
-    ]
-)
-WHEN: Final = frozenset(["after", "nth", "every", "times", "p", "seed", "expires", "expires_ms"])
-ACTION: Final = frozenset(
-    ["do", "code", "delay", "delay_ms", "silent", "by", "nodes", "one_way", "fields", "acl"]
-)
+MATCH: Final = frozenset(MatchWords.__annotations__)
+WHEN: Final = frozenset(WhenWords.__annotations__)
+ACTION: Final = frozenset(ActionWords.__annotations__)
 """The words of a rule, by their place in its JSON form. A test compares them with the broker's."""
 
 
@@ -104,8 +89,8 @@ class Remote(Assertions):
         user: str | None = None,
         password: str | None = None,
         *,
-        library: str = "librdkafka",
-        mechanism: str | None = None,
+        library: Library = "librdkafka",
+        mechanism: Mechanism | None = None,
         ca: str | Path | None = None,
     ) -> dict[str, Any]:
         """The settings with which a client connects to the first listener, as ``client_config`` of a `Broker` has them.
@@ -168,7 +153,7 @@ class Faults:
     def __init__(self, client: ControlClient) -> None:
         self.client = client
 
-    def add(self, on: str | None = None, **words: Any) -> Rule:
+    def add(self, on: str | None = None, **words: Unpack[RuleWords]) -> Rule:
         """Add a rule, in words or as its text::
 
         faults.add("EndTxn", transactional_id="payments", nth=2, do="lose-answer")
@@ -199,7 +184,7 @@ class Faults:
         return iter(self.list())
 
 
-def _rule(on: str | None, words: Mapping[str, Any]) -> dict[str, Any]:
+def _rule(on: str | None, words: Mapping[str, object]) -> dict[str, Any]:
     form: dict[str, Any] = {"on": on} if on is not None else {}
     for name, value in words.items():
         for part, names in (("match", MATCH), ("when", WHEN), ("action", ACTION)):
@@ -270,7 +255,6 @@ class Rule:
 
     def wait(self, hits: int = 1, timeout_s: float = WAIT_S) -> Rule:
         """Wait until the rule has this number of hits; ``FaultNotHit`` after the timeout."""
-        __tracebackhide__ = True
         for slice_ms in slices_ms(timeout_s):
             query = {"hits": hits, "timeout_ms": slice_ms}
             found = self.client.get(f"/v1/faults/{self.id}/wait", query)
@@ -345,7 +329,7 @@ class Clock:
     def __init__(self, client: ControlClient) -> None:
         self.client = client
 
-    def advance(self, by: str | int | timedelta, only: str | Iterable[str] = ()) -> None:
+    def advance(self, by: str | int | timedelta, only: Domain | Iterable[Domain] = ()) -> None:
         """Advance the clock: ``"7d"``, ``"1h30m"``, milliseconds, or a timedelta.
 
         All that falls due on the way has happened when this returns. It waits for an advance under way. If the program ends

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient
-from odradek.errors import ControlUnreachable, NotFound, OdradekError
+from odradek.errors import HIDDEN_IN_TRACEBACKS, ControlUnreachable, NotFound, OdradekError
+
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 if TYPE_CHECKING:
     from odradek.broker import Broker

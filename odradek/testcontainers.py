@@ -35,6 +35,7 @@ from odradek.errors import BrokerFailed
 from odradek.handle import Handle
 from odradek.remote import PORT_VARIABLE, TOKEN_VARIABLE, Remote
 from odradek.security import Authority, Security
+from odradek.words import Mechanism
 
 KAFKA_PORT: Final = 9092
 """Of the first node; the others have the ports above it."""
@@ -67,7 +68,7 @@ class OdradekContainer(Handle, DockerContainer):
         nodes: int = 1,
         tls: bool = False,
         users: Mapping[str, str] | None = None,
-        mechanism: str | None = None,
+        mechanism: Mechanism | None = None,
         **options: Any,
     ) -> None:
         super().__init__(image, **options)

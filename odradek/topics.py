@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.control_client import ControlClient, in_path
+from odradek.errors import HIDDEN_IN_TRACEBACKS
+from odradek.words import Isolation, Outcome
+
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 _RECORDS_AT_ONCE: Final = 1000
 
@@ -50,7 +54,7 @@ class Record:
     """-1 without an idempotent producer; then the epoch is -1 too."""
     producer_epoch: int
     is_transactional: bool
-    outcome: str | None
+    outcome: Outcome | None
     """Of its transaction: "committed", "aborted" or "open"; None without a transaction."""
 
     @property
@@ -69,7 +73,7 @@ class ReadRecords:
 
 
 def read_records(
-    client: ControlClient, topic: str, isolation: str = "read_committed", partition: int | None = None
+    client: ControlClient, topic: str, isolation: Isolation = "read_committed", partition: int | None = None
 ) -> ReadRecords:
     """Read the records of a topic, or of one partition. ``NotFound`` if there is none."""
     read = ReadRecords([], {})
@@ -91,7 +95,7 @@ def read_behind(client: ControlClient, topic: str, held_from: Mapping[int, int])
 def _read_partition(
     client: ControlClient,
     topic: str,
-    isolation: str,
+    isolation: Isolation,
     partition: int,
     read: ReadRecords,
     offset: int | None = None,

@@ -8,10 +8,13 @@ from typing import Any, Final
 
 from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient, in_path
-from odradek.errors import TransactionNotReached
+from odradek.errors import HIDDEN_IN_TRACEBACKS, TransactionNotReached
 from odradek.waiting import WAIT_S, slices_ms
+from odradek.words import TransactionState
 
-PREPARED: Final = ("PrepareCommit", "PrepareAbort")
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
+
+PREPARED: Final[tuple[TransactionState, ...]] = ("PrepareCommit", "PrepareAbort")
 """The states in which a transaction is decided and waits for its markers."""
 
 
@@ -20,8 +23,7 @@ class Transaction:
     """One transactional id in the state of its coordinator."""
 
     transactional_id: str
-    state: str
-    """Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, …"""
+    state: TransactionState
     producer_id: int
     producer_epoch: int
     coordinator: int
@@ -57,14 +59,16 @@ class Transactions:
         raise KeyError(transactional_id)
 
     def wait(
-        self, transactional_id: str, state: str | Iterable[str] = "CompleteCommit", timeout_s: float = WAIT_S
+        self,
+        transactional_id: str,
+        state: TransactionState | Iterable[TransactionState] = "CompleteCommit",
+        timeout_s: float = WAIT_S,
     ) -> Transaction:
         """Wait until a transactional id is in a state, or in one of several; the transaction as it was then.
 
         A state by Kafka's name: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort. An id that no
         coordinator knows yet may come. ``TransactionNotReached`` after the timeout.
         """
-        __tracebackhide__ = True
         states = state if isinstance(state, str) else ",".join(state)
         found: dict[str, Any] = {}
         for slice_ms in slices_ms(timeout_s):

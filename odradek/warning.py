@@ -7,13 +7,15 @@ import warnings
 from types import FrameType
 
 from odradek.asynchronous import UNDER_WAY
+from odradek.errors import HIDDEN_IN_TRACEBACKS
+
+__tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 _PACKAGE = __name__.partition(".")[0]
 
 
 def warn(text: str, category: type[Warning]) -> None:
     """Warn of the line outside this package that has made the call; for a coroutine, of the line that awaits it."""
-    __tracebackhide__ = True
     frame = _outside(sys._getframe(1))
     under_way = UNDER_WAY.get()
     if under_way is not None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from broker.config.definitions import nearest
+
 
 class HttpError(Exception):
     """A call that cannot be served: an HTTP status of the 400s, and an error message for the caller."""
@@ -10,3 +14,9 @@ class HttpError(Exception):
         super().__init__(sentence)
         self.status = status
         self.sentence = sentence
+
+
+def not_found(what: str, name: str, known: Iterable[str]) -> HttpError:
+    """404 for a name that nothing has; it asks whether the nearest known name was meant."""
+    near = nearest(name, known)
+    return HttpError(404, f"there is no {what} {name}" + (f"; did you mean {near}?" if near else ""))

@@ -53,8 +53,9 @@ def advance(remote: Remote, by: str, only: tuple[str, ...], as_json: bool) -> No
 
     Ctrl-C cancels the advance, and the clock stays where it got to. So does `odradek clock cancel`.
     """
+    domains: list[Any] = [name for each in only for name in each.split(",") if name]
     with _progress(remote):
-        remote.clock.advance(by, [name for each in only for name in each.split(",") if name])
+        remote.clock.advance(by, domains)
     _say(remote.clock.show(), remote, as_json)
 
 

@@ -19,6 +19,7 @@ from odradek.commands.common import (
 )
 from odradek.commands.groups import CommandGroup, TakesNegative
 from odradek.remote import Partition
+from odradek.words import Damage
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
@@ -128,7 +129,9 @@ def lose_power(remote: Remote, node_id: int, as_json: bool) -> None:
 @click.option("--tear", "how", flag_value="tear", help="Cut the file in the middle of the batch.")
 @as_json
 @speaking
-def damage(remote: Remote, node_id: int, partition: str, offset: int, how: str | None, as_json: bool) -> None:
+def damage(
+    remote: Remote, node_id: int, partition: str, offset: int, how: Damage | None, as_json: bool
+) -> None:
     """Damage a batch in the files of a node that was stopped or killed.
 
     \b

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -152,5 +153,8 @@ def test_a_topic_has_the_name_and_the_settings_that_were_asked_for(broker: odrad
     assert len(shown["payments"]["partitions"]) == 3
     with pytest.raises(odradek.ControlRefused, match="payments"):
         broker.create_topic("payments")
-    with pytest.raises(odradek.NotFound, match="there is no topic gone"):
-        broker.records("gone")
+    for call in (broker.records, broker.partitions, partial(broker.move_leader, partition=0, to=1)):
+        with pytest.raises(odradek.NotFound, match=r"^there is no topic gone$"):
+            call("gone")
+        with pytest.raises(odradek.NotFound, match=r"^there is no topic paymets; did you mean payments\?$"):
+            call("paymets")

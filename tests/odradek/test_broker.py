@@ -295,7 +295,7 @@ def test_what_is_no_control_port_is_said_to_be_none(url: str, monkeypatch: pytes
 
 def test_a_handle_has_what_a_remote_broker_has() -> None:
     public = {name for name in vars(Remote) if not name.startswith("_")}
-    assert public - {"bootstrap_servers", "reset"} <= {name for name in vars(Handle)}
+    assert public - {"bootstrap_servers", "reset", "reset_async"} <= {name for name in vars(Handle)}
 
 
 def test_the_variable_says_which_broker(broker: odradek.Broker, monkeypatch: pytest.MonkeyPatch) -> None:

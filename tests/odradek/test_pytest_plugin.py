@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -93,6 +94,52 @@ def test_cluster(odradek_cluster):
     )
     done = run_pytest(tmp_path)
     assert "3 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.more
+def test_errors_show_the_line_of_the_test_and_names_that_a_fixture_hides_are_found(
+    run_pytest: Run, tmp_path: Path
+) -> None:
+    write(
+        tmp_path,
+        """
+import pytest
+import odradek as module
+
+def test_classes_of_errors(odradek):
+    with pytest.raises(odradek.NotFound):
+        odradek.records("gone")
+
+def test_the_module(odradek_clean):
+    import odradek
+    assert odradek.connect(odradek_clean.control_url).cluster_id == odradek_clean.cluster_id
+
+def test_a_name_of_the_module(odradek):
+    odradek.connect
+
+def test_refused(odradek):
+    odradek.create_topic("no such name")
+
+def test_lost(odradek):
+    odradek.assert_exactly_once(odradek.create_topic(), ["a"])
+
+def test_not_hit(odradek_broker, odradek_faults):
+    odradek_faults.add("EndTxn -> drop").wait(timeout_s=0)
+
+async def wait(rule):
+    await rule.wait_async(timeout_s=0)
+
+def test_not_hit_async(odradek_broker, odradek_faults):
+    import asyncio
+    asyncio.run(wait(odradek_faults.add("EndTxn -> drop")))
+""",
+    )
+    done = run_pytest(tmp_path, "--tb=short")
+    assert "5 failed, 2 passed" in done.stdout, done.stdout
+    assert "`from odradek import connect`" in done.stdout
+    frames = re.findall(r"^(\S+\.py):\d+: in (\w+)$", done.stdout, re.M)
+    assert [frame for frame in frames if f"{ROOT}/odradek/" in frame[0]] == [], done.stdout
+    assert len([frame for frame in frames if frame[0] == "test_users.py"]) == 6
 
 
 HOLDING = """

@@ -11,6 +11,7 @@ from odradek.commands.common import Remote, speaking
 from odradek.errors import TransactionNotReached
 from odradek.pending import waiting_for
 from odradek.printable import printable
+from odradek.words import TransactionState
 from tools.client.cluster import Cluster
 from tools.client.hanging import Found, Open, find_hanging
 from tools.client.transactions import Transaction, describe_transaction, list_transactions
@@ -203,7 +204,7 @@ def timeline(remote: Remote, transactional_id: str, as_json: bool) -> None:
 @as_json
 @speaking
 def wait(
-    remote: Remote, transactional_id: str, states: tuple[str, ...], timeout: float, as_json: bool
+    remote: Remote, transactional_id: str, states: tuple[TransactionState, ...], timeout: float, as_json: bool
 ) -> None:
     """Wait until a transactional id is in one of these states; without any, in CompleteCommit.
 

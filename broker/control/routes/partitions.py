@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.cluster.in_words import nodes_in_words
-from broker.control.errors import HttpError
+from broker.control.errors import HttpError, not_found
 from broker.control.forms import Given, NodeId, View
 from broker.control.operations import operation
 from broker.control.ports import Control
@@ -139,7 +139,7 @@ async def list_partitions(control: Control, params: WantedPartitions) -> Partiti
     for name in names:
         topic = metadata.topic(name)
         if topic is None:
-            raise HttpError(404, f"there is no topic {name}")
+            raise not_found("topic", name, metadata.topics)
         if is_internal(name) and not params.internal and params.topic is None:
             continue
         for state in tuple(topic.partitions):
@@ -230,6 +230,8 @@ async def _move(control: Control, name: str, index: int, to: int) -> PartitionVi
     cluster = control.cluster
     if to not in cluster.nodes:
         raise HttpError(404, f"there is no node {to}: {nodes_in_words(cluster.nodes)}")
+    if cluster.metadata.topic(name) is None:
+        raise not_found("topic", name, cluster.metadata.topics)
     try:
         await cluster.metadata.move_leader(name, index, to)
     except ApiError as error:

@@ -11,7 +11,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Meta
 
-from broker.control.errors import HttpError
+from broker.control.errors import HttpError, not_found
 from broker.control.forms import Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
@@ -229,7 +229,7 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
     """
     topic = control.cluster.metadata.topic(params.topic)
     if topic is None:
-        raise HttpError(404, f"there is no topic {params.topic}")
+        raise not_found("topic", params.topic, control.cluster.metadata.topics)
     if topic.partition(params.partition) is None:
         raise HttpError(404, f"there is no partition {params.topic}-{params.partition}")
     partition = _leader(control, params.topic, params.partition)

@@ -30,6 +30,7 @@ from odradek.handle import Handle
 from odradek.process import BrokerProcess
 from odradek.remote import ENTRIES_MAX, Remote
 from odradek.topics import Record
+from odradek.words import Isolation
 
 TOOL_S: Final = stretched(90.0)
 GONE_S: Final = stretched(30.0)
@@ -135,7 +136,7 @@ class Foreign:
     def groups(self) -> list[dict[str, Any]]:
         return groups_of(self.handle)
 
-    def records(self, topics: Collection[str], isolation: str = "read_committed") -> list[Record]:
+    def records(self, topics: Collection[str], isolation: Isolation = "read_committed") -> list[Record]:
         options = ["-u"] if isolation == "read_uncommitted" else []
         lines = self._tool("consume", *topics, "--json", *options).splitlines()
         return list(_records(map(json.loads, lines)))

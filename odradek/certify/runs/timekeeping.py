@@ -10,6 +10,7 @@ from odradek.certify.jobs.job import Job
 from odradek.certify.runs.cluster import Cluster
 from odradek.certify.runs.idleness import Idleness
 from odradek.certify.runs.observation import Observation
+from odradek.words import Domain
 
 LEFT_S: Final = 0.5
 """A transaction that no request carries on for so long was left, if there is reason to think so."""
@@ -123,7 +124,7 @@ class Timekeeping:
         self.was_moved = True
         self._note(f"the clock of transactional ids is {EXPIRES} ahead")
 
-    def _advance(self, domain: str, by_ms: int) -> None:
+    def _advance(self, domain: Domain, by_ms: int) -> None:
         self._broker.clock.advance(by_ms, only=[domain])
         self.was_moved = True
         self._note(f"the clock of {domain} is moved by {by_ms} ms")
