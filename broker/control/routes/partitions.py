@@ -101,6 +101,10 @@ class MoveLeader(Given):
     to: NodeId
 
 
+class AbortProducer(Given):
+    producer_id: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
 class MoveCoordinator(Given):
     to: NodeId
     transactional_id: Id | None = None
@@ -193,6 +197,34 @@ async def move_leader(control: Control, params: OnePartition, body: MoveLeader) 
     The preferred leader leads again when leaders are balanced: leader.imbalance.check.interval.seconds.
     """
     return await _move(control, params.topic, params.partition, body.to)
+
+
+@operation(
+    "POST",
+    "/v1/partitions/{topic}/{partition}/abort",
+    body_example={"producer_id": 1000},
+    answer_example={**_EXAMPLE, "last_stable_offset": 17},
+    may_wait=True,
+)
+async def abort_in_partition(control: Control, params: OnePartition, body: AbortProducer) -> PartitionView:
+    """Abort a hanging transaction by an ABORT marker in one partition, as kafka-transactions.sh abort does.
+
+    A transaction that a coordinator has open is aborted by its transactional id.
+    """
+    from broker.control import own_requests  # few ask for it
+    from broker.views.transactions import owners
+
+    owner = (await owners(control.cluster)).get((body.producer_id, params.topic, params.partition))
+    if owner is not None:
+        raise HttpError(
+            409, f"the transaction is that of {owner.transactional_id}: abort it by its transactional id"
+        )
+    await own_requests.write_abort_marker(control.cluster, params.topic, params.partition, body.producer_id)
+    topic = control.cluster.metadata.topic(params.topic)
+    state = topic.partition(params.partition) if topic is not None else None
+    if state is None:
+        raise HttpError(404, f"{params.topic} was deleted meanwhile")
+    return _view(control, params.topic, state)
 
 
 @operation(

@@ -20,6 +20,7 @@ from broker.metadata.internal_topics import creatable_topic
 from broker.metadata.topics import CLUSTER_METADATA
 from broker.replicas.partition import Partition
 from protocol.batch import CorruptBatch, RecordBatch, batches
+from protocol.record import Header, Record
 from storage.aborted import AbortedTransaction
 from storage.files import StorageError
 
@@ -30,7 +31,9 @@ READ_BYTES: Final = 1024 * 1024
 RESPONSE_BYTES: Final = 8 * 1024 * 1024
 """Of keys, values and headers in one response; a single record may be larger."""
 UNIQUE_CHARACTERS: Final = 12
+WANTED_CHARACTERS_MAX: Final = 4096
 
+Wanted = Annotated[str, Meta(max_length=WANTED_CHARACTERS_MAX)]
 TopicName = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX, description="The name of the topic.")]
 
 
@@ -129,6 +132,30 @@ class RecordsForm(Given):
         | None
     ) = None
     limit: Annotated[int, Meta(ge=1, le=RECORDS_MAX)] = 1000
+    time_ms: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=2**63 - 1,
+                description="Begin with the first record at this time or later, not at an offset.",
+            ),
+        ]
+        | None
+    ) = None
+    key: Annotated[Wanted | None, Meta(description="Only records with this key.")] = None
+    header: (
+        Annotated[Wanted, Meta(description="Only records with this header: NAME, or NAME=VALUE.")] | None
+    ) = None
+    contains: (
+        Annotated[
+            Wanted,
+            Meta(
+                description="Only records with this text in key, value or a header's value, in whatever case."
+            ),
+        ]
+        | None
+    ) = None
 
 
 _RECORD: Final[dict[str, Any]] = {
@@ -225,7 +252,7 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
 
     With isolation=read_uncommitted up to the high watermark, with aborted and open records. Control records are never
     returned. A call returns ``limit`` records at most, and may return fewer, or none: go on at next_offset until it is
-    end_offset.
+    end_offset. A search (key, header, contains) looks through 1 MiB of the log in a call.
     """
     topic = control.cluster.metadata.topic(params.topic)
     if topic is None:
@@ -235,6 +262,10 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
     partition = _leader(control, params.topic, params.partition)
     if partition is None:
         raise HttpError(409, f"no running node leads {params.topic}-{params.partition}")
+    if params.time_ms is not None:
+        params = msgspec.structs.replace(
+            params, offset=await _first_at(control, partition, params), time_ms=None
+        )
     try:
         read = _Read(partition, params)
         # Decompressing takes longer than a turn of the loop may; what was read does not change any more.
@@ -256,6 +287,15 @@ def _leader(control: Control, topic: str, index: int) -> Partition | None:
         if isinstance(partition, Partition):
             return partition
     return None
+
+
+async def _first_at(control: Control, partition: Partition, params: RecordsForm) -> int:
+    from broker.control.own_requests import first_at  # few ask for it
+
+    assert params.time_ms is not None
+    node = control.cluster.nodes[partition.leader_id].node
+    committed = params.isolation == "read_committed"
+    return await first_at(node, partition, params.time_ms, read_committed=committed)
 
 
 def _partition_view(control: Control, topic: str, index: int) -> PartitionView:
@@ -314,6 +354,8 @@ class _Read:
             outcome = self._outcome(batch, record.offset)
             if record.offset < self._offset or (self._committed and outcome == "aborted"):
                 continue
+            if not self._is_wanted(record):
+                continue
             key, key_base64 = _text(record.key)
             value, value_base64 = _text(record.value)
             yield RecordView(
@@ -334,6 +376,14 @@ class _Read:
                 outcome=outcome,
             )
 
+    def _is_wanted(self, record: Record) -> bool:
+        wanted = self._params
+        return (
+            (wanted.key is None or record.key == wanted.key.encode())
+            and (wanted.header is None or any(_is_header(wanted.header, each) for each in record.headers))
+            and (wanted.contains is None or _contains(record, wanted.contains.casefold()))
+        )
+
     def _outcome(self, batch: RecordBatch, offset: int) -> str | None:
         if not batch.is_transactional:
             return None
@@ -345,6 +395,16 @@ class _Read:
 
 def _is_in(aborted: AbortedTransaction, producer_id: int, offset: int) -> bool:
     return aborted.producer_id == producer_id and aborted.first_offset <= offset <= aborted.last_offset
+
+
+def _is_header(wanted: str, header: Header) -> bool:
+    name, separator, value = wanted.partition("=")
+    return header[0] == name and (not separator or header[1] == value.encode())
+
+
+def _contains(record: Record, wanted: str) -> bool:
+    texts = (record.key, record.value, *(value for _, value in record.headers))
+    return any(wanted in text.decode("utf-8", "replace").casefold() for text in texts if text)
 
 
 def _text(data: bytes | None) -> tuple[str | None, str | None]:

@@ -129,3 +129,39 @@ async def show_timeline(control: Looking, params: OneTransaction) -> TimelineVie
         raise HttpError(404, str(error)) from None
     # A long one takes longer to be told than a turn of the loop may.
     return await asyncio.to_thread(lambda: TimelineView(timeline=found.to_json(), text=found.to_text()))
+
+
+@operation(
+    "POST",
+    "/v1/transactions/{transactional_id}/abort",
+    answer_example={**_EXAMPLE, "state": "PrepareAbort"},
+    may_wait=True,
+)
+async def abort_transaction(control: Control, params: OneTransaction) -> TransactionView:
+    """Abort the open transaction of a transactional id, and fence its producer.
+
+    The response comes when the abort is decided; the state is PrepareAbort until each partition has its marker.
+    """
+    from broker.control import own_requests  # few ask for it
+
+    transactional_id = params.transactional_id
+    for node in control.cluster.running_nodes():
+        txn = next(
+            (each for each in node.transactions.known() if each.transactional_id == transactional_id), None
+        )
+        if txn is not None:
+            break
+    else:
+        raise HttpError(404, f"no coordinator that runs knows the transactional id {transactional_id}")
+    if txn.state.wire_name != "Ongoing":
+        raise HttpError(
+            409, f"{transactional_id} has no open transaction: its state is {txn.state.wire_name}"
+        )
+    await own_requests.abort(control.cluster, node, transactional_id, txn.timeout_ms)
+    found = (
+        each for each in await control.transactions.list() if each["transactional_id"] == transactional_id
+    )
+    view = next(found, None)
+    if view is None:
+        raise HttpError(409, f"{transactional_id}: its coordinator has changed meanwhile")
+    return msgspec.convert(view, type=TransactionView)

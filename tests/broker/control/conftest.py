@@ -60,6 +60,16 @@ async def until(holds: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
+async def hang(caller: Caller) -> int:
+    """Leave a transaction open in orders-0 that no coordinator knows; its producer id."""
+    body = {"partition": 0, "value": "v", "transactional_id": "lost", "end": "none"}
+    written = await caller.post("/v1/topics/orders/records", body)
+    node = caller.control.cluster.running_nodes()[0]
+    for shard in node.transactions._runtime.all():  # as if its state had been lost
+        shard.entries.clear()
+    return int(written["producer_id"])
+
+
 OpenControl = Callable[..., Awaitable[Caller]]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from broker.control.access import Role
 from broker.control.operations import OPERATIONS, Operation, Stream, discover
-from tests.broker.control.conftest import Caller, OpenControl
+from tests.broker.control.conftest import Caller, OpenControl, hang
 
 discover()
 NAMES = {each.name: each for each in OPERATIONS.values()}
@@ -46,18 +46,23 @@ def test_which_operations_need_which_role() -> None:
         assert (operation.role is Role.LOOK) == (operation.method == "GET"), operation.name
     assert by_role[Role.STOP] == {"kill_node", "stop_node", "lose_power_of_node", "damage_files"}
     assert by_role[Role.STAGE] == {
+        "abort_in_partition",
+        "abort_transaction",
         "add_fault",
         "advance_clock",
+        "alter_topic_configs",
         "cancel_advance",
         "clear_faults",
         "create_topic",
         "move_coordinator",
         "move_leader",
         "pause_node",
+        "produce_record",
         "release_fault",
         "remove_fault",
         "remove_snapshot",
         "reset_broker",
+        "reset_offsets",
         "restore_snapshot",
         "resume_node",
         "skew_node",
@@ -108,10 +113,12 @@ async def test_the_examples_of_bodies_can_be_sent(caller: Caller, name: str) -> 
     operation = NAMES[name]
     if name == "damage_files":
         await write_and_kill(caller)
+    body = operation.body_example
+    if name == "abort_in_partition":
+        body = {"producer_id": await hang(caller)}
     await caller.post("/v1/faults", {"rule": "EndTxn -> hold"})
-    answer = await caller.post(
-        operation.path.format(fault_id=1, node_id=1, topic="orders", partition=0), operation.body_example
-    )
+    path = operation.path.format(fault_id=1, node_id=1, topic="orders", partition=0, group="workers")
+    answer = await caller.post(path, body)
     assert set(answer) == _fields(operation)
 
 

@@ -1,0 +1,325 @@
+"""Requests that the control port makes of a node itself, without a connection: neither rules nor ACLs apply to them.
+
+Each function returns what was done, or raises ``HttpError``: 404 for what does not exist, 409 for what the node refuses. It
+repeats nothing: an error after which a client would ask again is the caller's to see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Final
+
+from broker.cluster import Cluster
+from broker.control.errors import HttpError
+from broker.metadata import ApiError
+from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.metadata.values import TOPIC_RESOURCE
+from broker.node import Node
+from broker.node.context import RequestContext
+from broker.replicas.partition import Partition
+from broker.requests.api import discover
+from broker.views.led import led
+from protocol.batch import build_batch
+from protocol.errors import NONE, ErrorCode
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from protocol.record import Header
+
+CLIENT_ID: Final = "odradek-control"
+ANSWER_S_MAX: Final = 30.0
+"""A node that is killed or paused meanwhile does not answer."""
+# API keys with versions: the last that name topics, and in which the client adds partitions to its transaction.
+_PRODUCE: Final = (0, 11)
+_OFFSET_COMMIT: Final = (8, 9)
+_DESCRIBE_GROUPS: Final = (15, 6)
+_INIT_PRODUCER_ID: Final = (22, 5)
+_ADD_PARTITIONS: Final = (24, 3)
+_END_TXN: Final = (26, 4)
+_WRITE_MARKERS: Final = (27, 1)
+_DESCRIBE_CONFIGS: Final = (32, 4)
+_ALTER_CONFIGS: Final = (44, 1)
+_CONSUMER_GROUP_DESCRIBE: Final = (69, 1)
+_SET, _DELETE = 0, 1
+_IS_MISSING: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.group_id_not_found)
+
+Offsets = Mapping[tuple[str, int], int]
+
+
+class _Unrestricted(RequestContext):
+    """The control port has roles of its own, and no principal."""
+
+    __slots__ = ()
+
+    def authorize(self, *_: object, **__: object) -> bool:
+        return True
+
+    def authorize_by_resource_type(self, *_: object) -> bool:
+        return True
+
+
+async def ask(cluster: Cluster, node: Node, api: tuple[int, int], request: object) -> Any:
+    """The response of ``node`` to ``request`` in this API and version."""
+    runtime = cluster.nodes[node.node_id]
+    if runtime.is_paused:
+        raise HttpError(409, f"node {node.node_id} is paused")
+    key, version = api
+    context = _Unrestricted(node, runtime.listeners[0], key, version, CLIENT_ID, "/127.0.0.1")
+    outcome = discover()[key].handler(request, context)
+    if not isinstance(outcome, Awaitable):
+        return outcome
+    try:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            return await outcome
+    except TimeoutError:
+        raise HttpError(409, f"node {node.node_id} does not answer") from None
+
+
+def check(code: int, what: str, message: str | None = None) -> None:
+    """``HttpError`` for an error code, by Kafka's name."""
+    error = ErrorCode(code)
+    if error is not NONE:
+        said = f" ({message})" if message else ""
+        raise HttpError(404 if error in _IS_MISSING else 409, f"{what}: {error.name.upper()}{said}")
+
+
+# -- who is asked ---------------------------------------------------------------------------------------------------
+
+
+def leader(cluster: Cluster, topic: str, index: int) -> tuple[Node, Partition]:
+    """The node that leads a partition, and its replica."""
+    known = cluster.metadata.topic(topic)
+    state = None if known is None else known.partition(index)
+    if state is None:
+        raise HttpError(
+            404, f"there is no partition {topic}-{index}" if known else f"there is no topic {topic}"
+        )
+    node, partition = cluster.running(state.leader), led(cluster, topic, index)
+    if node is None or partition is None:
+        raise HttpError(409, f"no running node leads {topic}-{index}")
+    return node, partition
+
+
+async def first_at(node: Node, partition: Partition, time_ms: int, *, read_committed: bool) -> int:
+    """The offset of the first record at a time or later; where readers get to, if there is none."""
+    search = node.slices.answer(partition.offset_for_timestamp(time_ms, read_committed=read_committed))
+    found = await search if isinstance(search, asyncio.Future) else search
+    check(found.error, f"{partition.topic}-{partition.index}")
+    end = partition.last_stable_offset if read_committed else partition.high_watermark
+    return found.offset if found.offset >= 0 else end
+
+
+async def coordinator(cluster: Cluster, kind: str, name: str) -> Node:
+    """The node that coordinates a group (``kind`` is __consumer_offsets) or a transactional id (__transaction_state)."""
+    try:
+        await cluster.metadata.auto_topic_creation.ensure_internal_topic(kind)
+    except ApiError as error:
+        raise HttpError(409, f"{kind} cannot be created: {error.message}") from None
+    any_node = any_running(cluster)
+    coordinating = any_node.transactions if kind == TRANSACTION_STATE else any_node.groups
+    return leader(cluster, kind, coordinating.partition_for(name))[0]
+
+
+def any_running(cluster: Cluster) -> Node:
+    node = next(iter(cluster.running_nodes()), None)
+    if node is None:
+        raise HttpError(409, "no node is running")
+    return node
+
+
+# -- transactions and records ---------------------------------------------------------------------------------------
+
+
+async def abort(cluster: Cluster, node: Node, transactional_id: str, timeout_ms: int) -> None:
+    """Abort the open transaction of an id and fence its producer, as ``Admin.fenceProducers`` does.
+
+    Returns when the abort is decided; its markers follow.
+    """
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=min(timeout_ms, node.config.transaction_max_timeout_ms),
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    response = await ask(cluster, node, _INIT_PRODUCER_ID, request)
+    # The producer would ask again until the abort is complete.
+    if response.error_code != ErrorCode.concurrent_transactions:
+        check(response.error_code, f"transactional id {transactional_id}")
+
+
+async def write_abort_marker(cluster: Cluster, topic: str, index: int, producer_id: int) -> None:
+    """End a producer's transaction in one partition by an ABORT marker, as ``Admin.abortTransaction`` does."""
+    node, partition = leader(cluster, topic, index)
+    entry = partition.log.producers.entries.get(producer_id)
+    if entry is None or entry.current_txn_first_offset < 0:
+        raise HttpError(404, f"producer {producer_id} has no open transaction in {topic}-{index}")
+    marker = WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=entry.epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
+        coordinator_epoch=max(0, entry.coordinator_epoch),
+    )
+    response = await ask(cluster, node, _WRITE_MARKERS, WriteTxnMarkersRequest(markers=[marker]))
+    (written,) = response.markers[0].topics[0].partitions
+    check(written.error_code, f"the ABORT marker in {topic}-{index}")
+
+
+Record = tuple[int, bytes | None, bytes | None, Sequence[Header]]
+"""Timestamp in milliseconds, key, value, headers."""
+Producer = tuple[int, int]
+"""Producer id and epoch."""
+
+
+async def produce(cluster: Cluster, topic: str, index: int, record: Record) -> int:
+    """Write a record that belongs to no transaction; its offset."""
+    return await _produce(cluster, topic, index, build_batch([record]), None)
+
+
+async def produce_in_transaction(
+    cluster: Cluster, topic: str, index: int, record: Record, transactional_id: str, end: str
+) -> tuple[int, Producer]:
+    """Write a record in a transaction of its own that ends by ``end``: commit, abort, or none, which leaves it open.
+
+    As each producer that begins, it fences the id's producer and aborts what that has left open.
+    """
+    leader(cluster, topic, index)
+    node = await coordinator(cluster, TRANSACTION_STATE, transactional_id)
+    what = f"transactional id {transactional_id}"
+    timeout_ms = min(60_000, node.config.transaction_max_timeout_ms)
+    begin = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    begun = await ask(cluster, node, _INIT_PRODUCER_ID, begin)
+    check(begun.error_code, what, _still_ending(begun.error_code))
+    producer = (begun.producer_id, begun.producer_epoch)
+    add = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index])],
+    )
+    added = await ask(cluster, node, _ADD_PARTITIONS, add)
+    (result,) = added.results_by_topic_v3_and_below[0].results_by_partition
+    check(result.partition_error_code, what, _still_ending(result.partition_error_code))
+    batch = build_batch(
+        [record], producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True
+    )
+    offset = await _produce(cluster, topic, index, batch, transactional_id)
+    if end != "none":
+        request = EndTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            committed=end == "commit",
+        )
+        check((await ask(cluster, node, _END_TXN, request)).error_code, what)
+    return offset, producer
+
+
+def _still_ending(code: int) -> str | None:
+    is_ending = code == ErrorCode.concurrent_transactions
+    return "its transaction before this one is still being ended" if is_ending else None
+
+
+async def _produce(
+    cluster: Cluster, topic: str, index: int, batch: bytes, transactional_id: str | None
+) -> int:
+    node, _ = leader(cluster, topic, index)
+    data = PartitionProduceData(index=index, records=batch)
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=node.config.request_timeout_ms,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    response = await ask(cluster, node, _PRODUCE, request)
+    found = response.responses[0].partition_responses[0]
+    check(found.error_code, f"{topic}-{index}", found.error_message)
+    return int(found.base_offset)
+
+
+# -- settings -------------------------------------------------------------------------------------------------------
+
+
+async def describe_configs(cluster: Cluster, topic: str) -> Sequence[Any]:
+    """The settings of a topic, as DescribeConfigs returns them."""
+    resource = DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
+    (found,) = (await ask(cluster, any_running(cluster), _DESCRIBE_CONFIGS, request)).results
+    check(found.error_code, f"topic {topic}", found.error_message)
+    return found.configs  # type: ignore[no-any-return]
+
+
+async def alter_configs(
+    cluster: Cluster, topic: str, values: Mapping[str, str], deleted: Sequence[str]
+) -> None:
+    changes = [
+        AlterableConfig(name=name, config_operation=_SET, value=value) for name, value in values.items()
+    ]
+    changes += [AlterableConfig(name=name, config_operation=_DELETE, value=None) for name in deleted]
+    resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=changes)
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    (result,) = (await ask(cluster, any_running(cluster), _ALTER_CONFIGS, request)).responses
+    check(result.error_code, f"topic {topic}", result.error_message)
+
+
+# -- groups ---------------------------------------------------------------------------------------------------------
+
+
+async def describe_group(cluster: Cluster, node: Node, group: str, *, is_classic: bool) -> Any:
+    """A group as DescribeGroups or ConsumerGroupDescribe returns it."""
+    if is_classic:
+        response = await ask(cluster, node, _DESCRIBE_GROUPS, DescribeGroupsRequest(groups=[group]))
+    else:
+        request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+        response = await ask(cluster, node, _CONSUMER_GROUP_DESCRIBE, request)
+    (found,) = response.groups
+    check(found.error_code, f"group {group}", found.error_message)
+    return found
+
+
+async def commit_offsets(cluster: Cluster, group: str, offsets: Offsets) -> None:
+    """Commit offsets for a group without members, as an administrator does."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, index), offset in offsets.items():
+        partition = OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
+        )
+        by_topic.setdefault(topic, []).append(partition)
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        retention_time_ms=-1,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=each) for topic, each in by_topic.items()],
+    )
+    node = await coordinator(cluster, CONSUMER_OFFSETS, group)
+    response = await ask(cluster, node, _OFFSET_COMMIT, request)
+    for topic in response.topics:
+        for partition in topic.partitions:
+            check(partition.error_code, f"group {group}, {topic.name}-{partition.partition_index}")
