@@ -218,7 +218,7 @@ async def test_members_are_shown_and_a_group_with_members_is_not_reset(caller: C
     await asyncio.to_thread(consumer.close)
 
 
-async def test_a_group_that_nobody_knows_is_not_found(caller: Caller) -> None:
+async def test_an_unknown_group_is_not_found(caller: Caller) -> None:
     for method, path, body in (
         ("GET", "/v1/groups/gone", None),
         ("POST", "/v1/groups/g/offsets", {"topic": "gone", "to": "latest"}),
