@@ -79,6 +79,70 @@ With `--nodes N` the nodes log in to each other as `odradek-broker` with a rando
 `super.users` has this user too.
 """
 
+
+_ONE_NODE = """\
+## Settings of one node
+
+`odradek.node.N.` before a name makes it a setting of node N only; nodes are numbered from 1. It overrides the same setting
+without a number, whatever source either comes from. Each source has it:
+
+| source | the rack of the second node |
+| --- | --- |
+| an option | `--set odradek.node.2.broker.rack=b` |
+| a variable | `ODRADEK_NODE_2_BROKER_RACK=b` |
+| a file | `odradek.node.2.broker.rack=b` |
+
+A number for which there is no node is an error.
+
+An example are racks: consumers with `client.rack` fetch from the follower in their rack (KIP-392), if the brokers have a
+selector of replicas.
+
+```console
+$ odradek serve --port 9092 --control-port 18092 --nodes 3 --topic orders:1 --set odradek.node.1.broker.rack=a --set odradek.node.2.broker.rack=b --set odradek.node.3.broker.rack=c --set replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector
+$ export ODRADEK_CONTROL=http://127.0.0.1:18092
+$ odradek node move-leader orders/0 1
+node 1 leads orders-0 in leader epoch 1
+$ odradek trace --start
+the trace is on
+```
+
+```python
+from confluent_kafka import Consumer, Producer
+
+producer = Producer({"bootstrap.servers": "localhost:9092"})
+consumer = Consumer(
+    {
+        "bootstrap.servers": "localhost:9092",
+        "client.id": "near",
+        "client.rack": "c",
+        "group.id": "readers",
+        "auto.offset.reset": "earliest",
+    }
+)
+consumer.subscribe(["orders"])
+for value in ("one", "two", "three"):
+    producer.produce("orders", value)
+    producer.flush()
+    [message] = consumer.consume(1, timeout=30)
+    print(message.value().decode())
+consumer.close()
+```
+
+```text
+one
+two
+three
+```
+
+The first Fetch goes to the leader, which names node 3; the others go there:
+
+```console
+$ odradek trace --api Fetch --client-id near | grep -o 'node .' | uniq
+node 1
+node 3
+```
+"""
+
 _SEVERAL_NODES = """\
 With `--nodes N` topics are replicated, and a killed node takes no partition offline: `default.replication.factor` and
 the replication factors of the internal topics are N, at most 3. `transaction.state.log.min.isr` is Kafka's 2, but 1 with
@@ -102,6 +166,7 @@ def document() -> str:
 
 def _lines() -> Iterator[str]:
     yield _INTRODUCTION
+    yield _ONE_NODE
     yield "## Settings of Odradek\n"
     yield "| name | default | allowed | meaning |"
     yield "| --- | --- | --- | --- |"
