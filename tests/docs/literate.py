@@ -61,7 +61,10 @@ class Piece:
 
 @dataclass
 class Chapter:
-    """What stands below a heading. What stands below the ``##`` before a ``###`` is done first, with the broker reset."""
+    """What stands below a heading.
+
+    What stands below the ``##`` before a ``###`` is done once; the broker is reset before each further ``###`` of it.
+    """
 
     title: str
     pieces: list[Piece] = field(default_factory=list)
@@ -103,6 +106,7 @@ class Reader:
         self.broker: odradek.Broker | None = None
         self._names: dict[str, Any] = {}
         self._kept: dict[tuple[str, ...], odradek.Broker] = {}
+        self._part: list[Piece] = []
 
     def __enter__(self) -> Reader:
         return self
@@ -113,8 +117,17 @@ class Reader:
         self._open.close()
 
     def read(self, chapter: Chapter) -> None:
+        if chapter.before and chapter.before == self._part:
+            assert self.broker is not None
+            self.broker.reset()
+            self._type(chapter.pieces)
+        else:
+            self._type([*chapter.before, *chapter.pieces])
+            self._part = chapter.before
+
+    def _type(self, pieces: list[Piece]) -> None:
         printed = ""
-        for piece in [*chapter.before, *chapter.pieces]:
+        for piece in pieces:
             match piece.language:
                 case "python":
                     printed = self._python(piece)
