@@ -71,6 +71,7 @@ async def _serve(settings: Settings) -> int:
     except StartError as error:
         return process.fail(error)
     try:
+        await _write_seed(cluster)
         spans = _send_spans(cluster)
         control = await _open_control(cluster)
     except StartError as error:
@@ -111,6 +112,14 @@ async def _open_control(cluster: Cluster) -> ControlListener | None:
         return await open_control(cluster)
     except ControlConfigError as error:
         raise StartError(str(error)) from error
+
+
+async def _write_seed(cluster: Cluster) -> None:
+    """The records of --seed; no rule of the start meets them."""
+    if cluster.settings.seed:
+        from broker.cluster.startup_seed import write_seed
+
+        await write_seed(cluster, is_new=cluster.is_new)
 
 
 def _send_spans(cluster: Cluster) -> Spans | None:

@@ -44,6 +44,12 @@ def options() -> list[click.Parameter]:
         ),
         *_topic_options(),
         click.Option(
+            ["--seed"],
+            metavar="FILE",
+            help="Write the records of a file into a new data directory: lines of JSON, as `odradek seed` takes them. "
+            "So does ODRADEK_SEED.",
+        ),
+        click.Option(
             ["--nodes"],
             type=click.IntRange(1),
             default=1,

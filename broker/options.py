@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import click
 
     from broker.config.sasl_users import User
+    from broker.config.settings import SeedRecord
 
 # Finalized features that a start may choose, with the lowest and highest level this broker can give them.
 CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 2)}
@@ -44,6 +45,7 @@ CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 
 TOPICS_VARIABLE: Final = "ODRADEK_TOPICS"
 CREATE_TOPICS_VARIABLE: Final = "KAFKA_CREATE_TOPICS"
 SASL_VARIABLE: Final = "ODRADEK_SASL"
+SEED_VARIABLE: Final = "ODRADEK_SEED"
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
@@ -116,6 +118,7 @@ _PLAIN_NAMES: Final = {
     "--control-host": "control_host",
     "--log-format": "log_format",
     "--log-level": "log_level",
+    "--seed": "seed",
 }
 _SECURITY_OPTIONS: Final = ("tls", "tls_directory", "sasl")
 _PLAIN_DEFAULTS: Final[Mapping[str, object]] = {
@@ -174,6 +177,8 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         topics = [parse_topic(text, nodes[0]) for text in _texts(options["topics"])]
         _check_different(topics, "--topic {} is given more than once.")
         topics += _without(topics, _topics_of_variables(environ, nodes))
+        seed = _seed(options["seed"], environ)
+        topics += _seed_topics(seed, topics, nodes[0])
         if counts := _counts_of_internal_topics(topics):
             nodes, warnings = node_configs(file, environ, {**overrides, **counts}, number, defaults)
     except ConfigError as error:
@@ -193,7 +198,27 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         bool(options["ends_with_stdin"]),
         users,
         authority,
+        seed,
     )
+
+
+def _seed(file: object, environ: Mapping[str, str]) -> tuple[SeedRecord, ...]:
+    source, name = ("--seed", file) if file is not None else (SEED_VARIABLE, environ.get(SEED_VARIABLE))
+    if not name:
+        return ()
+    from broker.config.seed import read_seed
+
+    return read_seed(Path(str(name)), source)
+
+
+def _seed_topics(
+    seed: Sequence[SeedRecord], topics: Sequence[TopicSpec], config: BrokerConfig
+) -> list[TopicSpec]:
+    if not seed:
+        return []
+    from broker.config.seed import seed_topics
+
+    return seed_topics(seed, topics, config.num_partitions)
 
 
 def _is_secured(options: Mapping[str, object], environ: Mapping[str, str]) -> bool:

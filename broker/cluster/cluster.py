@@ -91,6 +91,8 @@ class Cluster:
         """The finalized feature levels after the start."""
         self.first_clients: Image
         """What the metadata has of clients after the start."""
+        self.is_new = True
+        """There were no topics at the start."""
         self.startup_topics = StartupTopics(settings.topics, settings.config)
         self._ports = Ports(bind)
         self._slices = Slices()
@@ -162,6 +164,7 @@ class Cluster:
         for runtime in self._living():
             with suppress(LifeOver):
                 runtime.start_coordinators()
+        self.is_new = not self.metadata.topics
         await self.startup_topics.create(self.metadata)
         await self._create_startup_users()
         self.first_features = dict(self.metadata.features)

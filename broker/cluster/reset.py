@@ -1,4 +1,5 @@
-"""Back to the state after the first start: no topics but those of the command line, no groups, no transactional ids.
+"""Back to the state after the first start: no topics but those of the command line, with the records of --seed; no groups,
+no other transactional ids.
 
 Quotas, credentials, tokens and ACLs are those of then.
 
@@ -60,6 +61,10 @@ async def _reset(cluster: Cluster) -> None:
             await cluster.metadata.cluster_control.join(cluster.introduce(runtime))
 
     await start_together(cluster, tuple(cluster.nodes), register)
+    if cluster.settings.seed:
+        from broker.cluster.startup_seed import write_seed
+
+        await write_seed(cluster, is_new=True)
 
 
 async def _delete_topics(cluster: Cluster) -> list[Topic]:

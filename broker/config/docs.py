@@ -35,6 +35,7 @@ Settings have Kafka's own names. They come from three sources; each overrides th
 `--default listeners=…` is the default of `--host` and `--control-host`. Beside `KAFKA_SERVICE_HOST`, or another variable
 `…_SERVICE_HOST`, what Kubernetes sets of a Service has no effect. All nodes of a cluster run in one process (`--nodes`): a
 quorum in `controller.quorum.voters` or `controller.quorum.bootstrap.servers` that has nodes of other processes is an error.
+`--topic` creates topics, and `--seed FILE` writes records into a new data directory.
 
 If Kafka would refuse a value, the broker does not start: a line names the setting, the value and its source.
 The broker also checks and accepts Kafka's settings that have no effect here, and warns of some on which you might rely, such

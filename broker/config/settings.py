@@ -24,6 +24,18 @@ class TopicSpec:
 
 
 @slotted(frozen=True)
+class SeedRecord:
+    """A record of --seed."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    """None: by the key, else in turn."""
+    aborted: bool = False
+
+
+@slotted(frozen=True)
 class ControlPort:
     """Where the control port listens; port 0 picks a free one."""
 
@@ -44,6 +56,7 @@ class Settings:
     ends_with_stdin: bool = False  # the program that started it holds the other end
     users: tuple[User, ...] = ()  # of --sasl, those that log in by SCRAM: the metadata has their credentials
     authority: Path | None = None  # of --tls: the directory with its certificates
+    seed: tuple[SeedRecord, ...] = ()  # written into a new data directory
 
     @property
     def config(self) -> BrokerConfig:

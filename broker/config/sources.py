@@ -68,6 +68,7 @@ OF_THE_START = frozenset(
         "ODRADEK_FAULTS",
         "ODRADEK_HEALTH_SOCKET",
         "ODRADEK_SASL",
+        "ODRADEK_SEED",
         "ODRADEK_TOPICS",
     }
 )

@@ -1,0 +1,214 @@
+"""The records of --seed, written by the nodes' own handlers before the broker says that it has started.
+
+No socket is needed, nor a login: the broker is its own producer, of the transactional id `odradek-seed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from inspect import isawaitable
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.clock import Domain
+from broker.cluster.errors import StartError
+from broker.logging import get_logger
+from broker.metadata.topics import TRANSACTION_STATE
+from broker.node.context import RequestContext
+from broker.requests.api import discover
+from protocol.batch import build_batch
+from protocol.errors import NONE, ErrorCode
+from protocol.hashing import partition_for, partition_of_key
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+if TYPE_CHECKING:
+    from broker.cluster.cluster import Cluster
+    from broker.config.settings import SeedRecord
+
+log = get_logger()
+
+TRANSACTIONAL_ID: Final = "odradek-seed"
+TIMEOUT_MS: Final = 60_000
+BATCH_RECORDS: Final = 500
+PATIENCE_MS: Final = 30_000
+PAUSE_MS: Final = 5
+_RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.concurrent_transactions,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_leader_or_follower,
+    }
+)
+_PRODUCE, _FIND_COORDINATOR, _INIT_PRODUCER_ID, _ADD_PARTITIONS, _END_TXN = (
+    (0, 11),
+    (10, 3),
+    (22, 4),
+    (24, 3),
+    (26, 4),
+)
+"""Keys and versions: the last that name topics, and those in which the client adds partitions to its transaction."""
+
+
+class _OfBroker(RequestContext):
+    """The broker's own request: no ACL holds for it."""
+
+    __slots__ = ()
+
+    def authorize(self, *asked: object, **more: object) -> bool:
+        return True
+
+    def authorize_by_resource_type(self, *asked: object) -> bool:
+        return True
+
+
+async def write_seed(cluster: Cluster, *, is_new: bool) -> None:
+    """Write the records in transactions that commit and abort; ``StartError`` if one is refused."""
+    records = cluster.settings.seed
+    if not is_new:
+        log.info("nothing is seeded", reason="the data directory has topics of an earlier start")
+        return
+    seed = _Seed(cluster)
+    await seed.init()
+    for aborted, group in groupby(records, key=lambda each: each.aborted):
+        await seed.write(group_by_partition(list(group), seed.partitions))
+        await seed.end(committed=not aborted)
+
+
+Batches = dict[tuple[str, int], list["SeedRecord"]]
+
+
+def group_by_partition(records: Sequence[SeedRecord], partitions: Callable[[str], int]) -> Batches:
+    """The records of a transaction by partition: the one that they name, else by the key, else in turn."""
+    found: Batches = {}
+    for turn, each in enumerate(records):
+        count = partitions(each.topic)
+        index = turn % count if each.key is None else partition_of_key(each.key, count)
+        found.setdefault((each.topic, index if each.partition is None else each.partition), []).append(each)
+    return found
+
+
+class _Seed:
+    """A producer inside the broker: one request after the other."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._producer_id, self._epoch = -1, -1
+        self._sequences: dict[tuple[str, int], int] = {}
+
+    def partitions(self, topic: str) -> int:
+        found = self._cluster.metadata.topic(topic)
+        if found is None:
+            raise StartError(f"--seed: there is no topic {topic}")
+        return len(found.partitions)
+
+    async def init(self) -> None:
+        # It creates the coordinators' topic.
+        find = FindCoordinatorRequest(key=TRANSACTIONAL_ID, key_type=1)
+        first = self._cluster.first.node_id
+        await self._retrying(
+            lambda: self._ask(first, _FIND_COORDINATOR, find), lambda found: found.error_code
+        )
+        request = InitProducerIdRequest(
+            transactional_id=TRANSACTIONAL_ID,
+            transaction_timeout_ms=TIMEOUT_MS,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        found = await self._coordinator(_INIT_PRODUCER_ID, request, lambda found: found.error_code)
+        self._producer_id, self._epoch = found.producer_id, found.producer_epoch
+
+    async def write(self, batches: Batches) -> None:
+        topics: dict[str, list[int]] = {}
+        for topic, index in batches:
+            topics.setdefault(topic, []).append(index)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=TRANSACTIONAL_ID,
+            v3_and_below_producer_id=self._producer_id,
+            v3_and_below_producer_epoch=self._epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=topic, partitions=indexes) for topic, indexes in topics.items()
+            ],
+        )
+        await self._coordinator(_ADD_PARTITIONS, request, _first_error)
+        for where, records in batches.items():
+            for begin in range(0, len(records), BATCH_RECORDS):
+                await self._produce(*where, records[begin : begin + BATCH_RECORDS])
+
+    async def end(self, *, committed: bool) -> None:
+        request = EndTxnRequest(
+            transactional_id=TRANSACTIONAL_ID,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            committed=committed,
+        )
+        await self._coordinator(_END_TXN, request, lambda found: found.error_code)
+
+    async def _produce(self, topic: str, index: int, records: Sequence[SeedRecord]) -> None:
+        sequence = self._sequences.get((topic, index), 0)
+        now_ms = self._cluster.clock.now_ms()
+        batch = build_batch(
+            [(now_ms, each.key, each.value) for each in records],
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=batch)])
+        request = ProduceRequest(
+            transactional_id=TRANSACTIONAL_ID, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[data]
+        )
+        await self._retrying(
+            lambda: self._ask(self._leader(topic, index), _PRODUCE, request),
+            lambda found: found.responses[0].partition_responses[0].error_code,
+        )
+        self._sequences[topic, index] = sequence + len(records)
+
+    async def _coordinator(self, api: tuple[int, int], request: Any, error_of: Callable[[Any], int]) -> Any:
+        index = partition_for(TRANSACTIONAL_ID, self.partitions(TRANSACTION_STATE))
+        return await self._retrying(
+            lambda: self._ask(self._leader(TRANSACTION_STATE, index), api, request), error_of
+        )
+
+    def _leader(self, topic: str, index: int) -> int:
+        found = self._cluster.metadata.topic(topic)
+        assert found is not None
+        return found.partitions[index].leader
+
+    async def _ask(self, node_id: int, api: tuple[int, int], request: Any) -> Any:
+        key, version = api
+        runtime = self._cluster.nodes[node_id]
+        context = _OfBroker(runtime.node, runtime.listeners[0], key, version, TRANSACTIONAL_ID, "/127.0.0.1")
+        found: Any = discover()[key].handler(request, context)
+        return await found if isawaitable(found) else found
+
+    async def _retrying(self, ask: Callable[[], Awaitable[Any]], error_of: Callable[[Any], int]) -> Any:
+        clock = self._cluster.clock
+        deadline_ms = clock.now_ms(Domain.REQUESTS) + PATIENCE_MS
+        while True:
+            found = await ask()
+            error = ErrorCode(error_of(found))
+            if error is NONE:
+                return found
+            if error not in _RETRIABLE or clock.now_ms(Domain.REQUESTS) > deadline_ms:
+                raise StartError(f"--seed: {error.name.upper()}")
+            again = asyncio.get_running_loop().create_future()
+            clock.call_later_ms(PAUSE_MS, partial(again.set_result, None), Domain.REQUESTS)
+            await again
+
+
+def _first_error(response: Any) -> int:
+    codes = [
+        each.partition_error_code
+        for topic in response.results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    ]
+    return next(filter(None, codes), 0)
