@@ -7,19 +7,34 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.requests.api import CloseConnection
 from protocol.frame import API_VERSIONS
+from protocol.versions import message_name
 
-TLS_HANDSHAKE: Final = 0x1603
+_TLS_HANDSHAKE: Final = b"\x16\x03"
 """A record of type handshake, of any version."""
+_FIRST_BYTES: Final = {
+    **dict.fromkeys(
+        (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC"),
+        "an HTTP request: this port speaks Kafka's protocol, the control port is another one (--control-port)",
+    ),
+    b"PRI ": "an HTTP/2 request: this port speaks Kafka's protocol, the control port is another one (--control-port)",
+    b"SSH-": "the client speaks SSH",
+    b"AMQP": "the client speaks AMQP",
+    b"PROX": "a PROXY protocol header: the load balancer before this listener must send none",
+    b"\r\n\r\n": "a PROXY protocol header: the load balancer before this listener must send none",
+}
+"""By which other protocols are known; Kafka takes them for the size of a request."""
 
 if TYPE_CHECKING:
     from broker.net.routes import Route
     from broker.net.served_connection import ServedConnection
+    from broker.requests.api import Api
 
 
 def refuse(connection: ServedConnection, api_key: int, api_version: int, correlation_id: int) -> None:
     """An API or a version that is not served: the end, but for ApiVersions, by which clients find out."""
     if api_key != API_VERSIONS:
-        connection.close("API or version not served", api_key=api_key, api_version=api_version)
+        facts = _unserved(connection._shared.routes.apis.get(api_key), api_key, api_version)
+        connection.close("API or version not served", api_key=api_key, api_version=api_version, **facts)
         return
     # Answered as version 0: the client cannot know the layout of versions that we do not.
     from broker.requests.error_answers import unsupported_version_response
@@ -29,12 +44,34 @@ def refuse(connection: ServedConnection, api_key: int, api_version: int, correla
     connection._answer(route, correlation_id, unsupported_version_response())
 
 
+def _unserved(api: Api | None, api_key: int, api_version: int) -> dict[str, str]:
+    """The API by Kafka's name, the versions that are served, and what the client may be."""
+    from protocol.messages.index import APIS
+
+    facts = {"api": message_name(APIS[api_key][0])}
+    if api is None:
+        return facts
+    first, last = min(api.versions), max(api.versions)
+    facts["served"] = f"{first} to {last}"
+    if 0 <= api_version < first:
+        facts["hint"] = (
+            "the client's protocol is older than Kafka 2.1's; Apache Kafka 4 refuses it too (KIP-896)"
+        )
+    return facts
+
+
 def bad_size(connection: ServedConnection, size: int) -> None:
     """The first four bytes of a frame are no size: most often they are those of another protocol."""
-    if size >> 16 == TLS_HANDSHAKE:
-        connection.close("bad request size", size=size, hint="the client begins a TLS handshake")
-    else:
-        connection.close("bad request size", size=size)
+    hint = _hint(size.to_bytes(4, "big", signed=True))
+    connection.close("bad request size", size=size, **({"hint": hint} if hint else {}))
+
+
+def _hint(first: bytes) -> str | None:
+    if first.startswith(_TLS_HANDSHAKE):
+        return "the client begins a TLS handshake"
+    if first[:1] == b"*" and first[1:2].isdigit():
+        return "the client speaks Redis's protocol"
+    return _FIRST_BYTES.get(first)
 
 
 def failed(connection: ServedConnection, route: Route, error: BaseException) -> list[Any] | None:

@@ -18,6 +18,7 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.index import APIS
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from protocol.versions import message_name
 from tools.client.deadline import Deadline
 from tools.client.errors import BadAddress, NoResponse, Refused, ToolError, Unreachable, Unsupported
 
@@ -74,7 +75,7 @@ class Connection:
         """
         key = _KEYS[api]
         _, first, last, _ = APIS[key]
-        name = api_name(api)
+        name = message_name(api)
         if key not in self.versions:
             raise Unsupported(f"the broker at {_text(self.address)} does not support {name}")
         low, high = self.versions[key]
@@ -140,7 +141,7 @@ class Connection:
         return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
     def _exchange(self, key: int, version: int, request: Any) -> Any:
-        with waiting_for(api_name(APIS[key][0]), _text(self.address)):
+        with waiting_for(message_name(APIS[key][0]), _text(self.address)):
             return self._response(key, version, request)
 
     def _response(self, key: int, version: int, request: Any) -> Any:
@@ -189,11 +190,6 @@ class Connection:
         if wanted is None or self._is_secured:
             return ""
         return f": does its listener want {wanted}? See --command-config"
-
-
-def api_name(api: str) -> str:
-    """Kafka's name of an API: ``ListOffsets`` for ``list_offsets``."""
-    return "".join(word.capitalize() for word in api.split("_"))
 
 
 def parse_bootstrap(text: str) -> list[Address]:

@@ -336,6 +336,56 @@ async def test_a_client_that_begins_with_tls_is_recognised() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "protocol"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP request"),
+        (b"POST /v1/faults HTTP/1.1\r\n", "HTTP request"),
+        (b"PUT /x HTTP/1.1\r\n", "HTTP request"),
+        (b"HEAD / HTTP/1.1\r\n", "HTTP request"),
+        (b"OPTIONS * HTTP/1.1\r\n", "HTTP request"),
+        (b"CONNECT kafka:9092 HTTP/1.1\r\n", "HTTP request"),
+        (b"DELETE /v1/faults HTTP/1.1\r\n", "HTTP request"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/2 request"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
+        (b"AMQP\0\0\x09\x01", "AMQP"),
+        (b"*1\r\n$4\r\nPING\r\n", "Redis"),
+        (b"PROXY TCP4 10.0.0.1 10.0.0.2 5000 9092\r\n", "PROXY protocol"),
+        (b"\r\n\r\n\0\r\nQUIT\n", "PROXY protocol"),
+    ],
+)
+async def test_a_client_of_another_protocol_is_recognised(first: bytes, protocol: str) -> None:
+    peer = Broker({HEARTBEAT: pong}).connect()
+    with structlog.testing.capture_logs() as lines:
+        peer.send(first)
+    assert peer.transport.closing
+    assert [protocol in line["hint"] for line in lines] == [True]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "said"),
+    [
+        (METADATA, 99, {"api": "Metadata", "served": "0 to 13"}),
+        (59, 1, {"api": "FetchSnapshot"}),
+        (
+            1,
+            2,
+            {
+                "api": "Fetch",
+                "served": "4 to 18",
+                "hint": "the client's protocol is older than Kafka 2.1's; Apache Kafka 4 refuses it too (KIP-896)",
+            },
+        ),
+    ],
+)
+async def test_what_is_not_served_is_named(key: int, version: int, said: dict[str, str]) -> None:
+    peer = Broker({HEARTBEAT: pong, METADATA: pong, 1: pong}).connect()
+    with structlog.testing.capture_logs() as lines:
+        peer.send(framed(struct.pack(">hhihb", key, version, 1, -1, 0)))
+    facts = {"reason": "API or version not served", "api_key": key, "api_version": version, **said}
+    assert [{name: line[name] for name in line if name in {*facts, "hint"}} for line in lines] == [facts]
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"",
