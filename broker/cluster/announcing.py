@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,8 +37,11 @@ class Started:
 
 def announce(started: Started) -> None:
     """Say it, at any log level."""
-    if not print_on_a_terminal(block(started)):
-        _say_to_tools(started)
+    if print_on_a_terminal(block(started)):
+        return
+    _log_started(started)
+    if not sys.stdout.isatty():
+        _log_for_wait_strategies(started.node_ids)
 
 
 def block(started: Started) -> Iterator[str]:
@@ -70,24 +74,15 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _say_to_tools(started: Started) -> None:
-    """The lines by which Kafka's images are known to be ready, and one with all facts for programs (docs/control.md)."""
-    log = get_unfiltered_logger()
-    for node_id in started.node_ids:
-        for line in (
-            f"[KafkaServer id={node_id}] started",
-            "Kafka Server started",
-            f"[BrokerLifecycleManager id={node_id}] Transitioning from RECOVERY to RUNNING.",
-            "Successfully started Redpanda! Started Kafka API server",
-        ):
-            log.info(line)
+def _log_started(started: Started) -> None:
+    """One line with all facts for programs (docs/control.md)."""
     facts: dict[str, object] = {} if started.control_url is None else {"control": started.control_url}
     if started.authority is not None:
         from broker.config.authority_files import STORE_PASSWORD, authority_files
 
         facts |= authority_files(started.authority)
         facts["truststore_password"] = STORE_PASSWORD
-    log.info(
+    get_unfiltered_logger().info(
         "started",
         node_id=started.node_ids[0],
         nodes=len(started.node_ids),
@@ -102,6 +97,19 @@ def _say_to_tools(started: Started) -> None:
         **facts,
         start_ms=started.start_ms,
     )
+
+
+def _log_for_wait_strategies(node_ids: tuple[int, ...]) -> None:
+    """The lines by which Kafka's images are known to be ready. They come last, and never to a terminal."""
+    log = get_unfiltered_logger()
+    for node_id in node_ids:
+        for line in (
+            f"[KafkaServer id={node_id}] started",
+            "Kafka Server started",
+            f"[BrokerLifecycleManager id={node_id}] Transitioning from RECOVERY to RUNNING.",
+            "Successfully started Redpanda! Started Kafka API server",
+        ):
+            log.info(line)
 
 
 def _host(host: str) -> str:

@@ -38,6 +38,7 @@ def test_it_says_once_that_it_is_ready_in_the_words_that_tools_wait_for(broker: 
         r".*Successfully started Redpanda!.*",
         r".*Started Kafka API server.*",
     ):
+        eventually(lambda: any(re.fullmatch(pattern, line) for line in broker.log), pattern)  # noqa: B023
         assert len([line for line in broker.log if re.fullmatch(pattern, line)]) == 1, pattern
 
 
@@ -47,7 +48,7 @@ def test_when_it_says_started_it_answers(broker: Broker) -> None:
 
 def test_ready_lines_are_printed_whatever_the_log_level(start_broker: StartBroker) -> None:
     broker = start_broker("--log-level", "error")
-    assert any("Transitioning from RECOVERY to RUNNING" in line for line in broker.log)
+    eventually(lambda: any("Transitioning from RECOVERY to RUNNING" in line for line in broker.log))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

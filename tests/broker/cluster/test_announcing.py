@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from broker.cluster.announcing import Started, block
+import pytest
+import structlog
+
+from broker.cluster.announcing import Started, announce, block
 from broker.node import Listener
 from odradek.process import _free_port
 from storage.modules import described
@@ -54,6 +57,18 @@ def test_the_block_names_the_certificates_and_no_command_that_would_need_them() 
     )
     assert "odradek produce" not in text
     assert "certificates" not in "\n".join(block(started()))
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_the_lines_for_wait_strategies_come_last_and_not_on_a_terminal(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    with structlog.testing.capture_logs() as lines:
+        announce(started())
+    first, *rest = [line["event"] for line in lines]
+    assert first == "started"
+    assert len(rest) == (0 if is_terminal else 8)
 
 
 def test_a_terminal_gets_the_block_and_no_lines_for_tools(tmp_path: Path) -> None:
