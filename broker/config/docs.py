@@ -99,17 +99,19 @@ An example are racks: consumers with `client.rack` fetch from the follower in th
 selector of replicas.
 
 ```console
-$ odradek serve --port 9092 --control-port 18092 --nodes 3 --topic orders:1 --set odradek.node.1.broker.rack=a --set odradek.node.2.broker.rack=b --set odradek.node.3.broker.rack=c --set replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector
+$ odradek serve --port 9092 --control-port 18092 --nodes 3 --topic orders:1 \\
+    --set odradek.node.1.broker.rack=a --set odradek.node.2.broker.rack=b --set odradek.node.3.broker.rack=c \\
+    --set replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector
 $ export ODRADEK_CONTROL=http://127.0.0.1:18092
-$ odradek node move-leader orders/0 1
-node 1 leads orders-0 in leader epoch 1
 $ odradek trace --start
 the trace is on
 ```
 
 ```python
+import odradek
 from confluent_kafka import Consumer, Producer
 
+odradek.connect().move_leader("orders", 0, to=1)
 producer = Producer({"bootstrap.servers": "localhost:9092"})
 consumer = Consumer(
     {

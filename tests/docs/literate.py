@@ -92,9 +92,14 @@ def chapters(page: str, *, of_parts: bool = False) -> list[Chapter]:
 
 
 def commands(block: str) -> list[tuple[str, str]]:
-    """Each command of a console block, with what stands below it."""
-    found = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)
+    """Each command of a console block, with what stands below it. A backslash at the end of a line goes on in the next."""
+    found = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", one_line(block), re.M)
     return [(command, output) for command, output in found]
+
+
+def one_line(block: str) -> str:
+    """Its commands without line breaks."""
+    return re.sub(r" \\\n +", " ", block)
 
 
 class Reader:
@@ -270,6 +275,7 @@ def told(text: str) -> list[str]:
 
     Sorted: what happened in one millisecond has no order.
     """
+    text = one_line(text)
     for pattern, instead in DIFFERS:
         text = re.sub(pattern, instead, text)
     return sorted(line.strip() for line in text.splitlines() if "FindCoordinator" not in line)
