@@ -27,7 +27,7 @@ OTHERS_MAX = 5
 def explain_partition(at: PartitionFacts, around: ClusterContext) -> Explanation:
     """Where readers of a partition stop and why, what refuses its writers, and what stands at its end."""
     troubles = partition_troubles(at, around)
-    refused = [each for each in around.refusals if at.name in each.partitions]
+    refused = [each for each in around.refusals if at.name in each.partitions or at.topic in each.topics]
     troubles += refusal_troubles(around, refused)
     troubles += throttle_troubles(each for each in around.throttles if at.name in each.partitions)
     return explained(at.name, troubles, _otherwise(at, around), list(_details(at)), around.not_asked)
@@ -36,7 +36,7 @@ def explain_partition(at: PartitionFacts, around: ClusterContext) -> Explanation
 def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Trouble]:
     """What is wrong with the partition itself, the worst first."""
     if at.leader is None:
-        return [no_leader(at, around)]
+        return [_offline(at, around) or no_leader(at, around)]
     troubles = [each for each in (_offline(at, around), _leader_away(at, around)) if each is not None]
     troubles += _open(at, around)
     troubles += _isr(at, around)
@@ -61,16 +61,19 @@ def no_leader(at: PartitionFacts, around: ClusterContext) -> Trouble:
 
 
 def _offline(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
-    if at.offline is None:
+    if at.offline is None or (at.leader is None and not at.isr):
         return None
-    first = f"{at.name} is offline on its leader, node {at.leader}: {at.offline.removesuffix('.')}."
+    # Without a leader it was the last in sync.
+    node = at.isr[0] if at.leader is None else at.leader
+    first = f"{at.name} is offline, the files of node {node} cannot be used: {at.offline.removesuffix('.')}."
     rule = next((each for each in around.rules or () if each.text.startswith("full-disk")), None)
     lines = [first]
     if rule is not None:
         lines += [
             f"{capital(rule_text(around, rule.rule))} fills a disk. Remove it: odradek fault clear {rule.rule}"
         ]
-    lines.append(f"Then start the node again: odradek node stop {at.leader}; odradek node start {at.leader}")
+    again = f"odradek node stop {node}; odradek node start {node}"
+    lines.append(f"When its disk can be written again, start the node again: {again}")
     return Trouble(Cause.OFFLINE, tuple(lines))
 
 

@@ -154,7 +154,7 @@ def _denied(each: Refusal) -> tuple[str, ...]:
     """Who may not do what, and the command that allows it."""
     kind = each.error.split("_", 1)[0]
     operation = _OPERATIONS.get((each.api, kind), _OF_RESOURCE.get(kind))
-    topics = sorted({name.rpartition("-")[0] for name in each.partitions})
+    topics = sorted({name.rpartition("-")[0] for name in each.partitions} | set(each.topics))
     resource, option = {
         "TOPIC": (f"topic {topics[0]}", f"--topic {topics[0]}") if topics else ("a topic", ""),
         "GROUP": (f"group {each.group}", f"--group {each.group}") if each.group else ("a group", ""),

@@ -31,6 +31,7 @@ PLACES_MAX: Final = 100
 """Named of one refusal."""
 PRODUCE: Final = 0
 FETCH: Final = 1
+WRITE_TXN_MARKERS: Final = 27
 GROUP_KEY: Final = 0
 """The key type of FindCoordinator that asks for a group's coordinator."""
 NO_REFUSALS: Final = frozenset({"MEMBER_ID_REQUIRED"})
@@ -136,10 +137,13 @@ def _age_ms(exchange: Exchange, clock: Clock) -> int:
 
 
 def _refusals(exchange: Exchange, names: Names) -> Iterator[Refusal]:
-    """One for each error of an exchange, without what differs from one to the next."""
-    answer = answer_dict(exchange, names)
-    if not exchange.errors or answer is None:
+    """One for each error of an exchange, without what differs from one to the next.
+
+    Of what nodes ask each other the errors come back to clients, but for those of markers.
+    """
+    if not exchange.errors or (exchange.from_node is not None and exchange.api_key != WRITE_TXN_MARKERS):
         return
+    answer = answer_dict(exchange, names) or {}
     places: dict[str, list[tuple[str | None, int | None]]] = {}
     for topic, index, error in errors_in(answer):
         places.setdefault(error, []).append((topic, index))

@@ -173,8 +173,15 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         at(offline="KAFKA_STORAGE_ERROR"),
         around("full-disk node=1"),
         Cause.OFFLINE,
-        "orders-0 is offline on its leader, node 1: KAFKA_STORAGE_ERROR.",
+        "orders-0 is offline, the files of node 1 cannot be used: KAFKA_STORAGE_ERROR.",
         "Rule 1 (full-disk node=1) fills a disk. Remove it: odradek fault clear 1",
+    ),
+    "a full disk of the last node in sync": (
+        at(leader=None, isr=(2,), offline="KAFKA_STORAGE_ERROR"),
+        around(),
+        Cause.OFFLINE,
+        "orders-0 is offline, the files of node 2 cannot be used: KAFKA_STORAGE_ERROR.",
+        "When its disk can be written again, start the node again: odradek node stop 2; odradek node start 2",
     ),
     "below min ISR": (
         at(isr=(1,)),
@@ -248,6 +255,14 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         "User:alice is not authorized for WRITE on topic orders: Produce was refused with TOPIC_AUTHORIZATION_FAILED, "
         "12.0 s ago.",
         "Allow it: kafka-acls.sh --add --allow-principal User:alice --operation WRITE --topic orders",
+    ),
+    "not authorized to see the topic": (
+        at(),
+        around(refusals=(refusal("Metadata", "TOPIC_AUTHORIZATION_FAILED", topics=("orders",)),)),
+        Cause.NOT_AUTHORIZED,
+        "A client is not authorized for DESCRIBE on topic orders: Metadata was refused with TOPIC_AUTHORIZATION_FAILED, "
+        "12.0 s ago.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
     ),
     "throttled": (
         at(),
