@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from odradek.commands.common import HELP_NAMES, Remote, as_json, duration_text, say_json, say_table, speaking
-from odradek.commands.groups import CommandGroup
+from odradek.commands.groups import CommandGroup, TakesNegative
 from odradek.errors import OdradekError
 from odradek.pending import pending_now
 
@@ -32,7 +32,7 @@ def show(remote: Remote, as_json: bool) -> None:
     _say(remote.clock.show(), remote, as_json)
 
 
-@clock.command()
+@clock.command(cls=TakesNegative)
 @click.argument("by", metavar="DURATION")
 @click.option(
     "--only",
@@ -54,6 +54,10 @@ def advance(remote: Remote, by: str, only: tuple[str, ...], as_json: bool) -> No
     Ctrl-C cancels the advance, and the clock stays where it got to. So does `odradek clock cancel`.
     """
     domains: list[Any] = [name for each in only for name in each.split(",") if name]
+    if by.startswith("-"):
+        raise click.UsageError(
+            f"{by}: the clock goes forward only; `odradek node skew ID {by}` sets the clock of one node behind the others"
+        )
     with _progress(remote):
         remote.clock.advance(by, domains)
     _say(remote.clock.show(), remote, as_json)

@@ -102,7 +102,34 @@ def leave_quietly() -> NoReturn:
     raise SystemExit(0)
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_JSON: Final = "odradek.json"
+
+
+def json_option(text: str) -> Callable[[_F], _F]:
+    """--json, as ``as_json``, with this help; --format json, as other tools have it, is the same."""
+
+    def remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+        ctx.meta[_JSON] = value == "json"
+
+    def either(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
+        return value or ctx.meta.get(_JSON, False)
+
+    def add(function: _F) -> _F:
+        function = click.option(
+            "--format",
+            "as_format",
+            type=click.Choice(["json", "text"]),
+            is_eager=True,
+            expose_value=False,
+            hidden=True,
+            callback=remember,
+        )(function)
+        return click.option("--json", "as_json", is_flag=True, callback=either, help=text)(function)
+
+    return add
+
+
+as_json = json_option("Print JSON.")
 
 
 def say_json(value: object) -> None:
@@ -167,6 +194,7 @@ __all__ = [
     "as_json",
     "control_options",
     "duration_text",
+    "json_option",
     "leave_quietly",
     "places",
     "say",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -28,11 +30,26 @@ def add(remote: Remote, rule: tuple[str, ...], as_json: bool) -> None:
     odradek fault add 'Produce p=0.1 seed=7 -> error NOT_LEADER_OR_FOLLOWER'
     odradek fault add cut 1 2
     """
-    added = remote.faults.add(" ".join(rule))
+    text = " ".join(rule)
+    if text.endswith("-"):
+        raise click.UsageError(
+            f"{text}: the shell has taken > and the word behind it for a file to write to{_written_to()}. Put the rule in "
+            "quotes: odradek fault add 'EndTxn nth=2 -> lose-answer'"
+        )
+    added = remote.faults.add(text)
     if as_json:
         say_json(added.as_dict())
     else:
         click.echo(added.id)
+
+
+def _written_to() -> str:
+    """The file of standard output, where the system tells it."""
+    try:
+        path = Path(os.readlink("/proc/self/fd/1"))
+        return f" (it made {path})" if path.is_file() else ""
+    except OSError:
+        return ""
 
 
 @fault.command("list")

@@ -9,6 +9,26 @@ from typing import Final
 import click
 
 _NEGATIVE: Final = re.compile(r"-[\d.].*")
+_SAME: Final = (
+    ("list", "ls all get show"),
+    ("describe show", "get info view inspect status cat"),
+    ("delete remove clear abort", "rm del drop purge unset"),
+    ("create add take", "new make put set save inject"),
+    ("config", "configs settings set alter edit"),
+    ("release", "continue let-go unhold"),
+    ("advance", "forward move skip set"),
+    ("restore", "load rollback"),
+    ("txn", "transaction transactions tx"),
+    ("serve", "start run server up"),
+    ("fault", "faults rule rules"),
+    ("clock", "time"),
+    ("consume", "read tail cat"),
+    ("produce", "write send publish"),
+    ("group", "consumer-group consumer-groups"),
+    ("node", "broker brokers cluster"),
+    ("trace", "requests log logs"),
+)
+"""Our words for a thing, and those of other tools."""
 
 
 class CommandGroup(click.Group):
@@ -23,6 +43,17 @@ class CommandGroup(click.Group):
             if len(args) == 1:
                 click.echo(ctx.get_help())
                 ctx.exit()
+        if not ctx.resilient_parsing and args[0] not in self.commands:
+            meant = [
+                each
+                for ours, theirs in _SAME
+                if args[0] in (*ours.split(), *theirs.split())
+                for each in ours.split()
+                if each in self.commands
+            ]
+            if meant:
+                named = " or ".join(map(repr, dict.fromkeys(meant)))
+                raise click.UsageError(f"No such command {args[0]!r}. Did you mean {named}?", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from odradek.commands.common import HELP_NAMES, Remote, say, say_json, speaking
+from odradek.commands.common import HELP_NAMES, Remote, json_option, say, say_json, speaking
 from odradek.remote import ENTRIES_MAX
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -48,9 +48,7 @@ def _filters(function: _F) -> _F:
 @click.option(
     "--limit", type=click.IntRange(1, ENTRIES_MAX), help="Show at most the newest N.  [default: 1000]"
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON lines with the complete requests and responses."
-)
+@json_option("Print JSON lines with the complete requests and responses.")
 @_filters
 @speaking
 def trace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
@@ -18,7 +19,7 @@ from tools.client.errors import ToolError
 from tools.client.fetching import FETCH_WAIT_MS, Reader, Seen
 from tools.client.groups import commit_offsets, fetch_offsets
 from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offset
-from tools.commands.common import HELP_NAMES, as_json, on_a_cluster, say_json
+from tools.commands.common import HELP_NAMES, on_a_cluster, say_json
 from tools.explain.hidden import Hidden, Stops, hidden_from, sentences, with_owners
 from tools.text import text_of, time_text
 
@@ -63,7 +64,7 @@ _Show = Callable[[Seen], None]
     help=r"Print each record as this text: %t topic, %p partition, %o offset, %k key, %v value, %h headers, %T time in ms, "
     r"%S outcome of its transaction, %P producer id and epoch; \n and \t.",
 )
-@as_json
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_a_cluster
 def consume(
     cluster: Cluster,
@@ -86,6 +87,11 @@ def consume(
     odradek consume orders/0 -o -5 --format '%o %k %v\\n'
     odradek consume orders -g readers -n 10
     """
+    for each in topics:
+        if "%" in each:
+            raise click.UsageError(
+                f"{each} is no topic; a record is printed so by --format {shlex.quote(each)} (-f follows)"
+            )
     isolation = READ_UNCOMMITTED if uncommitted else READ_COMMITTED
     where = wanted_partitions(cluster, topics)
     committed = fetch_offsets(cluster, group) if group else {}
@@ -95,7 +101,7 @@ def consume(
         )
         for each in where
     }
-    show = _shower(as_json, template, uncommitted)
+    show = _shower(as_json or template == "json", template, uncommitted)
     stops = Stops()
 
     def look() -> None:

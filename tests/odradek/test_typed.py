@@ -1,0 +1,99 @@
+"""What is typed by habit of another tool, or without quotes, leads to the command that is meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import import_module
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import odradek as package
+from odradek.cli import _TOOLS
+from odradek.cli import main as command_line
+from tools.__main__ import COMMANDS
+
+
+def typed(*words: str, **environ: str | None) -> Result:
+    first, *rest = words
+    environment = {
+        "ODRADEK_CONTROL": "http://127.0.0.1:1",
+        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        **environ,
+    }
+    if first in _TOOLS:
+        command: click.Command = getattr(import_module(COMMANDS[first]), first)
+        return CliRunner().invoke(command, rest, env=environment, prog_name=f"odradek {first}")
+    return CliRunner().invoke(command_line, list(words), env=environment, prog_name="odradek")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("fault rm", "'clear'"),
+        ("fault ls", "'list'"),
+        ("fault remove", "'clear'"),
+        ("topic rm", "'delete'"),
+        ("topic ls", "'list'"),
+        ("topic show", "'list' or 'describe'"),
+        ("group rm", "'delete'"),
+        ("group get", "'list' or 'describe'"),
+        ("txn ls", "'list'"),
+        ("txn rm", "'abort'"),
+        ("snapshot create", "'take'"),
+        ("snapshot load", "'restore'"),
+        ("node ls", "'list'"),
+        ("clock forward", "'advance'"),
+        ("transactions", "'txn'"),
+        ("rules", "'fault'"),
+        ("brokers", "'node'"),
+        ("consumer", "'consume'"),
+        ("topics", "'topic'"),
+    ],
+)
+def test_another_tools_word_is_answered_with_ours(words: str, meant: str) -> None:
+    done = typed(*words.split())
+    assert done.exit_code == 2
+    assert f"Did you mean {meant}?" in done.output
+
+
+def test_a_word_that_is_near_to_nothing_names_nothing() -> None:
+    assert "Did you mean" not in typed("xyzzy").output
+
+
+@pytest.mark.parametrize("words", [["-7d"], ["--", "-7d"], ["-7d", "--only", "groups"]])
+def test_a_clock_does_not_go_back(words: list[str]) -> None:
+    done = typed("clock", "advance", *words)
+    assert done.exit_code == 2
+    assert "-7d: the clock goes forward only; `odradek node skew ID -7d`" in done.output
+
+
+def test_a_rule_without_quotes_is_explained() -> None:
+    done = typed("fault", "add", "EndTxn", "nth=2", "-")
+    assert done.exit_code == 2
+    assert "Put the rule in quotes: odradek fault add 'EndTxn nth=2 -> lose-answer'" in done.output
+
+
+def test_the_format_of_kcat_is_explained() -> None:
+    done = typed("consume", "orders", "-f", "%v\\n")
+    assert done.exit_code == 2
+    assert r"--format '%v\n'" in done.output
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[package.Broker]:
+    with package.Broker(topics=["orders"]) as broker:
+        yield broker
+
+
+def test_format_json_is_json(broker: package.Broker) -> None:
+    where = {"ODRADEK_CONTROL": broker.control_url, "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    for words in ("fault list", "topic list", "snapshot list"):
+        done = typed(*words.split(), "--format", "json", **where)
+        assert json.loads(done.stdout) == json.loads(typed(*words.split(), "--json", **where).stdout)
+        plain = typed(*words.split(), "--format", "text", **where)
+        assert (plain.exit_code, plain.stdout) == (0, typed(*words.split(), **where).stdout)
+    assert typed("produce", "orders", "one", **where).exit_code == 0
+    assert json.loads(typed("consume", "orders", "--format", "json", **where).stdout)["value"] == "one"
