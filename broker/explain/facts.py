@@ -156,7 +156,7 @@ class PartitionFacts:
     isr: tuple[int, ...]
     min_isr: int | None = None
     offline: str | None = None
-    """Why the leader cannot use its files (KAFKA_STORAGE_ERROR), or the replica because of which there is none; None: it can."""
+    """Why the leader, or the replica for want of which there is none, cannot use its files (KAFKA_STORAGE_ERROR)."""
     log_start: int | None = None
     """None, as the three below: the leader could not be asked."""
     last_stable: int | None = None
