@@ -14,7 +14,7 @@ from broker.explain.partitions import explain_partition
 from broker.explain.refusals import refusal_troubles, throttle_troubles
 from broker.explain.transactions import held_trouble
 from broker.explain.trouble import HEALTHY, Trouble
-from broker.explain.words import away, capital, counted, waking
+from broker.explain.words import all_away, away, capital, counted, listed, waking
 
 SUBJECT: Final = "the cluster"
 SHOWN_MAX: Final = 20
@@ -51,11 +51,11 @@ def explain_topic(places: Iterable[PartitionFacts], around: ClusterContext) -> l
 
 
 def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
-    """Of several partitions of a topic: those of which nothing is wrong in one sentence, if they are several."""
-    wrong = [each for each in found if each.cause not in HEALTHY]
+    """Of several partitions of a topic: those of which nothing is wrong in one sentence, and equal troubles in one."""
+    wrong = _alike(each for each in found if each.cause not in HEALTHY)
     healthy = [each for each in found if each.cause in HEALTHY]
     if len(healthy) < 2:
-        return list(found)
+        return wrong + healthy
     number = counted(len(healthy), "more partition" if wrong else "partition")
     line = (
         f"{number} of {topic}: nothing is wrong."
@@ -65,15 +65,32 @@ def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
     return [*wrong, Explanation(topic, Cause.NOTHING, (line,))]
 
 
+def _alike(found: Iterable[Explanation]) -> list[Explanation]:
+    """Explanations whose first lines differ in their subjects only: the first, with the names of the others."""
+    alike: dict[tuple[Cause, str], list[Explanation]] = {}
+    for each in found:
+        alike.setdefault((each.cause, each.lines[0].replace(each.subject, "")), []).append(each)
+    return [
+        first
+        if not others
+        else Explanation(
+            first.subject,
+            first.cause,
+            (*first.lines, f"The same holds for {listed([each.subject for each in others])}."),
+        )
+        for first, *others in alike.values()
+    ]
+
+
 def explain_cluster(facts: ClusterFacts, around: ClusterContext) -> list[Explanation]:
     """All that is wrong now, the worst first; one explanation that says so if nothing is."""
     quiet = dataclasses.replace(around, not_asked=())
-    found = [*_nodes(around), *_partitions(facts, quiet)]
+    found = [*_nodes(around), *_alike(_partitions(facts, quiet))]
     found += [each for at in facts.groups if (each := explain_group(at, quiet)).cause not in HEALTHY]
     found += _transactions(facts, quiet)
     found += _clients(facts, quiet)
     said = {line for each in found for line in each.lines}
-    found += [each for each in _held(around.held, quiet) if each.lines[0] not in said]
+    found += [each for each in _held(around.held, quiet) if said.isdisjoint(each.lines)]
     found = sorted(_distinct(found), key=severity)
     left_out = facts.left_out + max(0, len(found) - SHOWN_MAX)
     found = found[:SHOWN_MAX]
@@ -106,9 +123,12 @@ def _nodes(around: ClusterContext) -> Iterator[Explanation]:
 
 
 def _partitions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
+    """That replicas of a node which is away are not in sync says the node itself."""
     for at in facts.partitions:
         found = explain_partition(at, around)
-        if found.cause not in HEALTHY:
+        missing = [node for node in at.replicas if node not in at.isr]
+        is_told = found.cause is Cause.UNDER_REPLICATED and len(all_away(around, missing)) == len(missing)
+        if found.cause not in HEALTHY and not is_told:
             yield found
 
 

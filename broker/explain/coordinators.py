@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+from typing import Final
+
 from broker.explain.explanation import Cause
-from broker.explain.facts import ClusterContext, GroupFacts, IdFacts, PartitionFacts
+from broker.explain.facts import ClusterContext, FaultRule, GroupFacts, IdFacts, PartitionFacts
 from broker.explain.partitions import no_leader
 from broker.explain.transactions import held_trouble
 from broker.explain.trouble import Trouble
-from broker.explain.words import away, capital, duration_text, release, rule_text, waking
+from broker.explain.words import away, capital, duration_text, is_silent, release, rule_text, waking
 
-_LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
+_LOADING: Final = "COORDINATOR_LOAD_IN_PROGRESS"
+_OF_IDS: Final = (
+    "FindCoordinator",
+    "InitProducerId",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "EndTxn",
+    "TxnOffsetCommit",
+)
+_OF_GROUPS: Final = (
+    "FindCoordinator",
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "ConsumerGroupHeartbeat",
+    "OffsetCommit",
+    "OffsetFetch",
+    "TxnOffsetCommit",
+)
 
 
 def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
@@ -21,12 +42,14 @@ def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Tro
     head = f"The coordinator of {name} is not available"
     gone = away(around, at.coordinator, f", which leads {home},")
     if gone is not None and at.coordinator is not None:
+        if is_silent(around, at.coordinator):
+            head = f"The coordinator of {name} could not be asked"
         lines = (f"{head}: {gone}.", *waking(around, [at.coordinator]))
         return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, lines)
     if at.coordinator is None:
         return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, _no_leader(head, home, at.home, around))
     if at.coordinator_error is None:
-        return None
+        return _to_clients(name, at, around, head)
     answered = _answers(name, at.coordinator_error, around)
     if answered is not None:
         rule, api = answered
@@ -42,6 +65,21 @@ def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Tro
             return held_trouble(held, around, f"{head}: ", Cause.COORDINATOR_NOT_AVAILABLE)
     first = f"{head}: node {at.coordinator}, which leads {home}, answers {at.coordinator_error}."
     return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, (first,))
+
+
+def _to_clients(name: str, at: IdFacts | GroupFacts, around: ClusterContext, head: str) -> Trouble | None:
+    """It is well, and a rule answers to clients in its stead."""
+    apis = _OF_GROUPS if isinstance(at, GroupFacts) else _OF_IDS
+    for error in ("COORDINATOR_NOT_AVAILABLE", _LOADING):
+        found = _rule_that_answers(name, error, around)
+        if found is None or found[0].spent or not any(fnmatchcase(api, found[1]) for api in apis):
+            continue
+        rule, api = found[0].rule, found[1]
+        by = f"{rule_text(around, rule)} answers {api} with {error}."
+        cause = Cause.COORDINATOR_LOADING if error == _LOADING else Cause.COORDINATOR_NOT_AVAILABLE
+        first = capital(by) if error == _LOADING else f"{head}: {by}"
+        return Trouble(cause, (first, f"Remove the rule: odradek fault clear {rule}"))
+    return None
 
 
 def _no_leader(head: str, home: str, at: PartitionFacts | None, around: ClusterContext) -> tuple[str, ...]:
@@ -77,13 +115,20 @@ def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] |
         about = name in (refusal.transactional_id, f"group {refusal.group}")
         if refusal.rule is not None and refusal.error == error and about:
             return refusal.rule, refusal.api
+    found = _rule_that_answers(name, error, around)
+    return None if found is None else (found[0].rule, found[1])
+
+
+def _rule_that_answers(name: str, error: str, around: ClusterContext) -> tuple[FaultRule, str] | None:
+    """With the API that it names; one that has answered at least once."""
     for rule in around.rules or ():
         on, _, action = rule.text.partition(" -> ")
-        api, *matchers = on.split()
+        api, *matchers = on.split() or [""]
         matched = dict(each.split("=", 1) for each in matchers if "=" in each)
-        named = matched.get("transactional_id") or (
-            f"group {matched['group']}" if "group" in matched else name
-        )
-        if rule.hits and action.strip() == f"error {error}" and named == name:
-            return rule.rule, api
+        named = matched.get("transactional_id")
+        if "group" in matched:
+            named = f"group {matched['group']}"
+        is_named = named is None or fnmatchcase(name, named)
+        if rule.hits and action.strip() == f"error {error}" and is_named:
+            return rule, api
     return None

@@ -87,7 +87,7 @@ class ClusterContext:
     """What holds for the whole cluster at that moment."""
 
     nodes: Mapping[int, str] | None = None
-    """The state of each node: running, killed, stopped, paused, starting, stopping, unreachable."""
+    """The state of each node: running, killed, stopped, paused, starting, stopping; to clients unreachable, unregistered."""
     rules: tuple[FaultRule, ...] | None = None
     """None without a control port: then nothing is known of rules, nor of what they hold."""
     held: tuple[HeldByRule, ...] = ()

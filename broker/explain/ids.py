@@ -36,20 +36,15 @@ def explain_id(at: IdFacts, around: ClusterContext) -> Explanation:
     # A request that no client sends again by itself is worse than a transaction that is open in its time.
     opened = _open(at)
     troubles += [each for each in refused if each.is_cause]
-    troubles += [opened] if opened is not None and not troubles_hold(troubles) else []
+    troubles += [opened] if opened is not None else []
     troubles += [each for each in refused if not each.is_cause]
     throttled = [each for each in around.throttles if each.transactional_id == at.transactional_id]
     troubles += throttle_troubles(throttled)
-    details = [*_state(at, around), *_steps(at.history or ())]
+    details = [*([] if opened is not None else _state(at)), *_steps(at.history or ())]
     if around.trace_runs is False:
         details.append(TRACE_IS_OFF)
     subject = f"transactional id {at.transactional_id}"
     return explained(subject, troubles, _otherwise(at, around), details, around.not_asked)
-
-
-def troubles_hold(troubles: Sequence[Trouble]) -> bool:
-    """The open transaction itself is told already: by what holds it."""
-    return any(each.cause is Cause.REQUEST_HELD for each in troubles)
 
 
 def _is_of(at: IdFacts, each: Refusal) -> bool:
@@ -77,7 +72,7 @@ def _of_coordinator(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
         )
 
 
-def _state(at: IdFacts, around: ClusterContext) -> Iterator[str]:
+def _state(at: IdFacts) -> Iterator[str]:
     """What its coordinator says, where the cause was another."""
     found = at.transaction
     if found is not None:

@@ -14,6 +14,7 @@ from broker.explain.words import (
     away,
     capital,
     counted,
+    is_silent,
     link_rule,
     listed,
     rule_text,
@@ -49,7 +50,7 @@ def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Troub
 
 def no_leader(at: PartitionFacts, around: ClusterContext) -> Trouble:
     """Without a leader: of those that may lead it, who is away."""
-    gone = all_away(around, at.isr)
+    gone = all_away(around, sorted(at.isr))
     if gone:
         why = f"of its ISR, {listed(gone)}"
     elif at.isr:
@@ -57,7 +58,9 @@ def no_leader(at: PartitionFacts, around: ClusterContext) -> Trouble:
     else:
         why = "its ISR is empty"
     replicas = f"Its replicas are on {_nodes(at.replicas)}."
-    return Trouble(Cause.NO_LEADER, (f"{at.name} has no leader: {why}.", *waking(around, at.isr), replicas))
+    return Trouble(
+        Cause.NO_LEADER, (f"{at.name} has no leader: {why}.", *waking(around, sorted(at.isr)), replicas)
+    )
 
 
 def _offline(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
@@ -81,14 +84,16 @@ def _leader_away(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
     gone = away(around, at.leader, ", its leader,")
     if gone is None or at.leader is None:
         return None
-    return Trouble(
-        Cause.LEADER_AWAY,
-        (f"No client can read or write {at.name}: {gone}.", *waking(around, [at.leader])),
+    head = (
+        f"{at.name} could not be read"
+        if is_silent(around, at.leader)
+        else f"No client can read or write {at.name}"
     )
+    return Trouble(Cause.LEADER_AWAY, (f"{head}: {gone}.", *waking(around, [at.leader])))
 
 
 def _isr(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
-    missing = [node for node in at.replicas if node not in at.isr]
+    missing = sorted(set(at.replicas) - set(at.isr))
     if not missing:
         return
     reasons = [_why_missing(at, node, around) for node in missing]
@@ -129,7 +134,7 @@ def _why_missing(at: PartitionFacts, node: int, around: ClusterContext) -> str:
 
 def _nodes(ids: Sequence[int]) -> str:
     """``node 1``, ``nodes 1 and 2``, ``no node``"""
-    return f"node{'s' * (len(ids) != 1)} {listed([str(each) for each in ids])}" if ids else "no node"
+    return f"node{'s' * (len(ids) != 1)} {listed([str(each) for each in sorted(ids)])}" if ids else "no node"
 
 
 # -- its readers ------------------------------------------------------------------------------------------------
@@ -153,7 +158,7 @@ def _open(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
     first, *others = at.open
     behind = counted(at.high_watermark - at.last_stable, "offset")
     trouble = holder(at, first, around, stops(at))
-    hides = f"They do not get the {behind} from there to the end, {at.high_watermark}."
+    hides = f"Hidden from them: {behind}, up to the end at {at.high_watermark}."
     yield Trouble(trouble.cause, (*trouble.lines, hides))
     for each in others[:OTHERS_MAX]:
         yield holder(at, each, around, f"Another transaction begins at offset {each.first_offset}: ")

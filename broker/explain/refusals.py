@@ -176,7 +176,7 @@ def _denied(each: Refusal) -> tuple[str, ...]:
         return (first,)
     return (
         first,
-        f"Allow it: kafka-acls.sh --add --allow-principal {each.principal} --operation {operation} {option}",
+        f"Allow it: odradek acl add {each.principal} --operation {operation} {option}",
     )
 
 

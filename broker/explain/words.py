@@ -9,7 +9,7 @@ from typing import Final
 from broker.explain.facts import ClusterContext, HeldByRule, TransactionFacts
 
 NAMES_MAX: Final = 6
-_STATES: Final = {"unreachable": "does not respond", "starting": "is starting", "stopping": "is stopping"}
+_STATES: Final = {"unreachable": "does not respond", "unregistered": "is not in the cluster's metadata"}
 
 
 def duration_text(duration_ms: int) -> str:
@@ -78,6 +78,11 @@ def away(around: ClusterContext, node: int | None, clause: str = "") -> str | No
     if state is None or state == "running":
         return None
     return f"node {node}{clause} {_STATES.get(state, f'is {state}')}"
+
+
+def is_silent(around: ClusterContext, node: int | None) -> bool:
+    """It did not respond to one client, which is all that is known of it."""
+    return node is not None and (around.nodes or {}).get(node) == "unreachable"
 
 
 def all_away(around: ClusterContext, nodes: Iterable[int]) -> list[str]:

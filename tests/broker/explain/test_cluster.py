@@ -101,6 +101,24 @@ def test_partitions_with_trouble_come_first_and_healthy_ones_in_one_line() -> No
     assert healthy.lines == ("Nothing is wrong with the 2 partitions of orders.",)
 
 
+def test_equal_troubles_of_several_partitions_are_told_in_one() -> None:
+    lost = [at(index=index, leader=None, isr=(2,)) for index in range(3)]
+    context = around(nodes=nodes(n2="killed"))
+    [node, found] = explain_cluster(cluster(*lost), context)
+    assert (node.subject, found.subject) == ("node 2", "orders-0")
+    assert found.lines[-1] == "The same holds for orders-1 and orders-2."
+    assert folded("orders", explain_topic(lost, context)) == [found]
+    other = at(index=3, leader=None, isr=(3,))
+    assert len(folded("orders", explain_topic([*lost, other], context))) == 2
+
+
+def test_replicas_of_a_node_that_is_away_are_told_with_it() -> None:
+    context = around(nodes=nodes(n2="killed"))
+    assert subjects(explain_cluster(cluster(at(isr=(1, 3))), context)) == [("node 2", Cause.NODE_AWAY)]
+    [found] = explain_cluster(cluster(at(isr=(1, 3))), around())
+    assert found.cause is Cause.UNDER_REPLICATED
+
+
 # -- whatever the facts -----------------------------------------------------------------------------------------
 
 TXNS = st.builds(

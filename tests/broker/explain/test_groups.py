@@ -61,7 +61,7 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         "for 3.0 s.",
         "Release it: odradek fault release 1",
     ),
-    "its coordinator is loading, nobody knows why": (
+    "its coordinator is loading, of a foreign cluster": (
         of_group(state="", members=(), coordinator_error="COORDINATOR_LOAD_IN_PROGRESS"),
         foreign(),
         Cause.COORDINATOR_LOADING,
@@ -134,7 +134,7 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         "User:bob is not authorized for READ on group readers: JoinGroup was refused with "
         "GROUP_AUTHORIZATION_FAILED, 12.0 s "
         "ago.",
-        "Allow it: kafka-acls.sh --add --allow-principal User:bob --operation READ --group readers",
+        "Allow it: odradek acl add User:bob --operation READ --group readers",
     ),
     "a partition without a leader": (
         of_group(offset(at(leader=None, isr=(2,), log_start=None, last_stable=None, high_watermark=None))),
@@ -200,7 +200,7 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         "Offset 3 of group readers in orders-0 is deleted: the log begins at 5.",
         "auto.offset.reset decides where a member goes on.",
     ),
-    "nobody has the partition": (
+    "no member has the partition": (
         of_group(offset(committed=9, records=4), members=(member(assigned=("orders-1",)),)),
         foreign(),
         Cause.LAG,

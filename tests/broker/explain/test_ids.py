@@ -66,6 +66,21 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         "COORDINATOR_LOAD_IN_PROGRESS.",
         "Remove the rule: odradek fault clear 1",
     ),
+    "a rule answers to its clients": (
+        of_id(ENDED),
+        around("Find* transactional_id=etl-* -> error COORDINATOR_NOT_AVAILABLE"),
+        Cause.COORDINATOR_NOT_AVAILABLE,
+        "The coordinator of etl-1 is not available: rule 1 (Find* transactional_id=etl-* -> error "
+        "COORDINATOR_NOT_AVAILABLE) answers Find* with COORDINATOR_NOT_AVAILABLE.",
+        "Remove the rule: odradek fault clear 1",
+    ),
+    "a rule answers to clients of groups": (
+        of_id(ENDED),
+        around("JoinGroup -> error COORDINATOR_NOT_AVAILABLE"),
+        Cause.NOTHING,
+        "Nothing is wrong with etl-1 (producer 5 epoch 0): it is CompleteCommit, and no transaction of it is open.",
+        STATE,
+    ),
     "unknown": (
         of_id(),
         foreign(),
@@ -224,7 +239,7 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         Cause.NOT_AUTHORIZED,
         "User:alice is not authorized for WRITE on transactional id etl-1: InitProducerId was refused with "
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED, 12.0 s ago.",
-        "Allow it: kafka-acls.sh --add --allow-principal User:alice --operation WRITE --transactional-id etl-1",
+        "Allow it: odradek acl add User:alice --operation WRITE --transactional-id etl-1",
     ),
     "nothing": (
         of_id(ENDED),

@@ -254,7 +254,7 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         Cause.NOT_AUTHORIZED,
         "User:alice is not authorized for WRITE on topic orders: Produce was refused with TOPIC_AUTHORIZATION_FAILED, "
         "12.0 s ago.",
-        "Allow it: kafka-acls.sh --add --allow-principal User:alice --operation WRITE --topic orders",
+        "Allow it: odradek acl add User:alice --operation WRITE --topic orders",
     ),
     "not authorized to see the topic": (
         at(),
@@ -365,7 +365,7 @@ def test_what_belongs_to_others_is_not_told() -> None:
 def test_other_transactions_come_behind_the_one_that_holds_readers() -> None:
     second = in_log(txn(transactional_id="etl-2", producer_id=6), producer_id=6, first_offset=14)
     found = explain_partition(at(in_log(txn()), second, high_watermark=20), around())
-    assert found.lines[2] == "They do not get the 8 offsets from there to the end, 20."
+    assert found.lines[2] == "Hidden from them: 8 offsets, up to the end at 20."
     assert found.lines[3].startswith(
         "Another transaction begins at offset 14: etl-2 (producer 6 epoch 0) has"
     )
