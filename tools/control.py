@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from odradek.errors import ControlUnreachable, OdradekError
 from odradek.remote import CONTROL_VARIABLE, PORT_VARIABLE, Remote, connect
@@ -36,13 +37,22 @@ def control_of(cluster: Cluster) -> Remote | None:
 class Ages:
     """For how long transactions have been open: by the clock of a broker of ours, which may be advanced; else by our own."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        remote = control_of(cluster)
-        try:
-            known = list(remote.transactions) if remote is not None else []
-        except OdradekError as error:
-            raise ToolError(str(error)) from None
-        self._open_ms = {(each.transactional_id, each.start_ms): each.open_ms for each in known}
+    def __init__(
+        self, cluster: Cluster, known: Mapping[tuple[str, int | None], int | None] | None = None
+    ) -> None:
+        """``known`` are ages in milliseconds by id and start; None: the control port of the cluster is asked for them."""
+        if known is None:
+            remote = control_of(cluster)
+            try:
+                found = list(remote.transactions) if remote is not None else []
+            except OdradekError as error:
+                raise ToolError(str(error)) from None
+            known = {(each.transactional_id, each.start_ms): each.open_ms for each in found}
+        self._open_ms = known
+
+    def known_open_ms(self, at: Transaction) -> int | None:
+        """By the broker's clock, negative where it begins in the future; None where no broker of ours can be asked."""
+        return self._open_ms.get((at.transactional_id, at.start_ms))
 
     def open_ms(self, at: Transaction) -> int:
         """As its time-out counts, in milliseconds; 0 for a transaction that is not open."""

@@ -60,22 +60,30 @@ def list_transactions(
     cluster: Cluster, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
 ) -> list[Transaction]:
     """The transactional ids of all coordinators, by id; those in one of ``states`` or of one of ``producer_ids``."""
+    found: list[Transaction] = []
+    cluster.refresh()
+    for node_id in sorted(cluster.nodes):
+        found += transactions_of(cluster, node_id, states, producer_ids)
+    return sorted(found, key=lambda each: each.transactional_id)
+
+
+def transactions_of(
+    cluster: Cluster, node_id: int, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
+) -> list[Transaction]:
+    """Those that one node coordinates; ``KafkaError`` while it still loads them."""
     request = ListTransactionsRequest(
         state_filters=states,
         producer_id_filters=producer_ids,
         duration_filter=-1,
         transactional_id_pattern=None,
     )
-    found: list[Transaction] = []
-    for node_id, response in cluster.ask_all("list_transactions", request):
-        check(response.error_code, f"the transactions of node {node_id}")
-        if response.unknown_state_filters:
-            raise ToolError(
-                f"there is no state {response.unknown_state_filters[0]}: there is {', '.join(STATES)}"
-            )
-        ids = [each.transactional_id for each in response.transaction_states]
-        found += _described(cluster, node_id, ids)
-    return sorted(found, key=lambda each: each.transactional_id)
+    response = cluster.ask_node(node_id, "list_transactions", request)
+    check(response.error_code, f"the transactions of node {node_id}")
+    if response.unknown_state_filters:
+        raise ToolError(
+            f"there is no state {response.unknown_state_filters[0]}: there is {', '.join(STATES)}"
+        )
+    return _described(cluster, node_id, [each.transactional_id for each in response.transaction_states])
 
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction:
@@ -87,7 +95,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
         response = cluster.ask_node(node_id, "describe_transactions", request)
         (found,) = response.transaction_states
         check(found.error_code, f"transactional id {transactional_id}")
-        return _transaction(node_id, found)
+        return described_transaction(node_id, found)
 
     return cluster.retrying(ask)
 
@@ -98,10 +106,13 @@ def _described(cluster: Cluster, node_id: int, ids: Sequence[str]) -> list[Trans
     request = DescribeTransactionsRequest(transactional_ids=ids)
     response = cluster.ask_node(node_id, "describe_transactions", request)
     # An id may have expired since it was listed.
-    return [_transaction(node_id, each) for each in response.transaction_states if each.error_code == 0]
+    return [
+        described_transaction(node_id, each) for each in response.transaction_states if each.error_code == 0
+    ]
 
 
-def _transaction(node_id: int, state: TransactionState) -> Transaction:
+def described_transaction(node_id: int, state: TransactionState) -> Transaction:
+    """What DescribeTransactions says of an id that its coordinator knows."""
     start = state.transaction_start_time_ms
     return Transaction(
         state.transactional_id,

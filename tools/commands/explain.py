@@ -1,16 +1,17 @@
-"""`odradek explain`: why readers stop, why a group lags, why a transaction was refused."""
+"""`odradek explain`: what is wrong, why readers stop, why a group lags, why a transaction was refused."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
+from broker.explain.cluster import folded
+from broker.explain.explanation import Explanation
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.commands.common import HELP_NAMES, as_json, on_a_cluster, partition_name, say, say_json
-from tools.commands.consume import wanted_partitions
-from tools.explain.groups import explain_group
-from tools.explain.ids import explain_id
-from tools.explain.partitions import explain_partition
+from tools.explain.explaining import Explaining
 
 
 @click.command(context_settings=HELP_NAMES)
@@ -30,38 +31,56 @@ def explain(
 ) -> None:
     """Explain where readers of a partition stop, why a group lags, what a transactional id waits for.
 
-    It asks the cluster by Kafka's protocol, and reads its logs. Refused batches and requests are in the trace of an Odradek
-    broker, if ODRADEK_CONTROL names it.
+    Without a name: all that is wrong now, the worst first. The first line says the cause, the next what to do. It asks the
+    cluster by Kafka's protocol. Rules, and refused requests, are known where ODRADEK_CONTROL names an Odradek broker.
 
     \b
+    odradek explain
     odradek explain orders
     odradek explain orders/0
     odradek explain --group readers
     odradek explain --id etl-1
     """
-    if sum(each is not None for each in (where, group, transactional_id)) != 1:
-        raise click.UsageError("give a TOPIC or TOPIC/PARTITION, a --group or an --id")
+    if sum(each is not None for each in (where, group, transactional_id)) > 1:
+        raise click.UsageError("give a TOPIC or TOPIC/PARTITION, a --group or an --id, or none of them")
+    explaining = Explaining(cluster)
     if where is not None:
-        sentences = _explain_topic(cluster, where)
+        found = _explain_topic(explaining, where)
     elif group is not None:
-        sentences = explain_group(cluster, group)
+        found = explaining.group(group)
+    elif transactional_id is not None:
+        found = explaining.transactional_id(transactional_id)
     else:
-        assert transactional_id is not None
-        sentences = explain_id(cluster, transactional_id)
+        found = explaining.everything()
     if as_json:
-        say_json(sentences)
+        say_json(
+            [{"subject": each.subject, "cause": each.cause.value, "lines": each.lines} for each in found]
+        )
     else:
-        for sentence in sentences:
-            say(sentence)
+        _say(found, where)
 
 
-def _explain_topic(cluster: Cluster, where: str) -> list[str]:
+def _explain_topic(explaining: Explaining, where: str) -> list[Explanation]:
     """Of ``orders/2`` or ``orders-2`` one partition, of ``orders`` all of them."""
+    topic, slash, _ = where.rpartition("/")
+    if slash:
+        return explaining.topic(topic, partition_name(where)[1])
     try:
-        partitions = wanted_partitions(cluster, [where])
+        return explaining.topic(where, None)
     except ToolError:
         # There is no topic of this name; a partition has one that looks like it.
         if not where.rpartition("-")[2].isdecimal():
             raise
-        partitions = [partition_name(where)]
-    return [sentence for topic, index in partitions for sentence in explain_partition(cluster, topic, index)]
+        return explaining.topic(*partition_name(where))
+
+
+def _say(found: Sequence[Explanation], topic: str | None) -> None:
+    """The first line of each at the margin, the others behind it; healthy partitions in one line."""
+    shown = folded(topic, found) if topic is not None else list(found)
+    for number, each in enumerate(shown):
+        if number:
+            say("")
+        first, *more = each.lines
+        say(first)
+        for line in more:
+            say(f"  {line}")

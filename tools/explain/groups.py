@@ -1,96 +1,250 @@
-"""Why a group lags: what stands between its offsets and the ends of its partitions."""
+"""Facts of a group, asked by the protocol: its coordinator, its members and offsets, and what stands behind the offsets."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
 
-from tools.client.cluster import Cluster
-from tools.client.errors import ToolError
+from broker.explain.facts import GroupFacts, GroupOffsetFacts, MemberFacts, PartitionFacts
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from tools.client.cluster import GROUP, Cluster
+from tools.client.errors import ToolError, error_name
 from tools.client.fetching import Reader
-from tools.client.groups import assigned, describe_group, fetch_offsets
-from tools.client.lag import lag_of
-from tools.client.offsets import EARLIEST, READ_UNCOMMITTED, list_offset
-from tools.explain.partitions import explain_partition
+from tools.client.groups import assigned
+from tools.client.offsets import READ_UNCOMMITTED
+from tools.control import Ages
+from tools.explain.asking import Asking
+from tools.explain.coordinating import find_coordinator
+from tools.explain.looking import Where, look
 
-READ_MAX = 100_000
+READ_MAX: Final = 100_000
 """So many records of a partition are read to say what its lag consists of."""
+COUNTED_MAX: Final = 20
+"""Of so many partitions."""
+LOOKS: Final = 3
+_OFFSET_FETCH: Final = 9
+"""The last version that names topics."""
+_NO_GROUP: Final = (ErrorCode.group_id_not_found, ErrorCode.unsupported_version)
 
 
-def explain_group(cluster: Cluster, group: str) -> list[str]:
-    """Sentences: the group's members, and for each partition that lags what it lags behind."""
-    described = describe_group(cluster, group)
-    found = lag_of(cluster, group)
-    if not found and not described.members:
-        raise ToolError(f"group {group} has no members and no committed offsets")
-    sentences = [_state(group, described.group_state, len(described.members))]
-    owned = {where for member in described.members for where in assigned(member.member_assignment)}
-    for each in found:
-        sentences += _partition(cluster, each, owned)
-    unstable = set(fetch_offsets(cluster, group)) - set(fetch_offsets(cluster, group, require_stable=True))
-    for topic, index in sorted(unstable):
-        sentences.append(
-            f"{topic}-{index}: an open transaction has an offset of this group. A member that starts now waits for its end "
-            "(UNSTABLE_OFFSET_COMMIT)."
-        )
-    return sentences
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """A group as its coordinator has it; ``error`` instead of all else."""
+
+    error: str | None = None
+    type: str = ""
+    state: str = ""
+    members: tuple[MemberFacts, ...] = ()
+    offsets: Mapping[Where, int | None] | None = None
+    """None: an open transaction has committed the only offset."""
+    unstable: frozenset[Where] = frozenset()
 
 
-def _state(group: str, state: str, members: int) -> str:
-    if not members:
-        return f"Group {group} is {state}: it has no members, so no offset moves."
-    return f"Group {group} is {state} with {members} member{'s' * (members != 1)}."
+def group_facts(asking: Asking, group: str, ages: Ages) -> GroupFacts:
+    """Ask for all of it; again where an offset is above the end of its partition, which was then read before the commit."""
+    for _ in range(LOOKS):
+        facts = _group_facts(asking, group, ages)
+        if not any(_is_beyond(each) for each in facts.offsets):
+            break
+    return facts
 
 
-def _partition(cluster: Cluster, at: dict[str, Any], owned: set[tuple[str, int]]) -> Iterator[str]:
-    topic, index, committed = at["topic"], at["partition"], at["committed_offset"]
-    name = f"{topic}-{index}"
-    start = list_offset(cluster, topic, index, EARLIEST)
-    if committed < start:
-        yield (
-            f"{name}: offset {committed} is deleted, the log begins at {start}. "
-            "auto.offset.reset decides where a member goes on."
-        )
-    if at["lag"] == 0 and at["open"] == 0:
-        yield f"{name}: no lag."
-        return
-    if owned and (topic, index) not in owned:
-        yield f"{name}: no member has this partition."
-    if at["lag"]:
-        content = _content(cluster, at, start)
-        yield f"{name}: {at['lag']} offsets behind the last stable offset {at['last_stable_offset']}: {content}."
-    if at["open"]:
-        more = " more" if at["lag"] else ""
-        offsets = f"{at['open']}{more} offset{'s' * (at['open'] != 1)}"
-        yield f"{name}: an open transaction keeps {offsets} behind the last stable offset {at['last_stable_offset']}."
-        yield from (f"  {sentence}" for sentence in explain_partition(cluster, topic, index)[2:])
+def _is_beyond(each: GroupOffsetFacts) -> bool:
+    high = each.at.high_watermark
+    return each.committed is not None and high is not None and each.committed > high
 
 
-def _content(cluster: Cluster, at: dict[str, Any], start: int) -> str:
-    """``3 records, 2 aborted records, 1 marker``"""
-    reader = Reader(
-        cluster, at["topic"], at["partition"], READ_UNCOMMITTED, max(start, at["committed_offset"])
+def _group_facts(asking: Asking, group: str, ages: Ages) -> GroupFacts:
+    at = find_coordinator(asking, GROUP, group)
+    described = None
+    if at.error is None and at.node is not None:
+        described = asking.one("DescribeGroups", at.node, partial(_describe, asking.cluster, group))
+    if described is None:
+        described = _Described(at.error)
+    offsets = described.offsets or {}
+    places = look(asking, offsets.keys(), ages, tails=False) if offsets else {}
+    return GroupFacts(
+        group=group,
+        offsets_partition=at.home,
+        coordinator=at.node,
+        coordinator_error=described.error,
+        type=described.type,
+        state=described.state,
+        members=described.members,
+        offsets=_offsets(asking, described, places),
+        home=at.at,
     )
+
+
+# -- its coordinator --------------------------------------------------------------------------------------------
+
+
+def _describe(cluster: Cluster, group: str, node: int) -> _Described:
+    request = DescribeGroupsRequest(groups=[group])
+    (found,) = cluster.ask_node(node, "describe_groups", request).groups
+    described = _classic(found) if found.error_code not in _NO_GROUP else _Described(state="Dead")
+    if described.error is not None:
+        return described
+    if described.state == "Dead":
+        described = _consumer(cluster, group, node) or described
+    offsets = _fetch_offsets(cluster, group, node, is_stable=False)
+    stable = _fetch_offsets(cluster, group, node, is_stable=True)
+    unstable = frozenset(where for where, error in stable.items() if error is None)
+    return _Described(
+        type=described.type,
+        state=described.state,
+        members=described.members,
+        offsets={
+            **{where: None for where in sorted(unstable)},
+            **{where: offset for where, offset in offsets.items() if offset is not None},
+        },
+        unstable=unstable,
+    )
+
+
+def _classic(found: Any) -> _Described:
+    if found.error_code:
+        return _Described(error_name(found.error_code))
+    return _Described(
+        type="classic",
+        state=found.group_state,
+        members=tuple(
+            MemberFacts(
+                member_id=each.member_id,
+                client_id=each.client_id,
+                host=each.client_host,
+                assigned=tuple(f"{topic}-{index}" for topic, index in assigned(each.member_assignment)),
+            )
+            for each in found.members
+        ),
+    )
+
+
+def _consumer(cluster: Cluster, group: str, node: int) -> _Described | None:
+    """A group of the consumer protocol (KIP-848); None where the node has no such group, or not this API."""
+    request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+    try:
+        (found,) = cluster.ask_node(node, "consumer_group_describe", request).groups
+    except ToolError:
+        return None
+    if found.error_code in _NO_GROUP:
+        return None
+    if found.error_code:
+        return _Described(error_name(found.error_code))
+    return _Described(
+        type="consumer",
+        state=found.group_state,
+        members=tuple(
+            MemberFacts(
+                member_id=each.member_id,
+                client_id=each.client_id,
+                host=each.client_host,
+                assigned=tuple(
+                    f"{part.topic_name}-{index}"
+                    for part in each.assignment.topic_partitions
+                    for index in part.partitions
+                ),
+                has_joined=each.member_epoch == found.group_epoch,
+            )
+            for each in found.members
+        ),
+    )
+
+
+def _fetch_offsets(cluster: Cluster, group: str, node: int, *, is_stable: bool) -> dict[Where, int | None]:
+    """Committed offsets; None where an open transaction has committed another one."""
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=group, member_epoch=-1, topics=None)],
+        group_id=group,
+        topics=None,
+        require_stable=is_stable,
+    )
+    response = cluster.ask_node(node, "offset_fetch", request, _OFFSET_FETCH)
+    of_group = response.groups[0] if response.groups else response
+    found: dict[Where, int | None] = {}
+    for topic in of_group.topics:
+        for each in topic.partitions:
+            where = (topic.name, each.partition_index)
+            if each.error_code == ErrorCode.unstable_offset_commit:
+                found[where] = None
+            elif not each.error_code and each.committed_offset >= 0:
+                found[where] = each.committed_offset
+    return found
+
+
+# -- what stands behind its offsets -----------------------------------------------------------------------------
+
+
+def _offsets(
+    asking: Asking, described: _Described, places: Mapping[Where, PartitionFacts]
+) -> tuple[GroupOffsetFacts, ...]:
+    found = []
+    counts = _counts(asking, described.offsets or {}, places)
+    for where, committed in sorted((described.offsets or {}).items()):
+        if where not in places:
+            continue
+        count = counts.get(where)
+        found.append(
+            GroupOffsetFacts(
+                at=places[where],
+                committed=committed,
+                pending=where in described.unstable,
+                pending_of=None,
+                records=None if count is None else count[0]["record"],
+                aborted=None if count is None else count[0]["aborted"],
+                markers=None if count is None else count[0]["marker"],
+                is_counted_to_the_end=count is None or count[1],
+            )
+        )
+    return tuple(found)
+
+
+def _counts(
+    asking: Asking, offsets: Mapping[Where, int | None], places: Mapping[Where, PartitionFacts]
+) -> dict[Where, tuple[Counter[str], bool]]:
+    by_leader: dict[int, list[tuple[PartitionFacts, int]]] = {}
+    for where, at in list(places.items())[:COUNTED_MAX]:
+        committed = offsets.get(where)
+        is_behind = committed is not None and at.last_stable is not None and committed < at.last_stable
+        if committed is not None and is_behind and at.leader is not None:
+            by_leader.setdefault(at.leader, []).append((at, committed))
+    questions = {node: partial(_count_all, asking, wanted) for node, wanted in by_leader.items()}
+    return {
+        where: count for part in asking.each("Fetch", questions).values() for where, count in part.items()
+    }
+
+
+def _count_all(
+    asking: Asking, wanted: list[tuple[PartitionFacts, int]], node: int
+) -> dict[Where, tuple[Counter[str], bool]]:
+    return {(at.topic, at.index): _count(asking, at, committed) for at, committed in wanted}
+
+
+def _count(asking: Asking, at: PartitionFacts, committed: int) -> tuple[Counter[str], bool]:
+    """Records, aborted records and markers below the last stable offset, and whether all were read."""
+    end = at.last_stable or 0
     counts: Counter[str] = Counter()
-    while reader.offset < at["last_stable_offset"] and counts.total() < READ_MAX:
+    first = max(at.log_start or 0, committed)
+    reader = Reader(asking.cluster, at.topic, at.index, READ_UNCOMMITTED, first)
+    while reader.offset < end:
+        if counts.total() >= READ_MAX or asking.is_late:
+            return counts, False
+        before = reader.offset
         for seen in reader.read():
-            if seen.record.offset < at["last_stable_offset"]:
+            if seen.record.offset < end:
                 counts[_kind(seen.outcome)] += 1
-    parts = [
-        f"{counts[kind]} {kind}{'s' * (counts[kind] != 1)}"
-        for kind in ("record", "aborted record", "marker")
-        if counts[kind]
-    ]
-    unread = " at the least" if counts.total() >= READ_MAX else ""
-    return (
-        ", ".join(parts) + unread
-        if parts
-        else "none of them a record: compaction has removed what stood there"
-    )
+        if reader.offset == before:
+            break
+    return counts, True
 
 
 def _kind(outcome: str) -> str:
     if outcome in ("COMMIT", "ABORT", "control"):
         return "marker"
-    return "aborted record" if outcome == "aborted" else "record"
+    return "aborted" if outcome == "aborted" else "record"

@@ -1,71 +1,95 @@
-"""What became of the transactions of one transactional id, from the coordinator's log and from the trace."""
+"""Facts of a transactional id, asked by the protocol: its coordinator, its states in that one's log, its partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from protocol.hashing import partition_for
+from broker.explain.facts import IdFacts, StateStep
+from protocol.errors import ErrorCode
+from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 from protocol.schema import MalformedRecord
-from tools.client.cluster import Cluster
-from tools.client.errors import KafkaError, ToolError
+from tools.client.cluster import TRANSACTION, Cluster
+from tools.client.errors import ToolError, error_name
 from tools.client.fetching import Reader, Seen
 from tools.client.offsets import READ_UNCOMMITTED
-from tools.client.transactions import Transaction, describe_transaction, transaction_state, unknown_id
-from tools.control import Ages, control_of
-from tools.explain.refused import HOW_TO, refused_of_id, trace_is_off
-from tools.text import duration_text, time_text
+from tools.client.producing import now_ms
+from tools.client.transactions import Transaction, described_transaction, transaction_state
+from tools.control import Ages
+from tools.explain.asking import Asking
+from tools.explain.coordinating import find_coordinator
+from tools.explain.looking import STATE_TOPIC, Where, look, open_places, transaction_facts
 
-STATE_TOPIC: Final = "__transaction_state"
 HISTORY_MAX: Final = 20
-"""So many of the newest states are shown."""
+"""So many of the newest states are told."""
 
 
-def explain_id(cluster: Cluster, transactional_id: str) -> list[str]:
-    """Sentences: its state, its history in the coordinator's log, and its refused requests."""
-    history = _history(cluster, transactional_id)
-    try:
-        sentences = [_state(describe_transaction(cluster, transactional_id), Ages(cluster))]
-    except KafkaError as error:
-        if not unknown_id(error.code) or not history:
-            raise
-        sentences = [f"The coordinator does not know {transactional_id} any more: it has expired."]
-    before: TransactionLogValue | None = None
-    for value in history:
-        sentences.append(_step(value, before))
-        before = value
-    remote = control_of(cluster)
-    refused = list(refused_of_id(remote, transactional_id))
-    return sentences + (refused or ([HOW_TO] if trace_is_off(remote) else []))
-
-
-def _state(at: Transaction, ages: Ages) -> str:
-    head = (
-        f"{at.transactional_id} is {at.state} at its coordinator, node {at.coordinator}: "
-        f"producer {at.producer_id} epoch {at.producer_epoch}."
+def id_facts(asking: Asking, transactional_id: str, ages: Ages) -> IdFacts:
+    """Ask for all of it."""
+    at = find_coordinator(asking, TRANSACTION, transactional_id)
+    error, found = at.error, None
+    if error is None and at.node is not None:
+        described = asking.one(
+            "DescribeTransactions", at.node, partial(_describe, asking.cluster, transactional_id)
+        )
+        error = described if isinstance(described, str) and described else None
+        found = described if isinstance(described, Transaction) else None
+    history = None
+    if at.at is not None and at.at.leader is not None and at.index is not None:
+        history = asking.one(
+            "Fetch", at.at.leader, partial(_history, asking.cluster, transactional_id, at.index)
+        )
+    transaction = None if found is None else transaction_facts(found, ages)
+    steps = tuple(map(_step, history)) if history is not None else None
+    if transaction is not None and steps and steps[-1].state == transaction.state != "Ongoing":
+        # The protocol does not tell since when it is decided; the record of it does.
+        decided_ms = max(0, now_ms() - steps[-1].time_ms)
+        transaction = replace(transaction, decided_ms=decided_ms if transaction.partitions else None)
+    names = {name for step in steps or () for name in step.partitions}
+    names |= set(transaction.partitions if transaction is not None else ())
+    producers = {step.producer_id for step in steps or ()}
+    producers |= {transaction.producer_id} if transaction is not None else set()
+    wanted = {_where(name) for name in names} | (open_places(asking, producers) if producers else set())
+    places = look(asking, wanted, ages, tails=False) if wanted else {}
+    return IdFacts(
+        transactional_id=transactional_id,
+        state_partition=at.home,
+        coordinator=at.node,
+        coordinator_error=error,
+        transaction=transaction,
+        history=steps,
+        places=tuple(places[where] for where in sorted(places)),
+        home=at.at,
     )
-    if at.start_ms is None:
-        return head
-    opened = ages.open_ms(at)
-    left = at.timeout_ms - opened
-    ends = (
-        f"times out in {duration_text(left)}"
-        if left > 0
-        else f"is past its time-out by {duration_text(-left)}"
-    )
-    where = " ".join(f"{topic}-{index}" for topic, index in at.partitions) or "no partition yet"
-    return f"{head} It has been open for {duration_text(opened)} and {ends}. It has {where}."
 
 
-def _history(cluster: Cluster, transactional_id: str) -> list[TransactionLogValue]:
+def _where(name: str) -> Where:
+    topic, _, index = name.rpartition("-")
+    return topic, int(index)
+
+
+def _describe(cluster: Cluster, transactional_id: str, node: int) -> Transaction | str:
+    """The transaction; the name of an error; an empty text for an id that its coordinator does not know."""
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    (found,) = cluster.ask_node(node, "describe_transactions", request).transaction_states
+    if found.error_code == ErrorCode.transactional_id_not_found:
+        return ""
+    return error_name(found.error_code) if found.error_code else described_transaction(node, found)
+
+
+def _history(cluster: Cluster, transactional_id: str, index: int, node: int) -> list[TransactionLogValue]:
     """The newest states of the id in the coordinator's log, the oldest first."""
-    partitions = cluster.topic(STATE_TOPIC).partitions
-    reader = Reader(cluster, STATE_TOPIC, partition_for(transactional_id, len(partitions)), READ_UNCOMMITTED)
+    reader = Reader(cluster, STATE_TOPIC, index, READ_UNCOMMITTED)
     found: list[TransactionLogValue] = []
     while not reader.at_end:
+        before = reader.offset
         found += [value for seen in reader.read() for value in _value(seen, transactional_id)]
         del found[:-HISTORY_MAX]
+        if reader.offset == before:
+            break
     return found
 
 
@@ -80,35 +104,15 @@ def _value(seen: Seen, transactional_id: str) -> Iterator[TransactionLogValue]:
         raise ToolError(f"{STATE_TOPIC}-{seen.partition}@{record.offset}: {error}") from None
 
 
-def _step(value: TransactionLogValue, before: TransactionLogValue | None) -> str:
-    """One state of the log as a line, with what it means for the client."""
-    state = transaction_state(value.transaction_status)
+def _step(value: TransactionLogValue) -> StateStep:
     parts = value.transaction_partitions or ()
-    where = " ".join(f"{each.topic}-{index}" for each in parts for index in each.partition_ids)
-    line = (
-        f"{time_text(value.transaction_last_update_timestamp_ms)}  {state}  "
-        f"producer {value.producer_id} epoch {value.producer_epoch}"
+    return StateStep(
+        time_ms=value.transaction_last_update_timestamp_ms,
+        state=transaction_state(value.transaction_status),
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        start_ms=value.transaction_start_timestamp_ms,
+        partitions=tuple(f"{each.topic}-{index}" for each in parts for index in each.partition_ids),
+        version_2=value.client_transaction_version >= 2,
     )
-    if where:
-        line += f"  {where}"
-    meaning = _meaning(state, value, before)
-    return f"{line}  ({meaning})" if meaning else line
-
-
-def _meaning(state: str, value: TransactionLogValue, before: TransactionLogValue | None) -> str:
-    if before is None:
-        return ""
-    if state == "PrepareEpochFence" or (
-        state == "PrepareAbort" and value.producer_epoch > before.producer_epoch
-    ):
-        # KIP-890 raises the epoch with each end: there only the trace tells the client's own abort from a fence.
-        by_client = before.client_transaction_version >= 2
-        opened = value.transaction_last_update_timestamp_ms - before.transaction_start_timestamp_ms
-        if 0 <= before.transaction_timeout_ms <= opened:
-            return f"it timed out after {duration_text(opened)}: the producer with epoch {before.producer_epoch} is fenced"
-        if by_client:
-            return ""
-        return f"a newer producer, or the administrator, fenced epoch {before.producer_epoch}"
-    if state == "Empty" and value.producer_epoch > before.producer_epoch:
-        return f"InitProducerId of a producer that starts: epoch {before.producer_epoch} is fenced"
-    return ""

@@ -1,0 +1,94 @@
+"""Explanations of any cluster within 2 s: by the control port of a broker of ours, else by the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from broker.explain.cluster import explain_cluster, explain_topic, severity
+from broker.explain.explanation import Explanation
+from broker.explain.facts import ClusterContext
+from broker.explain.groups import explain_group
+from broker.explain.ids import explain_id
+from tools.client.cluster import Cluster
+from tools.client.errors import ToolError
+from tools.control import Ages
+from tools.explain.asking import Asking
+from tools.explain.by_control import Control, find_control
+from tools.explain.everything import cluster_facts
+from tools.explain.groups import group_facts
+from tools.explain.ids import id_facts
+from tools.explain.looking import Where, look
+
+PARTITIONS_MAX: Final = 500
+"""Of a topic, by the protocol."""
+
+T = TypeVar("T")
+
+
+class Explaining:
+    """One command's questions; all of them together take `asking.BUDGET_S`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._asking = Asking(cluster)
+        self._control: Control | None = find_control(self._asking)
+
+    def topic(self, topic: str, index: int | None) -> list[Explanation]:
+        """Of all its partitions or of one, those with trouble first; ``ToolError`` if there is none."""
+        query: dict[str, object] = {"topic": topic} if index is None else {"topic": topic, "partition": index}
+        told = self._told(query)
+        if told is not None:
+            return sorted(told, key=severity)
+        wanted = self._partitions(topic, index)
+        return self._asked(lambda ages: look(self._asking, wanted, ages).values(), explain_topic)
+
+    def group(self, group: str) -> list[Explanation]:
+        told = self._told({"group": group})
+        if told is not None:
+            return told
+        return self._asked(
+            lambda ages: group_facts(self._asking, group, ages),
+            lambda facts, around: [explain_group(facts, around)],
+        )
+
+    def transactional_id(self, transactional_id: str) -> list[Explanation]:
+        told = self._told({"transactional_id": transactional_id})
+        if told is not None:
+            return told
+        return self._asked(
+            lambda ages: id_facts(self._asking, transactional_id, ages),
+            lambda facts, around: [explain_id(facts, around)],
+        )
+
+    def everything(self) -> list[Explanation]:
+        told = self._told({})
+        if told is not None:
+            return told
+        return self._asked(lambda ages: cluster_facts(self._asking, ages), explain_cluster)
+
+    def _told(self, query: dict[str, object]) -> list[Explanation] | None:
+        return None if self._control is None else self._control.explanations(query)
+
+    def _asked(
+        self, ask: Callable[[Ages], T], explain: Callable[[T, ClusterContext], list[Explanation]]
+    ) -> list[Explanation]:
+        """By the protocol; of a broker or a proxy of ours without explanations, its rules and its trace beside it."""
+        asking, control = self._asking, self._control
+        if not asking.cluster.nodes:
+            asking.metadata()
+        ages = Ages(asking.cluster, {} if control is None else control.ages_ms())
+        facts = ask(ages)
+        around = ClusterContext() if control is None else control.context()
+        around = replace(around, nodes=around.nodes or asking.states(), not_asked=tuple(asking.not_asked))
+        return explain(facts, around)
+
+    def _partitions(self, topic: str, index: int | None) -> Collection[Where]:
+        with self._asking.cluster.within(self._asking.share_s):
+            found = self._asking.cluster.topic(topic)
+        numbers = {each.partition_index for each in found.partitions}
+        if index is None:
+            return {(topic, each) for each in sorted(numbers)[:PARTITIONS_MAX]}
+        if index not in numbers:
+            raise ToolError(f"{topic} has no partition {index}: the last is {max(numbers)}")
+        return {(topic, index)}

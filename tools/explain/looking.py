@@ -1,0 +1,334 @@
+"""Facts of partitions, asked by the protocol: the leaders, then the coordinators, then the leaders again.
+
+What merely begins or ends between two questions differs from one look at the leaders to the next: such facts are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from broker.explain.facts import OpenInLog, PartitionFacts, Tail, TransactionFacts
+from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.metadata import MetadataResponsePartition
+from tools.client.cluster import Cluster
+from tools.client.configs import TOPIC, describe_configs
+from tools.client.errors import error_name
+from tools.client.fetching import Reader
+from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from tools.client.producing import now_ms
+from tools.client.transactions import Transaction, transactions_of
+from tools.control import Ages
+from tools.explain.asking import Asking
+
+STATE_TOPIC: Final = "__transaction_state"
+LOOKS: Final = 3
+"""So often the leaders are asked again, while their facts contradict each other."""
+TAIL_OFFSETS: Final = 1000
+"""So many offsets before the end are read to see what stands there."""
+TAILS_MAX: Final = 20
+PLACES_MAX: Final = 1000
+"""So many partitions of a cluster are asked for the open transactions of a producer."""
+MIN_ISR_MAX: Final = 10
+"""Of so many topics whose replicas are not all in sync the setting min.insync.replicas is asked."""
+FUTURE_MS: Final = 60_000
+"""The clocks of two machines differ: what begins less than this ahead of ours has just begun."""
+
+Where = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """One partition as its leader has it."""
+
+    start: int
+    stable: int
+    high: int
+    opened: tuple[tuple[int, int, int], ...]
+    """Producer id, producer epoch and first offset of each open transaction below the high watermark, by first offset."""
+
+    @property
+    def is_consistent(self) -> bool:
+        """The last stable offset is where the first open transaction begins, or the high watermark."""
+        first = self.opened[0][2] if self.opened else self.high
+        return self.stable == first
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The transactional ids of producers, as their coordinators have them."""
+
+    by_producer: Mapping[int, TransactionFacts]
+    asked: frozenset[int]
+    """These producers; an open transaction of another one began after the question."""
+    all_asked: bool
+
+
+def look(
+    asking: Asking, wanted: Collection[Where], ages: Ages, tails: bool = True
+) -> dict[Where, PartitionFacts]:
+    """The facts of these partitions; those of which there is no metadata are left out."""
+    placed = _placed(asking, wanted)
+    logs = _logs(asking, placed)
+    owners = Owners({}, frozenset(), False)
+    for _ in range(LOOKS):
+        producers = {producer for log in logs.values() for producer, _, _ in log.opened}
+        if not producers and all(log.is_consistent for log in logs.values()):
+            break
+        owners = owners_of(asking, producers, ages)
+        before, logs = logs, _logs(asking, placed)
+        settled = all(log.is_consistent for log in logs.values())
+        if settled and all(before.get(where) == log for where, log in logs.items()):
+            break
+    min_isr = _min_isr(asking, placed)
+    found = {
+        where: _facts(where, at, logs.get(where), owners, min_isr.get(where[0]))
+        for where, at in placed.items()
+    }
+    return {**found, **_with_tails(asking, found)} if tails else found
+
+
+def open_places(asking: Asking, producers: Collection[int]) -> set[Where]:
+    """The partitions of the cluster in which one of these producers has an open transaction."""
+    placed = {
+        (topic.name or "", each.partition_index): each
+        for topic in asking.metadata(None)
+        for each in topic.partitions
+        if not topic.is_internal
+    }
+    if len(placed) > PLACES_MAX:
+        asking.note(
+            f"Of {len(placed)} partitions {PLACES_MAX} were asked for hanging transactions: odradek txn find-hanging"
+        )
+        placed = dict(sorted(placed.items())[:PLACES_MAX])
+    return {
+        where
+        for where, log in _logs(asking, placed).items()
+        if any(producer in producers for producer, _, _ in log.opened)
+    }
+
+
+def _placed(asking: Asking, wanted: Collection[Where]) -> dict[Where, MetadataResponsePartition]:
+    found = {}
+    for topic in asking.metadata(sorted({topic for topic, _ in wanted})):
+        for each in topic.partitions:
+            where = (topic.name or "", each.partition_index)
+            if where in wanted:
+                found[where] = each
+    return found
+
+
+def _facts(
+    where: Where, at: MetadataResponsePartition, log: _Log | None, owners: Owners, min_isr: int | None
+) -> PartitionFacts:
+    has_leader = at.leader_id >= 0
+    return PartitionFacts(
+        topic=where[0],
+        index=where[1],
+        leader=at.leader_id if has_leader else None,
+        leader_epoch=at.leader_epoch,
+        replicas=tuple(at.replica_nodes),
+        isr=tuple(at.isr_nodes),
+        min_isr=min_isr,
+        offline="KAFKA_STORAGE_ERROR" if has_leader and at.leader_id in at.offline_replicas else None,
+        log_start=None if log is None else log.start,
+        last_stable=None if log is None else log.stable,
+        high_watermark=None if log is None else log.high,
+        open=() if log is None else tuple(_open(each, owners) for each in log.opened),
+    )
+
+
+def _open(each: tuple[int, int, int], owners: Owners) -> OpenInLog:
+    producer, epoch, first = each
+    return OpenInLog(
+        producer_id=producer,
+        producer_epoch=epoch,
+        first_offset=first,
+        owner=owners.by_producer.get(producer),
+        owner_is_known=owners.all_asked and producer in owners.asked,
+    )
+
+
+# -- the leaders ------------------------------------------------------------------------------------------------
+
+
+def _logs(asking: Asking, placed: Mapping[Where, MetadataResponsePartition]) -> dict[Where, _Log]:
+    by_leader: dict[int, list[Where]] = {}
+    for where, at in placed.items():
+        if at.leader_id >= 0:
+            by_leader.setdefault(at.leader_id, []).append(where)
+    questions = {
+        node: partial(_ask_leader, asking.cluster, partitions=partitions)
+        for node, partitions in by_leader.items()
+    }
+    found = {}
+    for logs, errors in asking.each("DescribeProducers", questions).values():
+        found.update(logs)
+        for where, error in errors.items():
+            asking.note(f"The leader of {where[0]}-{where[1]} answers {error}.")
+    return found
+
+
+def _ask_leader(
+    cluster: Cluster, node: int, partitions: list[Where]
+) -> tuple[dict[Where, _Log], dict[Where, str]]:
+    """What one leader responds: its logs, and the errors of those that it does not lead, or cannot read."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        by_topic.setdefault(topic, []).append(index)
+    errors: dict[Where, str] = {}
+    starts = _offsets(cluster, node, by_topic, EARLIEST, READ_UNCOMMITTED, errors)
+    request = DescribeProducersRequest(
+        topics=[TopicRequest(name=topic, partition_indexes=indexes) for topic, indexes in by_topic.items()]
+    )
+    opened: dict[Where, list[tuple[int, int, int]]] = {}
+    response = cluster.ask_node(node, "describe_producers", request)
+    for name, each in ((topic.name, each) for topic in response.topics for each in topic.partitions):
+        where = (name, each.partition_index)
+        if each.error_code:
+            errors[where] = error_name(each.error_code)
+        opened[where] = [
+            (producer.producer_id, producer.producer_epoch, producer.current_txn_start_offset)
+            for producer in each.active_producers
+            if producer.current_txn_start_offset >= 0
+        ]
+    stables = _offsets(cluster, node, by_topic, LATEST, READ_COMMITTED, errors)
+    highs = _offsets(cluster, node, by_topic, LATEST, READ_UNCOMMITTED, errors)
+    found = {}
+    for where in partitions:
+        if where in errors:
+            continue
+        high = highs[where]
+        below = sorted((each for each in opened[where] if each[2] < high), key=lambda each: each[2])
+        found[where] = _Log(starts[where], stables[where], high, tuple(below))
+    return found, errors
+
+
+def _offsets(
+    cluster: Cluster,
+    node: int,
+    by_topic: Mapping[str, Collection[int]],
+    timestamp: int,
+    isolation: int,
+    errors: dict[Where, str],
+) -> dict[Where, int]:
+    """One ListOffsets for all partitions of a leader."""
+    topics = [
+        ListOffsetsTopic(
+            name=topic,
+            partitions=[
+                ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic.items()
+    ]
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=1_000)
+    found = {}
+    for topic in cluster.ask_node(node, "list_offsets", request).topics:
+        for each in topic.partitions:
+            where = (topic.name, each.partition_index)
+            if each.error_code:
+                errors[where] = error_name(each.error_code)
+            found[where] = each.offset
+    return found
+
+
+# -- the coordinators -------------------------------------------------------------------------------------------
+
+
+def owners_of(asking: Asking, producers: Collection[int], ages: Ages) -> Owners:
+    """The transactions of these producers, by all coordinators."""
+    state = asking.any("Metadata", lambda: asking.cluster.refresh([STATE_TOPIC]))
+    ids = sorted(producers)
+    nodes = sorted(asking.cluster.nodes)
+    found = asking.each(
+        "ListTransactions",
+        {node: lambda node: transactions_of(asking.cluster, node, (), ids) for node in nodes},
+    )
+    led = state is not None and all(each.leader_id in found for topic in state for each in topic.partitions)
+    if state is not None and not led:
+        asking.note("Not every coordinator of transactional ids could be asked.")
+    known = {each.producer_id: transaction_facts(each, ages) for part in found.values() for each in part}
+    return Owners(known, frozenset(producers), led and len(found) == len(nodes))
+
+
+def transaction_facts(at: Transaction, ages: Ages) -> TransactionFacts:
+    """As the coordinator has it; its age by the broker's clock where that can be asked, else by ours."""
+    open_ms = None
+    if at.start_ms is not None and not at.state.startswith("Prepare"):
+        open_ms = ages.known_open_ms(at)
+        if open_ms is None:
+            open_ms = now_ms() - at.start_ms
+            open_ms = open_ms if open_ms < -FUTURE_MS else max(0, open_ms)
+    return TransactionFacts(
+        transactional_id=at.transactional_id,
+        state=at.state,
+        producer_id=at.producer_id,
+        producer_epoch=at.producer_epoch,
+        coordinator=at.coordinator,
+        timeout_ms=at.timeout_ms,
+        open_ms=open_ms,
+        decided_ms=None,
+        partitions=tuple(f"{topic}-{index}" for topic, index in at.partitions) if at.is_open else (),
+    )
+
+
+# -- settings, and the ends of logs -----------------------------------------------------------------------------
+
+
+def _min_isr(asking: Asking, placed: Mapping[Where, MetadataResponsePartition]) -> dict[str, int]:
+    """Of topics with a replica that is not in sync."""
+    topics = sorted({topic for (topic, _), at in placed.items() if len(at.isr_nodes) < len(at.replica_nodes)})
+    found = {}
+    for topic in topics[:MIN_ISR_MAX]:
+        configs = asking.any("DescribeConfigs", partial(describe_configs, asking.cluster, TOPIC, topic))
+        for each in configs or ():
+            if each.name == "min.insync.replicas" and each.value is not None:
+                found[topic] = int(each.value)
+    return found
+
+
+def _with_tails(asking: Asking, found: Mapping[Where, PartitionFacts]) -> dict[Where, PartitionFacts]:
+    """Of partitions whose readers read to the end, what stands there."""
+    by_leader: dict[int, list[PartitionFacts]] = {}
+    count = 0
+    for at in found.values():
+        is_read = at.high_watermark is not None and at.last_stable == at.high_watermark != at.log_start
+        if is_read and at.leader is not None and count < TAILS_MAX:
+            by_leader.setdefault(at.leader, []).append(at)
+            count += 1
+    questions = {
+        node: partial(_read_tails, asking.cluster, places=places) for node, places in by_leader.items()
+    }
+    return {where: at for tails in asking.each("Fetch", questions).values() for where, at in tails.items()}
+
+
+def _read_tails(cluster: Cluster, node: int, places: Iterable[PartitionFacts]) -> dict[Where, PartitionFacts]:
+    return {(at.topic, at.index): _with_tail(cluster, at) for at in places}
+
+
+def _with_tail(cluster: Cluster, at: PartitionFacts) -> PartitionFacts:
+    start, end = at.log_start or 0, at.high_watermark or 0
+    first = max(start, end - TAIL_OFFSETS)
+    reader = Reader(cluster, at.topic, at.index, READ_UNCOMMITTED, first)
+    markers = aborted = 0
+    seen_record = first > start
+    while reader.offset < end:
+        before = reader.offset
+        for seen in reader.read():
+            if seen.record.offset >= end:
+                break
+            if seen.outcome in ("", "committed", "open"):
+                markers = aborted = 0
+                seen_record = True
+            elif seen.outcome == "aborted":
+                aborted += 1
+            else:
+                markers += 1
+        if reader.offset == before:
+            break
+    tail = Tail(markers=markers, aborted=aborted, reaches_start=not seen_record)
+    return replace(at, tail=tail)
