@@ -36,9 +36,8 @@ async def reset(
 
     ``StartError`` if a node cannot start, or is killed on the way: the others run then. ``BrokerEnding``
     """
-    async with cluster.lifecycle.call_on_all_nodes():
-        with all_killed(cluster, forget, remember):
-            await _reset(cluster)
+    async with cluster.lifecycle.call_on_all_nodes(), all_killed(cluster, forget, remember):
+        await _reset(cluster)
 
 
 async def _reset(cluster: Cluster) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from broker.cluster.directories import start_refusal
@@ -20,26 +20,31 @@ Prepare = Callable[[list["NodeRuntime"]], Awaitable[None]]
 """Called while the directories are locked and not read yet; it has the nodes registered in the metadata."""
 
 
-@contextmanager
-def all_killed(
+@asynccontextmanager
+async def all_killed(
     cluster: Cluster, forget: Callable[[], object], remember: Callable[[], object]
-) -> Iterator[None]:
+) -> AsyncIterator[None]:
     """Kill all nodes, for a call that starts them again. ``StartError`` for an error that is expected meanwhile.
 
     Nothing has changed if the directory of a dead node is in use elsewhere. ``forget`` is called when all nodes are dead:
-    rules that would act on the start have to go before it. ``remember`` is called at the end, however it ends.
+    rules that would act on the start have to go before it. ``remember`` is called at the end, however it ends. The
+    metadata's changes meanwhile are made durable together, before a node serves clients.
     """
     try:
         for runtime in cluster.nodes.values():
             if runtime.state in DEAD:
                 with locked(runtime.data_dir):
                     pass
-        cluster.kill_all_nodes()
-        forget()
+        cluster.metadata.defer_syncs()
         try:
-            yield
+            cluster.kill_all_nodes()
+            forget()
+            try:
+                yield
+            finally:
+                remember()
         finally:
-            remember()
+            await cluster.metadata.sync_deferred()
     except EXPECTED as error:
         raise StartError(start_refusal(error)) from error
 
@@ -59,6 +64,7 @@ async def start_together(cluster: Cluster, node_ids: Iterable[int], prepare: Pre
         await starts.each(_open_logs)
         await starts.each(_start_coordinators)
         await starts.create_topics()
+        await cluster.metadata.sync_deferred()
         await starts.each(_enable_request_processing)
     except BaseException as error:
         starts.take_back(error)

@@ -135,7 +135,7 @@ class Snapshots:
         """
         async with self._cluster.lifecycle.call_on_all_nodes():
             snapshot = self.get(snapshot_id)
-            with all_killed(self._cluster, forget, remember):
+            async with all_killed(self._cluster, forget, remember):
                 await self._restore(snapshot)
 
     async def _restore(self, snapshot: Snapshot) -> None:

@@ -407,6 +407,14 @@ class ClusterMetadata:
             await self._writer.commit(records, names)
         return results
 
+    def defer_syncs(self) -> None:
+        """Apply changes without waiting for the disk, until `sync_deferred`. No client may be served meanwhile."""
+        self._writer.defer_syncs()
+
+    async def sync_deferred(self) -> None:
+        """Return once all changes since `defer_syncs` are durable."""
+        await self._writer.sync_deferred()
+
     async def leave(self) -> None:
         """Before a clean end: the log says that the brokers are gone, so that Kafka registers them again at once."""
         await self.auto_topic_creation.settled()

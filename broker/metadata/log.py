@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -81,6 +82,8 @@ class MetadataLog:
         self._sync = sync
         self._written: list[_Commit] = []
         self._syncing: asyncio.Future[None] | None = None
+        self._defers_syncs = False
+        self._has_deferred = False
         self._failure: Exception | None = None
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-sync")
 
@@ -137,12 +140,33 @@ class MetadataLog:
         for records, last_offset in zip(commits, ends, strict=True):
             self._apply(records, last_offset)
 
-    async def close(self) -> None:
-        """Wait for what was written to be durable, then let go of the file."""
+    def defer_syncs(self) -> None:
+        """Apply commits without waiting for the disk, until `sync_deferred`. No client may be served meanwhile."""
+        self._defers_syncs = True
+
+    async def sync_deferred(self) -> None:
+        """Return once all commits since `defer_syncs` are durable: one fsync for all of them. ``MetadataLogFailed``"""
+        self._defers_syncs = False
+        await self._syncs_ended()
+        if not self._has_deferred:
+            return
+        self._has_deferred = False
+        if self._failure is None:
+            self._start_sync(asyncio.get_running_loop())
+            await self._syncs_ended()
+        if self._failure is not None:
+            raise MetadataLogFailed(str(self._failure)) from self._failure
+
+    async def _syncs_ended(self) -> None:
         while self._syncing is not None:
             await asyncio.wait([self._syncing])
             # The futures of that group are resolved by the same turn's callbacks.
             await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Wait for what was written to be durable, then let go of the file."""
+        with suppress(MetadataLogFailed):  # it was logged
+            await self.sync_deferred()
         self.abandon()
 
     def abandon(self) -> None:
@@ -165,7 +189,12 @@ class MetadataLog:
 
     def _start_sync(self, loop: asyncio.AbstractEventLoop) -> None:
         group, self._written = self._written, []
-        self._syncing = loop.run_in_executor(self._threads, self._sync, self._file)
+        if self._defers_syncs:
+            self._has_deferred = True
+            self._syncing = loop.create_future()
+            self._syncing.set_result(None)
+        else:
+            self._syncing = loop.run_in_executor(self._threads, self._sync, self._file)
         self._syncing.add_done_callback(lambda sync: self._synced(loop, group, sync))
 
     def _synced(

@@ -65,6 +65,14 @@ class MetadataWriter:
         self._clock.wait_for(done[-1])
         await asyncio.shield(done[-1])
 
+    def defer_syncs(self) -> None:
+        """Apply changes without waiting for the disk, until `sync_deferred`. No client may be served meanwhile."""
+        self._log.defer_syncs()
+
+    async def sync_deferred(self) -> None:
+        """Return once all changes since `defer_syncs` are durable."""
+        await self._log.sync_deferred()
+
     async def close(self) -> None:
         """End cleanly: what was committed is durable."""
         await self._log.close()

@@ -29,8 +29,8 @@ from tests.simulation.loop import SimLoop
 from tests.simulation.wire import METADATA, Gone
 
 ACTS: Final = ("start", "stop", "kill", "pause", "resume", "reset", "snapshot", "restore", "shutdown")
-MOMENTS_S: Final = ((0.0, 0.004), pytest.param((0.001, 0.012, 0.025, 0.04), marks=pytest.mark.more))
-"""Virtual time after which the second call comes; a reset takes about 0.04 s."""
+MOMENTS_S: Final = ((0.0, 0.003), pytest.param((0.0005, 0.006, 0.009, 0.025), marks=pytest.mark.more))
+"""Virtual time after which the second call comes; a reset takes about 0.008 s."""
 NODE: Final = 2
 BEFORE: Final = {"start": "kill", "resume": "pause"}
 """What has to be done to the node, so that the act is one of use."""
@@ -128,7 +128,7 @@ async def check(world: Controlled, contents: list[list[bytes]]) -> None:
     await world.check()
 
 
-KILLS_S: Final = 0.002
+KILLS_S: Final = 0.001
 """Virtual time by which a rule kills a node later in the next call."""
 
 

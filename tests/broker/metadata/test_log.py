@@ -228,6 +228,45 @@ async def test_commits_that_come_while_a_sync_runs_share_the_next_one(directory)
     await opened.log.close()
 
 
+async def test_commits_whose_syncs_are_deferred_share_one(directory):
+    gate = Gate()
+    opened = Opened(directory, gate)
+    await opened.log.commit(topic(1), NOW_MS)
+    opened.log.defer_syncs()
+    for number in (2, 3):
+        await opened.log.commit(topic(number), NOW_MS)
+    assert (list(opened.image.topics), gate.calls) == (["t1", "t2", "t3"], 1)
+    await opened.log.sync_deferred()
+    await opened.log.sync_deferred()
+    assert gate.calls == 2
+    await opened.log.commit(topic(4), NOW_MS)
+    assert gate.calls == 3
+    await opened.log.close()
+
+
+async def test_commits_that_were_deferred_are_durable_in_a_closed_log(directory):
+    gate = Gate()
+    opened = Opened(directory, gate)
+    opened.log.defer_syncs()
+    first = opened.log.commit(topic(1), NOW_MS)
+    await opened.log.close()
+    assert (first.done(), gate.calls) == (True, 1)
+
+
+async def test_a_deferred_sync_that_fails_is_an_error_and_is_not_tried_again(directory):
+    gate = Gate()
+    opened = Opened(directory, gate)
+    opened.log.defer_syncs()
+    await opened.log.commit(topic(1), NOW_MS)
+    gate.failure = OSError(5, "Input/output error")
+    with pytest.raises(MetadataLogFailed, match="Input/output error"):
+        await opened.log.sync_deferred()
+    with pytest.raises(MetadataLogFailed):
+        opened.log.commit(topic(2), NOW_MS)
+    await opened.log.close()
+    assert gate.calls == 1
+
+
 async def test_the_image_has_changed_when_the_caller_goes_on(directory):
     opened = Opened(directory)
     seen = []
