@@ -10,6 +10,7 @@ from broker.cluster import Cluster
 from broker.explain.facts import ClusterFacts, GroupFacts, MemberFacts
 from broker.groups.consumer.group import ConsumerGroupState
 from broker.groups.group import ClassicGroupState
+from broker.metadata.topics import is_internal
 from broker.metadata.values import NO_LEADER
 from broker.replicas.partition import Partition
 from broker.transactions.transaction import SETTLED
@@ -19,7 +20,8 @@ from broker.views.explaining_transactions import Owners, Place, coordinated, kno
 from broker.views.turns import in_turns
 from protocol.slotted import slotted
 
-PARTITIONS_MAX: Final = 20
+PARTITIONS_MAX: Final = 5
+"""With one kind of trouble: a node that is away has it with each partition that it leads. Those of users come first."""
 TRANSACTIONS_MAX: Final = 20
 GROUPS_MAX: Final = 20
 PER_TURN: Final = 500
@@ -54,11 +56,17 @@ async def suspects(cluster: Cluster) -> Suspects:
         if txn.state not in SETTLED
     ]
     groups = [each async for each in in_turns(_groups(cluster), GROUPS_PER_TURN) if each is not None]
+    shown = tuple(
+        place
+        for rank in (NO_LEADER_RANK, OFFLINE_RANK, MIN_ISR_RANK, OPEN_RANK)
+        for place in nsmallest(PARTITIONS_MAX, (at for of, at in partitions if of == rank), key=_order)
+    )
     return Suspects(
-        tuple(place for _, place in nsmallest(PARTITIONS_MAX, partitions)),
+        shown,
         tuple(each for _, each in nsmallest(TRANSACTIONS_MAX, open_ids)),
         tuple(nsmallest(GROUPS_MAX, groups)),
-        max(0, len(partitions) - PARTITIONS_MAX)
+        len(partitions)
+        - len(shown)
         + max(0, len(open_ids) - TRANSACTIONS_MAX)
         + max(0, len(groups) - GROUPS_MAX),
     )
@@ -92,6 +100,10 @@ def _partitions(cluster: Cluster) -> Iterator[tuple[int, Place] | None]:
         for partition in node.replicas.opened():
             rank = _rank(partition) if partition.leader_id == node.node_id else None
             yield None if rank is None else (rank, (partition.topic, partition.index))
+
+
+def _order(place: Place) -> tuple[bool, Place]:
+    return is_internal(place[0]), place
 
 
 def _rank(partition: Partition) -> int | None:

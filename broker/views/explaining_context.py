@@ -23,7 +23,7 @@ from broker.trace.trace import Trace
 from broker.views.turns import in_turns
 from protocol.error_codes import error_name
 
-REFUSED_MAX: Final = 300
+REFUSED_MAX: Final = 1000
 """Exchanges of the trace with errors or throttle times that are looked at: the newest."""
 PER_TURN: Final = 30
 """Each of these is decoded."""

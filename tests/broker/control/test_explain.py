@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from typing import Final
+
 import aiokafka
 import pytest
 
 from tests.broker.control.conftest import Caller
+
+LOOKS: Final = 20
+BEHIND: Final = re.compile(
+    r"orders-0: (?P<offsets>\d+) offsets behind the last stable offset (?P<end>\d+): (?P<content>.+)\."
+)
 
 
 async def test_a_cluster_without_a_trouble_says_so(caller: Caller) -> None:
@@ -56,3 +65,33 @@ async def test_what_cannot_be_explained_is_refused(
     caller: Caller, query: str, status: int, words: str
 ) -> None:
     assert await caller("GET", f"/v1/explain?{query}") == (status, {"error": words})
+
+
+async def test_no_line_contradicts_another_while_a_client_writes(caller: Caller) -> None:
+    """What a group lags by, and what stands there: both of one moment, with batches and markers coming in between."""
+    bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
+    place = aiokafka.TopicPartition("orders", 0)
+    consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id="readers")
+    async with consumer:
+        consumer.assign([place])
+        await consumer.commit({place: 0})
+    looks: list[tuple[int, int, int]] = []
+
+    async def write() -> None:
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="etl-1")
+        async with producer:
+            while len(looks) < LOOKS:
+                await producer.begin_transaction()
+                await asyncio.gather(*[producer.send("orders", b"1", partition=0) for _ in range(20)])
+                await (producer.commit_transaction() if len(looks) % 3 else producer.abort_transaction())
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(write())
+        while len(looks) < LOOKS:
+            [found] = (await caller.get("/v1/explain?group=readers"))["explanations"]
+            lag = next(map(BEHIND.match, filter(BEHIND.match, found["lines"])), None)
+            if lag is not None:
+                content = sum(map(int, re.findall(r"(\d+) (?:aborted )?(?:record|marker)", lag["content"])))
+                looks.append((int(lag["offsets"]), int(lag["end"]), content))
+    assert all(offsets == end == content for offsets, end, content in looks), looks
+    assert looks[-1] > looks[0]
