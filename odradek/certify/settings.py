@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -18,6 +17,7 @@ from odradek.certify.outcome import ACCEPTABLE, Verdict
 from odradek.certify.plans.faults import BY_NAME
 from odradek.certify.workload import Seed, Until, Workload, read_expected, read_seeds
 from odradek.durations import seconds
+from odradek.nearest import nearest as nearest_of
 from odradek.topics import Record
 
 FILE: Final = "certify.toml"
@@ -159,8 +159,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("oot", ["in", "out"]), nearest("x", ["in"])
     (' (did you mean out?)', '')
     """
-    found = get_close_matches(name, list(known), 1)
-    return f" (did you mean {found[0]}?)" if found else ""
+    found = nearest_of(name, known)
+    return f" (did you mean {found}?)" if found else ""
 
 
 def _restarts(said: object, until: Until) -> Restart | None:

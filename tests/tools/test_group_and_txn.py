@@ -84,9 +84,9 @@ def test_transactions_are_listed_described_left_open_and_aborted(
     assert "x1-open: aborted" in run("txn", "abort", "x1-open")
     assert "x1-open: no transaction was open; producer" in run("txn", "abort", "x1-open")
     assert json.loads(run("txn", "describe", "x1-open", "--json"))["state"] == "Empty"
-    assert refused("txn", "abort", "x1-none") == (
+    assert refused("txn", "abort", "of-none") == (
         1,
-        "Error: transactional id x1-none: TRANSACTIONAL_ID_NOT_FOUND\n",
+        "Error: transactional id of-none: TRANSACTIONAL_ID_NOT_FOUND\n",
     )
     assert refused("txn", "abort")[0] == 2
 

@@ -23,6 +23,7 @@ from tools.client.errors import (
     Unsupported,
     check,
     is_retriable,
+    no_such,
 )
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Cluster:
         """The metadata of a topic; ``ToolError`` if there is no such topic."""
         (found,) = self.refresh([name])
         if found.error_code == ErrorCode.unknown_topic_or_partition:
-            raise ToolError(f"there is no topic {name}")
+            raise no_such("topic", name)
         check(found.error_code, name)
         return found
 

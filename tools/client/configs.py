@@ -59,7 +59,7 @@ def describe_configs(cluster: Cluster, kind: int, name: str) -> list[Config]:
     else:
         response = cluster.ask("describe_configs", request)
     (found,) = response.results
-    check(found.error_code, name, found.error_message)
+    check(found.error_code, name, found.error_message, named=("topic", name) if kind == TOPIC else None)
     return sorted(
         (
             Config(each.name, each.value, _SOURCES.get(each.config_source, "UNKNOWN"), each.is_sensitive)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from protocol.errors import ErrorCode
 
 __all__ = [
     "BadAddress",
     "KafkaError",
+    "Kind",
     "NoResponse",
     "OutOfTime",
     "Refused",
@@ -18,11 +19,18 @@ __all__ = [
     "check",
     "error_name",
     "is_retriable",
+    "no_such",
 ]
+
+
+Kind = Literal["topic", "group", "transactional id"]
 
 
 class ToolError(Exception):
     """A command cannot do what it was told; the text is for the user."""
+
+    unknown: tuple[Kind, str] | None = None
+    """The name that the cluster does not know, if that is what is wrong."""
 
 
 class BadAddress(ToolError):
@@ -90,7 +98,23 @@ def error_name(code: int) -> str:
         return f"error code {code}"
 
 
-def check(code: int, what: str, message: str | None = None) -> None:
-    """``KafkaError`` unless the code is NONE; ``what`` says what was asked for."""
+_UNKNOWN: Final = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.group_id_not_found,
+    ErrorCode.transactional_id_not_found,
+)
+
+
+def check(code: int, what: str, message: str | None = None, *, named: tuple[Kind, str] | None = None) -> None:
+    """``KafkaError`` unless the code is NONE; ``what`` says what was asked for, ``named`` by which name."""
     if code != 0:
-        raise KafkaError(code, what, message)
+        error = KafkaError(code, what, message)
+        error.unknown = named if code in _UNKNOWN else None
+        raise error
+
+
+def no_such(kind: Kind, name: str, sentence: str | None = None) -> ToolError:
+    """The error for a name that the cluster does not know."""
+    error = ToolError(sentence or f"there is no {kind} {name}")
+    error.unknown = kind, name
+    return error

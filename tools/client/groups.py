@@ -191,7 +191,7 @@ def delete_group(cluster: Cluster, group: str) -> None:
     def ask() -> None:
         request = DeleteGroupsRequest(groups_names=[group])
         (found,) = cluster.ask_coordinator(GROUP, group, "delete_groups", request).results
-        check(found.error_code, f"group {group}")
+        check(found.error_code, f"group {group}", named=("group", group))
 
     cluster.retrying(ask)
 

@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from protocol.messages.metadata import MetadataResponseTopic
 from tools.client.cluster import Cluster
-from tools.client.errors import KafkaError, ToolError, error_name, is_retriable
+from tools.client.errors import KafkaError, ToolError, check, error_name, is_retriable, no_such
 from tools.client.transactions import Transaction, list_transactions
 
 STATE_TOPIC: Final = "__transaction_state"
@@ -195,12 +195,9 @@ def still_open(candidates: Iterable[Open], opened: Iterable[Open]) -> list[Open]
 def _partitions(topics: Iterable[MetadataResponseTopic]) -> set[Where]:
     found = set()
     for topic in topics:
-        if topic.error_code:
-            raise ToolError(
-                f"there is no topic {topic.name}"
-                if topic.error_code == ErrorCode.unknown_topic_or_partition
-                else f"{topic.name}: {error_name(topic.error_code)}"
-            )
+        if topic.error_code == ErrorCode.unknown_topic_or_partition:
+            raise no_such("topic", topic.name or "")
+        check(topic.error_code, topic.name or "")
         found |= {(topic.name or "", each.partition_index) for each in topic.partitions}
     return found
 

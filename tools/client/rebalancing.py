@@ -19,7 +19,7 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProto
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.records.consumer_protocol import Subscription
 from tools.client.cluster import FIRST_PAUSE_S, GROUP, RETRY_PAUSE_S, Cluster
-from tools.client.errors import ToolError, check
+from tools.client.errors import ToolError, check, no_such
 from tools.client.groups import describe_group, list_groups
 
 SESSION_MS: Final = 10_000
@@ -35,7 +35,7 @@ def rebalance_group(cluster: Cluster, group: str, timeout_s: float) -> int:
     """
     found = next((each for each in list_groups(cluster) if each.group_id == group), None)
     if found is None:
-        raise ToolError(f"there is no group {group}")
+        raise no_such("group", group)
     if found.group_type.lower() == "consumer":
         return _take_and_give_back(cluster, group, timeout_s)
     if found.group_type.lower() not in ("", "classic"):

@@ -21,7 +21,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tools.client.cluster import TRANSACTION, Cluster
-from tools.client.errors import ToolError, check
+from tools.client.errors import Kind, ToolError, check
 
 STATES: Final = (
     "Empty",
@@ -94,7 +94,8 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         response = cluster.ask_node(node_id, "describe_transactions", request)
         (found,) = response.transaction_states
-        check(found.error_code, f"transactional id {transactional_id}")
+        name: tuple[Kind, str] = "transactional id", transactional_id
+        check(found.error_code, f"transactional id {transactional_id}", named=name)
         return described_transaction(node_id, found)
 
     return cluster.retrying(ask)

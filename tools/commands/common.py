@@ -28,6 +28,7 @@ from odradek.health import local_bootstrap
 from odradek.remote import CONTROL_VARIABLE, connect
 from tools.client.cluster import Cluster
 from tools.client.errors import BadAddress, ToolError, Unreachable
+from tools.client.names import did_you_mean
 
 if TYPE_CHECKING:
     from odradek.client_security import ClientSecurity
@@ -121,7 +122,12 @@ def on_a_cluster(function: _F) -> _F:
     @reporting
     def call(bootstrap: str | None, command_config: Path | None, **options: Any) -> Any:
         with Cluster(find_bootstrap(bootstrap), security_of(command_config)) as cluster:
-            return function(cluster, **options)
+            try:
+                return function(cluster, **options)
+            except ToolError as error:
+                if hint := did_you_mean(cluster, error):
+                    error.args = (str(error).rstrip(".") + hint,)
+                raise
 
     return call  # type: ignore[return-value]
 

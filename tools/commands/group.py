@@ -9,7 +9,7 @@ import click
 
 from odradek.printable import clipped
 from tools.client.cluster import Cluster
-from tools.client.errors import ToolError
+from tools.client.errors import no_such
 from tools.client.groups import (
     assigned,
     commit_offsets,
@@ -63,7 +63,7 @@ def describe(cluster: Cluster, name: str, as_json: bool) -> None:
     """Show the members of a group, and the partitions that each has."""
     found = describe_group(cluster, name)
     if found.group_state == "Dead":
-        raise ToolError(f"there is no group {name}")
+        raise no_such("group", name)
     members: list[dict[str, Any]] = [
         {
             "member_id": each.member_id,
@@ -105,7 +105,7 @@ def lag(cluster: Cluster, name: str, as_json: bool) -> None:
     """
     found = lag_of(cluster, name)
     if not found:
-        raise ToolError(f"group {name} has no committed offsets")
+        raise no_such("group", name, f"group {name} has no committed offsets")
     if as_json:
         say_json(found)
         return
@@ -143,7 +143,7 @@ def reset(
     partitions = wanted_partitions(cluster, topics) if topics else sorted(fetch_offsets(cluster, name))
     offsets = {each: checked_offset(cluster, *each, where, READ_UNCOMMITTED, "--to") for each in partitions}
     if not offsets:
-        raise ToolError(f"group {name} has no committed offsets: name topics")
+        raise no_such("group", name, f"group {name} has no committed offsets: name topics")
     if not dry_run:
         commit_offsets(cluster, name, offsets)
     if as_json:

@@ -14,7 +14,7 @@ from protocol.batch import Header, RecordLike
 from protocol.compression import CODEC_NAMES
 from protocol.errors import ErrorCode
 from tools.client.cluster import RETRY_PAUSE_S, Cluster
-from tools.client.errors import ToolError, check
+from tools.client.errors import check, no_such
 from tools.client.producing import Producer, now_ms, partition_of
 from tools.commands.common import HELP_NAMES, as_json, on_a_cluster, pairs, say_done
 
@@ -164,4 +164,4 @@ def _create_by_asking(cluster: Cluster, topic: str) -> None:
         if found.error_code not in _BEING_CREATED:
             check(found.error_code, topic)
         time.sleep(RETRY_PAUSE_S)
-    raise ToolError(f"there is no topic {topic}, and the broker does not create it")
+    raise no_such("topic", topic, f"there is no topic {topic}, and the broker does not create it")

@@ -218,7 +218,8 @@ def delete_topics(cluster: Cluster, names: tuple[str, ...], *, if_exists: bool) 
     for each in response.responses:
         if if_exists and each.error_code == ErrorCode.unknown_topic_or_partition:
             continue
-        check(each.error_code, f"topic {each.name}", getattr(each, "error_message", None))
+        message = getattr(each, "error_message", None)
+        check(each.error_code, f"topic {each.name}", message, named=("topic", each.name))
         deleted.append(each.name)
     return deleted
 

@@ -7,7 +7,6 @@ shell is a ``sh -c`` whose child the job is.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from odradek.deadlines import stretched
+from odradek.nearest import nearest
 
 PLACEHOLDERS: Final = ("bootstrap", "instance", "run", "data")
 SHELL: Final = ("/bin/sh", "-c")
@@ -265,9 +265,9 @@ def _refuse_unknown(found: Iterator[tuple[str, bool]]) -> None:
     for name, is_meant in found:
         if name in PLACEHOLDERS:
             continue
-        near = difflib.get_close_matches(name.lower(), PLACEHOLDERS, 1, _NEAR)
+        near = nearest(name.lower(), PLACEHOLDERS, _NEAR)
         if near:
-            raise ValueError(f"the job's command: there is no {{{name}}}; did you mean {{{near[0]}}}?")
+            raise ValueError(f"the job's command: there is no {{{name}}}; did you mean {{{near}}}?")
         if is_meant:
             known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
             raise ValueError(f"the job's command: there is no {{{name}}}; there is {known}")

@@ -1,0 +1,45 @@
+"""The names that a cluster knows: topics, groups, transactional ids."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.nearest import nearest
+from protocol.messages.list_transactions import ListTransactionsRequest
+from tools.client.cluster import Cluster
+from tools.client.errors import Kind, ToolError
+from tools.client.groups import list_groups
+
+LOOK_S: Final = 0.5
+"""How long the cluster may take for the names, once a command has failed."""
+_NEAR: Final = 0.82
+
+
+def names_of(cluster: Cluster, kind: Kind) -> list[str]:
+    """All names of a kind; of topics those that are not internal."""
+    if kind == "topic":
+        return [each.name for each in cluster.refresh(None) if each.name and not each.is_internal]
+    if kind == "group":
+        return [each.group_id for each in list_groups(cluster)]
+    request = ListTransactionsRequest(
+        state_filters=(), producer_id_filters=(), duration_filter=-1, transactional_id_pattern=None
+    )
+    return [
+        each.transactional_id
+        for _, response in cluster.ask_all("list_transactions", request)
+        for each in response.transaction_states
+    ]
+
+
+def did_you_mean(cluster: Cluster, error: ToolError) -> str:
+    """The end of the message of an error about an unknown name; empty for other errors, and if no name is near."""
+    if error.unknown is None:
+        return ""
+    kind, name = error.unknown
+    try:
+        with cluster.within(LOOK_S):
+            known = names_of(cluster, kind)
+    except ToolError:
+        return ""
+    near = nearest(name, known, _NEAR)
+    return f"; did you mean {near}?" if near not in (None, name) else ""
