@@ -59,6 +59,7 @@ _TOOLS = {
     "acl": "List, add and remove ACLs, of a cluster with an authorizer.",
     "bench": "Measure what a broker can take and give: producing, fetching, transactions.",
     "consume": "Print the records of topics, with the outcome of their transactions.",
+    "craft": "Write a partition's directory with a log made of words, to test readers.",
     "dump": "Print the batches and records of segment files, without a broker.",
     "explain": "Explain where readers of a partition stop, why a group lags, what a transaction waits for.",
     "group": "List, describe and delete consumer groups; show their lag, reset their offsets, rebalance them.",

@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "acl": "tools.commands.acl",
     "bench": "tools.commands.bench",
     "consume": "tools.commands.consume",
+    "craft": "tools.commands.craft",
     "dump": "tools.commands.dump",
     "explain": "tools.commands.explain",
     "group": "tools.commands.group",

@@ -17,6 +17,7 @@ from protocol.records import cluster_metadata, group_log, kraft, producer_snapsh
 from protocol.schema import MalformedRecord
 from storage.index import ABORTED_ENTRY, OFFSET_ENTRY, TIME_ENTRY
 from tools.client.transactions import transaction_state
+from tools.old_messages import OldMessage
 from tools.text import text_of, time_text
 
 Row = dict[str, Any]
@@ -57,18 +58,45 @@ def _mapped(path: Path) -> Buffer:
 
 
 def _batches(data: Buffer, decode: Callable[[Record], Row], *, records: bool) -> Iterator[Row]:
-    position = 0
+    view, position = memoryview(data), 0
     try:
-        for batch in batches(memoryview(data)):
+        while position < len(view):
+            if (message := OldMessage.parse(view, position)) is not None:
+                yield _old_message(message, position, records=records)
+                position += message.size
+                continue
+            batch = next(batches(view, position), None)
+            if batch is None:
+                yield {
+                    "position": position,
+                    "damaged": f"{len(view) - position} bytes at the end are no whole batch",
+                }
+                return
             position = batch.start + batch.size
             yield _batch(batch)
             if records:
                 yield from _records(batch, decode)
     except CorruptBatch as error:
         yield {"position": position, "damaged": str(error)}
-        return
-    if position < len(data):
-        yield {"position": position, "damaged": f"{len(data) - position} bytes at the end are no whole batch"}
+
+
+def _old_message(message: OldMessage, position: int, *, records: bool) -> Row:
+    row: Row = {
+        "base_offset": message.offset,
+        "last_offset": message.offset,
+        "format": message.magic,
+        "position": position,
+        "size": message.size,
+        "max_timestamp": message.timestamp,
+        "compression": CODEC_NAMES[message.compression]
+        if message.compression < len(CODEC_NAMES)
+        else message.compression,
+        "crc": message.crc,
+        "crc_valid": message.crc_valid,
+    }
+    if records:
+        row |= {"key": None if message.key is None else text_of(message.key), "value": text_of(message.value)}
+    return row
 
 
 def _batch(batch: RecordBatch) -> Row:
@@ -232,6 +260,19 @@ def line_of(row: Row) -> str:
 
 
 def _batch_line(row: Row) -> str:
+    crc = f"crc {row['crc']:#010x}" if row["crc_valid"] else f"DAMAGED: crc {row['crc']:#010x} is wrong"
+    if "format" in row:
+        parts = [
+            f"{row['base_offset']}-{row['last_offset']}",
+            f"a message of format {row['format']}",
+            f"at {row['position']}, {row['size']} bytes",
+            time_text(row["max_timestamp"]),
+            str(row["compression"]),
+            crc,
+        ]
+        return "  ".join(
+            [*parts, *(f"{name}={_brief(row[name])}" for name in ("key", "value") if name in row)]
+        )
     marks = [name for name in ("transactional", "control") if row[name]]
     producer = (
         f"producer {row['producer_id']} epoch {row['producer_epoch']}"
@@ -240,7 +281,6 @@ def _batch_line(row: Row) -> str:
     )
     if row["base_sequence"] >= 0:
         producer += f" sequence {row['base_sequence']}-{row['last_sequence']}"
-    crc = f"crc {row['crc']:#010x}" if row["crc_valid"] else f"DAMAGED: crc {row['crc']:#010x} is wrong"
     return "  ".join(
         [
             f"{row['base_offset']}-{row['last_offset']}",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from protocol.batch import Record, RecordBatch, batches, parse_end_txn_marker
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from protocol.record import CorruptBatch, Reason
 from tools.client.cluster import Cluster
-from tools.client.errors import check
+from tools.client.errors import ToolError, check
 from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offset
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
@@ -120,13 +122,15 @@ class Reader:
             firsts = at.aborted.setdefault(each.producer_id, [])
             if each.first_offset not in firsts:
                 firsts.append(each.first_offset)
-        for batch in batches(_bytes(data)):
-            yield from self._of_batch(batch, below)
+        with _reading(at):
+            for batch in _sound(data):
+                yield from self._of_batch(batch, below)
 
     def skip(self) -> None:
         """Fetch the next batches, and go on behind them without a look at their records."""
-        for batch in batches(_bytes(self._fetch(self._at.offset, self._isolation, 0))):
-            self._at.offset = batch.next_offset
+        with _reading(self._at):
+            for batch in batches(_bytes(self._fetch(self._at.offset, self._isolation, 0))):
+                self._at.offset = batch.next_offset
 
     def _of_batch(self, batch: RecordBatch, below: bool) -> Iterator[Seen]:
         at = self._at
@@ -170,12 +174,13 @@ class Reader:
         while offset < at.end:
             data = self._fetch(offset, READ_UNCOMMITTED, 0)
             before = offset
-            for batch in batches(_bytes(data)):
-                offset = batch.next_offset
-                marker = parse_end_txn_marker(batch) if batch.is_control else None
-                if marker is not None:
-                    ends = at.markers.setdefault(batch.producer_id, [])
-                    ends.append((batch.base_offset, marker.committed))
+            with _reading(at):
+                for batch in _sound(data):
+                    offset = batch.next_offset
+                    marker = parse_end_txn_marker(batch) if batch.is_control else None
+                    if marker is not None:
+                        ends = at.markers.setdefault(batch.producer_id, [])
+                        ends.append((batch.base_offset, marker.committed))
             if offset == before:
                 return
 
@@ -207,6 +212,23 @@ class Reader:
             return data
 
         return self._cluster.retrying(ask)
+
+
+@contextmanager
+def _reading(at: _Partition) -> Iterator[None]:
+    """A ``ToolError`` for batches that are damaged, or of a format that this client does not read."""
+    try:
+        yield
+    except CorruptBatch as error:
+        raise ToolError(f"{at.topic}-{at.index}, from offset {at.offset} on: {error}") from None
+
+
+def _sound(data: PartitionData) -> Iterator[RecordBatch]:
+    """The batches of a response, each with the CRC that it had at its producer. Raises ``CorruptBatch``."""
+    for batch in batches(_bytes(data)):
+        if not batch.has_valid_crc():
+            raise CorruptBatch(Reason.RECORDS, f"the CRC of the batch at {batch.base_offset} is wrong")
+        yield batch
 
 
 def _bytes(data: PartitionData) -> bytes:

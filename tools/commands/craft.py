@@ -1,0 +1,58 @@
+"""`odradek craft`: the directory of a partition whose log has what readers meet seldom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tools.client.producing import now_ms
+from tools.commands.common import HELP_NAMES, as_json, partition_name, reporting, say, say_json, say_table
+from tools.crafting import UNREADABLE, batches, words, write_partition
+
+
+@click.command(context_settings=HELP_NAMES)
+@click.argument("partition", metavar="TOPIC/PARTITION")
+@click.argument("spec", metavar="WORDS")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder in which the partition's directory is made.",
+)
+@as_json
+@reporting
+def craft(partition: str, spec: str, out: Path, as_json: bool) -> None:
+    """Write a partition's directory with a log of these words, to test readers.
+
+    Words, each with a number: plain, commit, abort and open make records, without a transaction or in one that ends so;
+    gap leaves offsets out, and empty leaves a batch without records, as compaction does; control makes control records of
+    an unknown type; old-format messages of format 1; bad-crc a batch with a wrong CRC.
+
+    \b
+    odradek craft orders/0 'commit 2, abort 1, gap 3, open 1' --out crafted
+    odradek import --data-dir look crafted/orders-0
+    """
+    topic, index = partition_name(partition)
+    now = now_ms()
+    crafted = list(batches(words(spec), now))
+    directory = out / f"{topic}-{index}"
+    write_partition(directory, crafted, now)
+    if as_json:
+        rows = [
+            {
+                "word": each.word.name,
+                "first_offset": each.first_offset,
+                "last_offset": each.last_offset,
+                "bytes": len(each.data),
+            }
+            for each in crafted
+        ]
+        say_json({"directory": str(directory), "words": rows})
+        return
+    say_table(
+        ("OFFSETS", "WORD", "BYTES"),
+        [(f"{each.first_offset}-{each.last_offset}", each.word.name, len(each.data)) for each in crafted],
+    )
+    if not {each.word.name for each in crafted} & {*UNREADABLE}:
+        say(f"to serve it: odradek import --data-dir look {directory}; odradek serve --data-dir look")
