@@ -382,6 +382,7 @@ def _(stage: Stage) -> None:
 def _(stage: Stage) -> None:
     stage.create()
     stage.send(stage.producer())
+    _commit(stage, 0)
     stage.member().join()
     _commit_in(stage, stage.producer(stage.id), 1)
 
