@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.explain.coordinators import coordinator_trouble
 from broker.explain.explanation import Cause, Explanation
-from broker.explain.facts import ClusterContext, GroupFacts, GroupOffsetFacts
+from broker.explain.facts import ClusterContext, GroupFacts, GroupOffsetFacts, HeldByRule
 from broker.explain.members import JOINS, rebalancing, stopped_polling
 from broker.explain.partitions import content_text, partition_troubles
 from broker.explain.refusals import refusal_troubles, throttle_troubles
@@ -75,10 +75,19 @@ def _of_group(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
         if waiting is not None and each.at in JOINS:
             continue  # told with the rebalance
         yield held_trouble(each, around)
+    yield from (held_trouble(each, around) for each in around.held if _is_fetch(at, each))
     if not at.members and waiting is None:
         first = f"Group {at.group} is empty: it has no members, so its offsets stand still."
         yield Trouble(Cause.GROUP_EMPTY, (first,))
     yield from stopped_polling(at)
+
+
+def _is_fetch(at: GroupFacts, each: HeldByRule) -> bool:
+    """A rule holds a Fetch of a member, from partitions that it has."""
+    return each.at == "Fetch" and any(
+        member.client_id == each.client_id and not set(member.assigned).isdisjoint(each.partitions)
+        for member in at.members
+    )
 
 
 def _of_partitions(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:

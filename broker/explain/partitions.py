@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from broker.explain.explanation import Cause, Explanation
-from broker.explain.facts import ClusterContext, HeldByRule, PartitionFacts, Tail
+from broker.explain.facts import ClusterContext, PartitionFacts, Tail
 from broker.explain.refusals import refusal_troubles, throttle_troubles
 from broker.explain.transactions import MARKER_POINTS, held_trouble, holder
 from broker.explain.trouble import Trouble, explained
@@ -21,6 +22,8 @@ from broker.explain.words import (
     waking,
 )
 
+LOG_WRITE: Final = "log.write"
+"""Where a rule holds batches of clients too; what else holds a marker is told with its transaction."""
 OTHERS_MAX = 5
 """So many open transactions behind the first are told."""
 
@@ -28,7 +31,12 @@ OTHERS_MAX = 5
 def explain_partition(at: PartitionFacts, around: ClusterContext) -> Explanation:
     """Where readers of a partition stop and why, what refuses its writers, and what stands at its end."""
     troubles = partition_troubles(at, around)
-    refused = [each for each in around.refusals if at.name in each.partitions or at.topic in each.topics]
+    # What is refused to a group is told with the group.
+    refused = [
+        each
+        for each in around.refusals
+        if each.group is None and (at.name in each.partitions or at.topic in each.topics)
+    ]
     troubles += refusal_troubles(around, refused)
     troubles += throttle_troubles(each for each in around.throttles if at.name in each.partitions)
     return explained(at.name, troubles, _otherwise(at, around), list(_details(at)), around.not_asked)
@@ -41,7 +49,13 @@ def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Troub
     troubles = [each for each in (_offline(at, around), _leader_away(at, around)) if each is not None]
     troubles += _open(at, around)
     troubles += _isr(at, around)
-    troubles += [held_trouble(held, around) for held in around.held if _holds_clients(held, at)]
+    has_held_marker = any(each.cause is Cause.MARKER_HELD for each in troubles)
+    troubles += [
+        held_trouble(held, around)
+        for held in around.held
+        if at.name in held.partitions
+        and (held.at not in MARKER_POINTS or (held.at == LOG_WRITE and not has_held_marker))
+    ]
     return troubles
 
 
@@ -165,11 +179,6 @@ def _open(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
     if len(others) > OTHERS_MAX:
         more = counted(len(others) - OTHERS_MAX, "more open transaction")
         yield Trouble(Cause.OPEN_TRANSACTION, (f"{at.name} has {more}.",))
-
-
-def _holds_clients(held: HeldByRule, at: PartitionFacts) -> bool:
-    """A marker is told with its transaction."""
-    return at.name in held.partitions and held.at not in MARKER_POINTS
 
 
 # -- nothing wrong ----------------------------------------------------------------------------------------------

@@ -123,6 +123,13 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         "Rule 1 (OffsetCommit -> hold) holds OffsetCommit of readers on node 1, for 2 min 41 s.",
         "Release it: odradek fault release 1",
     ),
+    "a held Fetch of a member": (
+        of_group(offset(), members=(member(assigned=("orders-0",)),)),
+        around("Fetch -> hold", held=(held("Fetch", client_id="app-1", partitions=("orders-0",)),)),
+        Cause.REQUEST_HELD,
+        "Rule 1 (Fetch -> hold) holds Fetch of app-1 on node 1, for 2 min 41 s.",
+        "Release it: odradek fault release 1",
+    ),
     "not authorized": (
         of_group(offset()),
         around(

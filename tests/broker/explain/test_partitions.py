@@ -205,6 +205,24 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         "Rule 1 (Fetch -> hold) holds Fetch of app-1 on node 1, for 2 min 41 s.",
         "Release it: odradek fault release 1",
     ),
+    "a held write": (
+        at(),
+        around("log.write -> hold", held=(held("log.write", partitions=("orders-0",)),)),
+        Cause.REQUEST_HELD,
+        "Rule 1 (log.write -> hold) holds log.write on node 1, for 2 min 41 s.",
+        "Release it: odradek fault release 1",
+    ),
+    "a refused commit of a group": (
+        at(),
+        around(
+            refusals=(
+                refusal("OffsetCommit", "UNKNOWN_MEMBER_ID", group="readers", partitions=("orders-0",)),
+            )
+        ),
+        Cause.NOTHING,
+        "Nothing is wrong with orders-0: readers with read_committed read to its end, offset 13.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
+    ),
     "refused batches": (
         at(),
         around(refusals=(refusal("Produce", "MESSAGE_TOO_LARGE", count=3, partitions=("orders-0",)),)),

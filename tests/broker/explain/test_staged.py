@@ -41,7 +41,7 @@ BY_PROTOCOL = {
     (
         "the node that its marker goes to is away",
         ID,
-    ): "The COMMIT marker … node … is not in the cluster's metadata.",
+    ): "The COMMIT marker … node … is not in the cluster's metadata…",
     (
         "too few replicas are in sync",
         TOPIC,
