@@ -18,6 +18,7 @@ from broker.groups.effects import Timed, Timer
 from broker.groups.group import NO_TIMESTAMP, ClassicGroup, ClassicGroupState
 from broker.groups.members import Member
 from broker.groups.shard import GroupShard
+from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.metadata.values import NO_LEADER
 from broker.node import Node
@@ -25,9 +26,10 @@ from broker.trace.trace import Trace
 from broker.views.explaining_content import content
 from broker.views.explaining_partitions import home_facts, partition_facts, replica_at_leader, with_tail
 from broker.views.explaining_transactions import Owners, Place
-from broker.views.led import any_running
+from broker.views.led import any_running, node_id_of
 from broker.views.ports import OFFSETS_OF_GROUP_MAX
 from protocol.errors import ErrorCode
+from protocol.hashing import partition_for
 from protocol.records.consumer_protocol import Assignment
 from protocol.schema import MalformedRecord
 from storage.files import StorageError
@@ -47,7 +49,12 @@ LastFetches = Mapping[tuple[str | None, str], int]
 
 def home_of(cluster: Cluster, group_id: str) -> tuple[int, Node | None, int | None]:
     """The partition of ``__consumer_offsets`` with a group, and its leader, if it runs, and if there is one."""
-    index = cluster.first.node.groups.partition_for(group_id)
+    running = any_running(cluster)
+    if running is not None:
+        index = running.groups.partition_for(group_id)
+    else:
+        count = coordinator_partitions(CONSUMER_OFFSETS, cluster.metadata.topic, cluster.first.config)
+        index = partition_for(group_id, count)
     topic = cluster.metadata.topic(CONSUMER_OFFSETS)
     state = topic.partition(index) if topic is not None else None
     leader = None if state is None or state.leader == NO_LEADER else state.leader
@@ -85,7 +92,7 @@ def group_facts(cluster: Cluster, owners: Owners | None, fetched: LastFetches, g
         group=group_id,
         offsets_partition=f"{CONSUMER_OFFSETS}-{index}",
         # Without the topic no group has been used: any node would coordinate it.
-        coordinator=any_running(cluster) if shard is None else leader,
+        coordinator=node_id_of(any_running(cluster)) if shard is None else leader,
         home=home_facts(cluster, CONSUMER_OFFSETS, index),
     )
     if not isinstance(shard, GroupShard):

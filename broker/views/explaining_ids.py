@@ -21,7 +21,7 @@ from broker.views.explaining_transactions import (
     home_of,
     transaction_facts,
 )
-from broker.views.led import any_running, first_open_offset, led_partitions
+from broker.views.led import any_running, first_open_offset, led_partitions, node_id_of
 from broker.views.turns import in_turns
 
 HISTORY_MAX: Final = 20
@@ -81,7 +81,7 @@ def id_facts(
         transactional_id=transactional_id,
         state_partition=f"{TRANSACTION_STATE}-{index}",
         # Without the topic no id has been used: any node would coordinate it.
-        coordinator=any_running(cluster) if at is None else at.leader,
+        coordinator=node_id_of(any_running(cluster)) if at is None else at.leader,
         coordinator_error=None if at is None or at.error is None else at.error.name.upper(),
         transaction=None
         if at is None or at.entry is None or at.node is None

@@ -8,14 +8,17 @@ from typing import Final
 from broker.clock import Domain
 from broker.cluster import Cluster
 from broker.explain.facts import TransactionFacts
+from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.topics import TRANSACTION_STATE
 from broker.metadata.values import NO_LEADER
 from broker.node import Node
 from broker.transactions.loaded import has_loaded
 from broker.transactions.shard import Entry
 from broker.transactions.transaction import PREPARED, SETTLED, Transaction, TransactionState
+from broker.views.led import any_running
 from broker.views.turns import in_turns
 from protocol.errors import ErrorCode
+from protocol.hashing import partition_for
 from protocol.slotted import slotted
 
 PER_TURN: Final = 2000
@@ -42,7 +45,11 @@ class Coordinated:
 
 def home_of(cluster: Cluster, transactional_id: str) -> int:
     """The partition of ``__transaction_state`` that has an id, or would have it."""
-    return cluster.first.node.transactions.partition_for(transactional_id)
+    node = any_running(cluster)
+    if node is not None:
+        return node.transactions.partition_for(transactional_id)
+    count = coordinator_partitions(TRANSACTION_STATE, cluster.metadata.topic, cluster.first.config)
+    return partition_for(transactional_id, count)
 
 
 def coordinated(cluster: Cluster, transactional_id: str) -> Coordinated | None:

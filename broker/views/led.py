@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.cluster import Cluster
+from broker.node import Node
 from broker.replicas.partition import Partition
 
 
@@ -27,9 +28,13 @@ def led_partitions(cluster: Cluster) -> Iterator[Partition]:
                 yield partition
 
 
-def any_running(cluster: Cluster) -> int | None:
-    """The id of a node that serves; None if none does."""
-    return next((node.node_id for node in cluster.running_nodes()), None)
+def any_running(cluster: Cluster) -> Node | None:
+    """A node that serves; None if none does."""
+    return next(iter(cluster.running_nodes()), None)
+
+
+def node_id_of(node: Node | None) -> int | None:
+    return None if node is None else node.node_id
 
 
 def first_open_offset(partition: Partition, producer_id: int) -> int | None:

@@ -95,3 +95,23 @@ async def test_no_line_contradicts_another_while_a_client_writes(caller: Caller)
                 looks.append((int(lag["offsets"]), int(lag["end"]), content))
     assert all(offsets == end == content for offsets, end, content in looks), looks
     assert looks[-1] > looks[0]
+
+
+async def test_without_any_node_that_runs_the_nodes_are_the_cause(caller: Caller) -> None:
+    """Also while the node is not there at all: it has been killed, and its next life has not opened its logs."""
+    bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="etl-1")
+    async with producer, producer.transaction():
+        await producer.send_and_wait("orders", b"1", partition=0)
+    await caller.post("/v1/nodes/1/kill")
+    cluster = caller.control.cluster
+    for runtime in (cluster.nodes[1], cluster._runtime(cluster.nodes[1].config)):
+        cluster.nodes[1] = runtime
+        for query, cause in (
+            ("?topic=orders&partition=0", "no-leader"),
+            ("?transactional_id=etl-1", "coordinator-not-available"),
+            ("?group=readers", "coordinator-not-available"),
+            ("", "node-away"),
+        ):
+            [found, *_] = (await caller.get(f"/v1/explain{query}"))["explanations"]
+            assert (found["cause"], query) == (cause, query)
