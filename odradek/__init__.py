@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         RecordsHiddenWarning,
         TransactionNotReached,
     )
+    from odradek.explanations import Explanation
     from odradek.nodes import Loss, Node, Nodes, Partition, Replica
     from odradek.remote import Clock, Faults, Remote, Rule, Trace, connect
     from odradek.snapshots import Snapshot
@@ -45,6 +46,7 @@ _NAMES = {
         "RecordsHiddenWarning",
         "TransactionNotReached",
     ),
+    "odradek.explanations": ("Explanation",),
     "odradek.nodes": ("Loss", "Node", "Nodes", "Partition", "Replica"),
     "odradek.remote": ("Clock", "Faults", "Remote", "Rule", "Trace", "connect"),
     "odradek.snapshots": ("Snapshot",),
@@ -63,6 +65,7 @@ __all__ = [
     "ControlRefused",
     "ControlUnreachable",
     "Domain",
+    "Explanation",
     "FaultNotHit",
     "Faults",
     "Isolation",

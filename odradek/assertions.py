@@ -25,7 +25,8 @@ from odradek.errors import (
     RecordsHiddenWarning,
     TransactionNotReached,
 )
-from odradek.hidden_records import hidden_records
+from odradek.explanations import Explanation, causes, explanations
+from odradek.hidden_records import hidden_records, why_hidden
 from odradek.printable import printable, printable_lines
 from odradek.topics import ReadRecords, Record, TopicOperations, read_records
 from odradek.transactions import PREPARED, Transaction, Transactions
@@ -83,9 +84,9 @@ class Assertions(TopicOperations, ErrorsOfABroker):
         """
         client = self._control_client()
         wanted = Counter(map(_as_text, expected))
-        read, waited_s = read_decided(client, topic, timeout_s=timeout_s)
+        read, _ = read_decided(client, topic, timeout_s=timeout_s)
         if Counter(record.value for record in read.records) != wanted:
-            raise AssertionFailed(_exactly_once_report(client, topic, wanted, read, waited_s))
+            raise AssertionFailed(_exactly_once_report(client, topic, wanted, read.records))
 
     def assert_committed(self, transactional_id: str, timeout_s: float = WAIT_S) -> None:
         """Assert that the last transaction of a transactional id is committed, with all its markers.
@@ -104,10 +105,13 @@ class Assertions(TopicOperations, ErrorsOfABroker):
         transactions = shown["timeline"]["transactions"]
         verdict = transactions[-1]["verdict"] if transactions else "not begun"
         if verdict != "committed":
-            text = _shortened(shown["text"])
-            raise AssertionFailed(
-                printable_lines(f"the last transaction of {transactional_id} is {verdict}\n\n{text}")
-            )
+            lines = [
+                f"the last transaction of {transactional_id} is {verdict}",
+                *causes(client, transactional_id=transactional_id),
+                "",
+                _shortened(shown["text"]),
+            ]
+            raise AssertionFailed(printable_lines("\n".join(lines)))
 
     def assert_no_open_transactions(self, timeout_s: float = WAIT_S) -> None:
         """Assert that no coordinator has an open transaction, and that no partition waits for a marker.
@@ -131,6 +135,22 @@ class Assertions(TopicOperations, ErrorsOfABroker):
             timelines = _timelines(client, [each.transactional_id for each in open_ids])
             head = f"{len(lines)} open transaction{'s' * (len(lines) > 1)}:"
             raise AssertionFailed(printable_lines("\n".join([head, *_some(lines), *timelines])))
+
+    def explain(
+        self,
+        topic: str | None = None,
+        partition: int | None = None,
+        *,
+        group: str | None = None,
+        transactional_id: str | None = None,
+    ) -> list[Explanation]:
+        """Why readers of a topic or a partition stop, why a group lags, or what a transactional id waits for.
+
+        Without any of them: what is wrong anywhere. ``print(*broker.explain("orders"), sep="\\n\\n")``
+        """
+        return explanations(
+            self._control_client(), topic, partition, group=group, transactional_id=transactional_id
+        )
 
     records_async = asynchronous(records)
     assert_exactly_once_async = asynchronous(assert_exactly_once)
@@ -183,17 +203,17 @@ def _places(transaction: Transaction) -> str:
 
 
 def _exactly_once_report(
-    client: ControlClient, topic: str, wanted: Counter[Value], read: ReadRecords, waited_s: float | None
+    client: ControlClient, topic: str, wanted: Counter[Value], found: list[Record]
 ) -> str:
     everything = read_records(client, topic, "read_uncommitted").records
-    seen = Counter(record.value for record in read.records)
+    seen = Counter(record.value for record in found)
     lost = [value for value in wanted if not seen[value]]
     # A value that is expected twice and comes once is not lost altogether, and must be said all the same.
     lost += [value for value in wanted if 0 < seen[value] < wanted[value]]
     duplicated = [value for value in seen if seen[value] > wanted[value] > 0]
     unexpected = [value for value in seen if not wanted[value]]
     lines = [f"{topic}: {len(lost)} lost, {len(duplicated)} duplicated, {len(unexpected)} unexpected"]
-    visible = {(record.partition, record.offset) for record in read.records}
+    visible = {_place(record) for record in found}
     concerned: list[Record] = []
     for kind, values in (("lost", lost), ("duplicated", duplicated), ("unexpected", unexpected)):
         told = []
@@ -202,7 +222,8 @@ def _exactly_once_report(
             concerned += records
             told.append(f"  {kind} {value!r}: {_records_said(records, visible)}")
         lines += _some(told)
-    lines += hidden_records(client, topic, read, waited_s)
+    hidden = [each for each in concerned if each.outcome != "aborted" and _place(each) not in visible]
+    lines += why_hidden(client, topic, {each.partition for each in hidden})
     ids = _writers(client, topic, {record.producer_id for record in concerned or everything})
     return printable_lines("\n".join([*lines, *_timelines(client, ids)]))
 
@@ -213,11 +234,15 @@ def _records_said(records: Sequence[Record], visible: set[tuple[int, int]]) -> s
     said = []
     for record in records:
         outcome: str = record.outcome or "no transaction"
-        if outcome != "aborted" and (record.partition, record.offset) not in visible:
+        if outcome != "aborted" and _place(record) not in visible:
             outcome += ", not below the last stable offset"
         writer = f", producer {record.producer_id}/{record.producer_epoch}" if record.producer_id >= 0 else ""
         said.append(f"{record.place} ({outcome}{writer})")
     return ", ".join(_some(said))
+
+
+def _place(record: Record) -> tuple[int, int]:
+    return record.partition, record.offset
 
 
 def _writers(client: ControlClient, topic: str, producer_ids: set[int]) -> list[str]:

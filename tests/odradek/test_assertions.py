@@ -127,13 +127,19 @@ def test_a_transaction_that_is_decided_is_waited_for(broker: odradek.Broker, top
         with pytest.warns(odradek.RecordsHiddenWarning) as caught:
             assert broker.records(topic, timeout_s=0) == []
         [partition] = {each.partition for each in broker.records(topic, "read_uncommitted", timeout_s=0)}
-        held = f"{topic}-{partition} @0: {topic} is PrepareCommit: rule {rule.id} ({rule.text}) holds txn.marker on node 1"
-        assert [(str(each.message).splitlines()[1].strip(), each.filename) for each in caught] == [
-            (held, __file__)
-        ]
+        held = f"{topic}-{partition} stop at offset 0: rule {rule.id} ({rule.text}) holds the COMMIT marker of {topic}"
+        [warning] = caught
+        assert (held in str(warning.message), warning.filename) == (True, __file__)
         text = refusal(broker.assert_exactly_once, topic, ["a"], 0)
         assert "not below the last stable offset" in text
         assert held in text
+        assert f"Rule {rule.id} ({rule.text}) holds" in refusal(broker.assert_committed, topic, 0)
+        [explanation] = broker.explain(topic, partition)
+        assert (explanation.subject, explanation.cause) == (f"{topic}-{partition}", "marker-held")
+        assert held in str(explanation).splitlines()[0]
+        [explanation] = broker.explain(transactional_id=topic)
+        assert explanation.cause == "marker-held"
+        assert [each.cause for each in broker.explain(group="unknown")] == ["unknown-group"]
         with pytest.raises(odradek.AssertionFailed, match="PrepareCommit"):
             broker.assert_no_open_transactions(timeout_s=0)
         rule.release()

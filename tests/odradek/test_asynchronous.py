@@ -98,9 +98,9 @@ async def test_a_warning_names_the_line_that_awaits(broker: odradek.Broker) -> N
         assert broker.records(topic) == []
     assert [each.category for each in caught] == [odradek.RecordsHiddenWarning] * 2
     assert [each.filename for each in caught] == [__file__] * 2
-    assert str(caught[0].message) == (
+    assert str(caught[0].message).startswith(
         f"{topic}: 1 decided record is behind the last stable offset, where read_committed consumers do not get them"
-        f"\n  {topic}-0 @0: {topic} is Ongoing"
+        f"\n  Readers with read_committed of {topic}-0 stop at offset 0: {topic} "
     )
     producer.abort()
     producer.close()
