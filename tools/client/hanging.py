@@ -21,6 +21,8 @@ from tools.client.transactions import Transaction, list_transactions
 STATE_TOPIC: Final = "__transaction_state"
 LOOKS: Final = 2
 """Partitions whose leader has changed are asked for again so often, with new metadata."""
+NAMED_MAX: Final = 5
+"""So many partitions are named in a sentence."""
 
 Where = tuple[str, int]
 
@@ -147,12 +149,9 @@ def find_hanging(
     cluster: Cluster, topics: Collection[str] | None = None, *, node_id: int | None = None
 ) -> Found:
     """The hanging transactions of topics (None: all, internal ones too); with ``node_id`` where this node leads."""
-    wanted = _partitions(cluster.refresh(topics))
+    wanted = _partitions(cluster.refresh(topics), named=topics is not None)
     first = _Look(cluster, wanted, node_id)
-    unknown = [
-        f"{topic}-{index} could not be looked at: {why}"
-        for (topic, index), why in sorted(first.unseen.items())
-    ]
+    unknown = _not_looked_at(first.unseen)
     if not first.opened:
         return Found(unknown=unknown)
     try:
@@ -192,14 +191,31 @@ def still_open(candidates: Iterable[Open], opened: Iterable[Open]) -> list[Open]
     return sorted(found, key=lambda each: (each.where, each.start_offset))
 
 
-def _partitions(topics: Iterable[MetadataResponseTopic]) -> set[Where]:
+def _partitions(topics: Iterable[MetadataResponseTopic], *, named: bool) -> set[Where]:
+    """Those of all topics; one that was named must be there."""
     found = set()
     for topic in topics:
-        if topic.error_code == ErrorCode.unknown_topic_or_partition:
+        if named and topic.error_code == ErrorCode.unknown_topic_or_partition:
             raise no_such("topic", topic.name or "")
-        check(topic.error_code, topic.name or "")
+        if named:
+            check(topic.error_code, topic.name or "")
         found |= {(topic.name or "", each.partition_index) for each in topic.partitions}
     return found
+
+
+def _not_looked_at(unseen: Mapping[Where, str]) -> list[str]:
+    """A sentence for each reason: a broker that denies it, or a node that is away, is one for all its partitions."""
+    by_reason: dict[str, list[str]] = {}
+    for (topic, index), why in sorted(unseen.items()):
+        by_reason.setdefault(why, []).append(f"{topic}-{index}")
+    return [
+        f"{' '.join(places[:NAMED_MAX])}{_and_more(len(places) - NAMED_MAX)} could not be looked at: {why}"
+        for why, places in by_reason.items()
+    ]
+
+
+def _and_more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""
 
 
 def _coordinators(cluster: Cluster) -> dict[int, tuple[int, int] | None]:
