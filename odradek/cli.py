@@ -93,7 +93,12 @@ class _Commands(CommandGroup):
             return name, command, rest
         from importlib import import_module
 
-        return name, getattr(import_module(_LATE[name][0]), name), rest
+        found: click.Command = getattr(import_module(_LATE[name][0]), name)
+        if ctx.resilient_parsing:
+            from odradek.commands.completing import attach, from_control_port
+
+            attach(found, name, from_control_port)
+        return name, found, rest
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:

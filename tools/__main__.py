@@ -37,6 +37,10 @@ def main(arguments: list[str]) -> None:
     command: click.Command = getattr(import_module(COMMANDS[name]), name.replace("-", "_"))
     if COMPLETION in os.environ:
         # The shell asks what may follow at Tab; its words, in variables, begin with `odradek`.
+        from odradek.commands.completing import attach
+        from tools.commands.completing import from_cluster
+
+        attach(command, name, from_cluster)
         click.Group("odradek", commands={name: command}).main(
             [], prog_name="odradek", complete_var=COMPLETION
         )
