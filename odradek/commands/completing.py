@@ -130,10 +130,10 @@ _WORDS: Final = {
 }
 
 
-class _Known(click.ParamType):
+class _Known(click.ParamType):  # type: ignore[type-arg]  # generic in click's stubs only
     """A value of which the names are known somewhere; else it is as its own type has it."""
 
-    def __init__(self, own: click.ParamType, kind: str, look: Look) -> None:
+    def __init__(self, own: click.ParamType[Any], kind: str, look: Look) -> None:
         self._own, self._kind, self._look = own, kind, look
         self.name = own.name
 
