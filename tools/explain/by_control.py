@@ -48,9 +48,7 @@ class Control:
         rules = self._get("/v1/faults").get("faults", ())
         trace = self._get("/v1/trace", {"limit": ENTRIES})
         return ClusterContext(
-            nodes={
-                each["node_id"]: each["state"] for each in self._cluster.get("nodes", ()) if "state" in each
-            }
+            nodes={each["node"]: each["state"] for each in self._cluster.get("nodes", ()) if "state" in each}
             or None,
             rules=tuple(
                 FaultRule(rule=each["id"], text=each["text"], hits=each["hits"], spent=each["spent"])
@@ -78,7 +76,7 @@ def find_control(asking: Asking) -> Control | None:
         return None
     try:
         remote = connect()
-        view = remote.client.get("/v1/cluster", None, CONTROL_S)
+        view = remote.client.get("/v1/views/cluster", None, CONTROL_S)  # a proxy has it too
     except ControlRefused as error:
         raise ToolError(str(error)) from None
     except OdradekError as error:

@@ -12,12 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import ClientSession
+from click.testing import Result
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from broker.cluster import Cluster
 from broker.control.listener import ControlListener
 from broker.control.ports import Control
 from broker.control.wiring import control_of
+from broker.faults import parse_rule
 from broker.options import parse
 from broker.proxy.looking import ProxyLooking, looking_of, open_control
 from broker.proxy.options import parse as parse_proxy
@@ -26,6 +28,7 @@ from broker.trace.scanning import UnknownTransaction
 from broker.views.ports import BatchPosition
 from tests.support.clients import PATIENCE
 from tests.support.deadlines import HANG_S
+from tests.tools.conftest import invoke
 
 NODES = 3
 
@@ -224,3 +227,25 @@ async def test_the_control_port_has_what_a_proxy_can_do(both: Both) -> None:
         assert (await call("GET", "/v1/transactions/billing/timeline"))[0] == 200
         status, metrics = await call("GET", "/metrics")
         assert (status, "# TYPE" in metrics) == (200, True)
+
+
+async def test_the_command_explains_by_the_protocol_and_with_the_rules_of_the_proxy(both: Both) -> None:
+    """The proxy itself does not know what happens inside the nodes."""
+
+    def explain(*words: str) -> Result:
+        where = {"ODRADEK_CONTROL": both.server.url}
+        return invoke(both.proxy.bootstrap_servers, "explain", *words, **where)
+
+    hold = both.looking.faults.add(parse_rule("Produce topic=audit -> hold"))
+    producer = Producer({**PATIENCE, "bootstrap.servers": both.proxy.bootstrap_servers})
+    producer.produce("audit", b"1")
+    sending = asyncio.to_thread(producer.flush, HANG_S)
+    task = asyncio.create_task(sending)
+    await both.looking.faults.reached(hold.id)
+    held = await asyncio.to_thread(explain, "audit")
+    both.looking.faults.release(hold.id)
+    await task
+    # The log of the nodes in this process is in it too.
+    assert f"Rule {hold.id} (Produce topic=audit -> hold) holds Produce of rdkafka" in held.stdout
+    healthy = await asyncio.to_thread(explain, "orders/0")
+    assert "orders-0" in healthy.stdout, healthy.output
