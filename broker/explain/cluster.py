@@ -102,8 +102,12 @@ def explain_cluster(facts: ClusterFacts, around: ClusterContext) -> list[Explana
 
 
 def _nothing(around: ClusterContext) -> str:
-    nodes = "" if around.nodes is None else f", of {counted(len(around.nodes), 'node')} all run"
-    return f"Nothing is wrong{nodes}: no partition, transaction or group waits for anything."
+    waits = "no partition, transaction or group waits for anything"
+    if around.nodes is None:
+        return f"Nothing is wrong: {waits}."
+    if around.rules is None:  # a client sees nodes that are registered
+        return f"Nothing is wrong: {counted(len(around.nodes), 'node')} responded, and {waits}."
+    return f"Nothing is wrong: all {counted(len(around.nodes), 'node')} run, and {waits}."
 
 
 def _distinct(found: Iterable[Explanation]) -> Iterator[Explanation]:

@@ -162,7 +162,9 @@ class PartitionFacts:
     last_stable: int | None = None
     high_watermark: int | None = None
     open: tuple[OpenInLog, ...] = ()
-    """By first offset; the first holds the last stable offset."""
+    """By first offset; the first holds the last stable offset, unless that ``advances``."""
+    advances: bool = False
+    """What held the last stable offset ended while it was looked at: readers go on."""
     tail: Tail | None = None
 
     @property

@@ -25,6 +25,9 @@ from broker.explain.words import listed, producer_text, time_text, who
 
 PLACES_MAX = 5
 """Of so many partitions it is told what holds their markers."""
+REFUSED_IS_UNKNOWN = (
+    "Requests that were refused are known to the control port of an Odradek broker: set ODRADEK_CONTROL."
+)
 TRACE_IS_OFF = "The trace is off. After odradek trace --start this command names the refused requests too."
 
 
@@ -34,15 +37,17 @@ def explain_id(at: IdFacts, around: ClusterContext) -> Explanation:
     mine = [each for each in around.refusals if _is_of(at, each)]
     refused = refusal_troubles(around, mine, at.history or ())
     # A request that no client sends again by itself is worse than a transaction that is open in its time.
-    opened = _open(at)
+    opened = _open(at, around)
     troubles += [each for each in refused if each.is_cause]
     troubles += [opened] if opened is not None else []
     troubles += [each for each in refused if not each.is_cause]
     throttled = [each for each in around.throttles if each.transactional_id == at.transactional_id]
     troubles += throttle_troubles(throttled)
-    details = [*([] if opened is not None else _state(at)), *_steps(at.history or ())]
+    details = [*_state(at), *_steps(at.history or ())]
     if around.trace_runs is False:
         details.append(TRACE_IS_OFF)
+    elif around.rules is None and at.transaction is not None and not any(each.is_cause for each in troubles):
+        details.append(REFUSED_IS_UNKNOWN)
     subject = f"transactional id {at.transactional_id}"
     return explained(subject, troubles, _otherwise(at, around), details, around.not_asked)
 
@@ -73,9 +78,9 @@ def _of_coordinator(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _state(at: IdFacts) -> Iterator[str]:
-    """What its coordinator says, where the cause was another."""
+    """What its coordinator says, where no other line has it."""
     found = at.transaction
-    if found is not None:
+    if found is not None and not is_open(found) and not is_decided(found):
         where = f", in {listed(found.partitions)}" if found.partitions else ""
         yield (
             f"{found.transactional_id} is {found.state} at its coordinator, node {found.coordinator}: "
@@ -110,11 +115,11 @@ def _decided(at: IdFacts, found: TransactionFacts, around: ClusterContext) -> It
         yield waits(found, read.get(name), around, "")
 
 
-def _open(at: IdFacts) -> Trouble | None:
+def _open(at: IdFacts, around: ClusterContext) -> Trouble | None:
     found = at.transaction
     if found is None or not is_open(found):
         return None
-    trouble = open_transaction(found, "")
+    trouble = open_transaction(found, around, "")
     first, *more = trouble.lines
     where = listed(found.partitions) if found.partitions else "no partition yet"
     return Trouble(trouble.cause, (first, *more, f"It has {where}."))

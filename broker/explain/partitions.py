@@ -163,6 +163,12 @@ def _open(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
     """The transaction that holds the last stable offset, and those behind it."""
     if at.last_stable is None or at.high_watermark is None or at.last_stable >= at.high_watermark:
         return
+    if at.advances:
+        for each in at.open:
+            yield holder(
+                at, each, around, f"A transaction begins at offset {each.first_offset} of {at.name}: "
+            )
+        return
     if not at.open:
         yield Trouble(
             Cause.UNKNOWN,
@@ -199,6 +205,9 @@ def _otherwise(at: PartitionFacts, around: ClusterContext) -> Trouble:
                 f"readers with read_committed read to its end, offset {at.high_watermark}.",
             ),
         )
+    if at.advances:
+        goes_on = "readers with read_committed go on, and the transactions before them end within moments"
+        return Trouble(Cause.NOTHING, (f"Nothing is wrong with {at.name}: {goes_on}.",))
     if at.log_start == at.high_watermark:
         return Trouble(Cause.EMPTY_LOG, (_empty(at),))
     return _of_tail(at, at.tail) or Trouble(

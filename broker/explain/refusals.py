@@ -8,7 +8,7 @@ from typing import Final
 from broker.explain.explanation import Cause
 from broker.explain.facts import ClusterContext, Refusal, StateStep, Throttle
 from broker.explain.trouble import Trouble
-from broker.explain.words import capital, counted, duration_text, listed, producer_text, rule_text, times
+from broker.explain.words import capital, duration_text, listed, producer_text, rule_text, times
 
 RECENT_MS: Final = 600_000
 """A refusal, or a throttle, that is older is told, and is no cause."""
@@ -223,7 +223,7 @@ def throttle_troubles(throttles: Iterable[Throttle]) -> list[Trouble]:
             (
                 f"Client {each.client_id}{f' ({each.principal})' if each.principal else ''} is throttled by its quota: "
                 f"a response to {each.api} told it to wait {duration_text(each.throttle_ms)}, "
-                f"{duration_text(each.last_ms)} ago; {counted(each.count, 'response')} in all.",
+                f"{duration_text(each.last_ms)} ago{f'; {each.count} responses in all' if each.count > 1 else ''}.",
             ),
             each.last_ms <= RECENT_MS,
         )

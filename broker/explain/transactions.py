@@ -95,7 +95,7 @@ def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterCon
     held = [each for each in around.held if each.transactional_id == at.transactional_id]
     if held:
         return held_trouble(held[0], around, f"{prefix}{who(at)} has an open transaction, and ")
-    return open_transaction(at, prefix)
+    return open_transaction(at, around, prefix)
 
 
 def held_trouble(
@@ -113,7 +113,7 @@ def held_trouble(
 # -- open -------------------------------------------------------------------------------------------------------
 
 
-def open_transaction(at: TransactionFacts, prefix: str) -> Trouble:
+def open_transaction(at: TransactionFacts, around: ClusterContext, prefix: str) -> Trouble:
     """How long it has been open, and when it times out."""
     ends = f"The client ends it, or: odradek txn abort {at.transactional_id}"
     first = f"{prefix}{who(at)} has an open transaction"
@@ -121,13 +121,18 @@ def open_transaction(at: TransactionFacts, prefix: str) -> Trouble:
         return Trouble(Cause.OPEN_TRANSACTION, (f"{first}.", ends))
     timeout = duration_text(at.timeout_ms)
     if at.open_ms < 0:
+        # Without a control port its age is counted by the clock of the client.
+        is_known = around.rules is not None
+        clock = "the coordinator's clock" if is_known else "this machine's clock"
+        why = f"The clock of its coordinator, node {at.coordinator}, went back, or it moved to a node whose clock is behind"
+        if not is_known:
+            why += ", or this machine's clock is behind"
         return Trouble(
             Cause.BEGINS_IN_THE_FUTURE,
             (
-                f"{first}, which begins {duration_text(-at.open_ms)} in the future of the coordinator's clock.",
+                f"{first}, which begins {duration_text(-at.open_ms)} in the future of {clock}.",
                 ends,
-                f"The clock of its coordinator, node {at.coordinator}, went back, or it moved to a node whose clock is "
-                f"behind: its timeout of {timeout} begins to count then.",
+                f"{why}: its timeout of {timeout} begins to count then.",
             ),
         )
     opened, left = duration_text(at.open_ms), at.timeout_ms - at.open_ms
@@ -216,7 +221,7 @@ def _leader_away(
 ) -> Trouble | None:
     if place.leader is None:
         gone = all_away(around, place.isr)
-        why = f"{place.name} has no leader{f': {listed(gone)}' if gone else ''}"
+        why = f"{place.name} has no leader{f' ({listed(gone)})' if gone else ''}"
         nodes = place.isr
     else:
         leader = away(around, place.leader, f", which leads {place.name},")

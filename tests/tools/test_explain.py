@@ -13,6 +13,7 @@ from tools.client.errors import KafkaError
 from tools.client.producing import Producer, now_ms
 from tools.client.transactions import Transaction
 from tools.control import Ages
+from tools.explain import looking
 from tools.explain.asking import Asking
 from tools.explain.by_control import Control, folded_refusals
 from tools.explain.explaining import Explaining
@@ -183,7 +184,13 @@ def test_the_history_of_an_id_and_its_refused_requests(
     lines = run("explain", "--id", "e4-id").splitlines()
     assert lines[0].startswith("Nothing is wrong with e4-id (producer ")
     assert "e4-id is CompleteCommit at its coordinator, node" in lines[1]
-    assert [line.split()[1] for line in lines[2:]] == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
+    assert [line.split()[1] for line in lines[2:-1]] == [
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "CompleteCommit",
+    ]
+    assert lines[-1].endswith("set ODRADEK_CONTROL.")
     first = Producer(cluster, "e4-id")
     first.init()
     first.send("e4", 0, [(0, None, b"b")])
@@ -258,6 +265,32 @@ def test_errors_of_a_coordinator_are_facts_and_not_asked_again(
     with cluster_of_two.faults.add("Describe* -> error COORDINATOR_LOAD_IN_PROGRESS"):
         assert causes(explained(cluster).group("e14")) == [Cause.COORDINATOR_LOADING]
         assert causes(explained(cluster).transactional_id("e14")) == [Cause.COORDINATOR_LOADING]
+
+
+def test_what_ends_or_begins_while_it_is_looked_at_holds_no_reader(
+    run: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the leaders and the coordinators, and between the coordinators and the leaders."""
+    run("topic", "create", "e16:2")
+    run("txn", "hang", "e16-ends", "e16", "a")
+    run("txn", "hang", "e16-begins", "e16", "a", "-p", "1")
+    run("txn", "abort", "e16-begins")
+    asked = looking.owners_of
+
+    def owners_of(*arguments: object) -> looking.Owners:
+        run("txn", "abort", "e16-ends")
+        found = asked(*arguments)  # type: ignore[arg-type]
+        run("txn", "hang", "e16-begins", "e16", "b", "-p", "1")
+        run("txn", "hang", "e16-ends", "e16", "b")
+        monkeypatch.setattr(looking, "owners_of", asked)
+        return found
+
+    monkeypatch.setattr(looking, "owners_of", owners_of)
+    monkeypatch.setattr(looking, "LOOKS", 1)
+    assert causes(explained(cluster).topic("e16", None)) == [Cause.NOTHING, Cause.NOTHING]
+    assert causes(explained(cluster).topic("e16", None)) == [Cause.OPEN_TRANSACTION, Cause.OPEN_TRANSACTION]
+    run("txn", "abort", "e16-begins")
+    run("txn", "abort", "e16-ends")
 
 
 def test_a_node_that_does_not_respond_is_asked_once(

@@ -11,7 +11,7 @@ from broker.explain.words import duration_text
 from odradek.deadlines import stretched
 from protocol.messages.metadata import MetadataResponseTopic
 from tools.client.cluster import Cluster
-from tools.client.errors import KafkaError, NoResponse, OutOfTime, ToolError, Unreachable
+from tools.client.errors import KafkaError, NoResponse, OutOfTime, ToolError, Unreachable, error_name
 
 BUDGET_S: Final = stretched(1.6)
 """For all questions of an explanation: its lines are there within 2 s."""
@@ -108,7 +108,9 @@ class Asking:
 
     def _note(self, who: str, node: int | None, what: str, error: ToolError, began: float) -> None:
         if isinstance(error, OutOfTime) and isinstance(error.last, KafkaError):
-            self.note(f"{who}, {what}: {str(error.last).removesuffix('.')}.")
+            error = error.last
+        if isinstance(error, KafkaError):
+            self.note(f"{who} answers {what} with {error_name(error.code)}.")
             return
         if isinstance(error, NoResponse | OutOfTime):
             took = duration_text(max(1, round(1000 * (time.monotonic() - began))))

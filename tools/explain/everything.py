@@ -30,8 +30,13 @@ def cluster_facts(asking: Asking, ages: Ages) -> ClusterFacts:
     nodes = sorted(asking.cluster.nodes)
     listed = asking.each("ListGroups", {node: partial(_of_node, asking.cluster) for node in nodes})
     groups = sorted({group for found, _ in listed.values() for group in found})
-    transactions = [each for _, found in listed.values() for each in found]
+    before = [each for _, found in listed.values() for each in found]
     places = look(asking, set(wanted[:LOOKED_AT_MAX]), ages, tails=False)
+    again = asking.each(
+        "ListTransactions",
+        {node: partial(_under_way, asking.cluster) for node, (_, found) in listed.items() if found},
+    )
+    transactions = [each for found in again.values() for each in found if each in before]
     return ClusterFacts(
         partitions=tuple(places[where] for where in sorted(places) if _is_troubled(places[where])),
         transactions=tuple(transaction_facts(each, ages) for each in transactions),
@@ -53,6 +58,7 @@ def _suspects(topics: Iterable[MetadataResponseTopic]) -> list[Where]:
 
 def _is_troubled(at: PartitionFacts) -> bool:
     is_held = at.last_stable is None or at.high_watermark is None or at.last_stable < at.high_watermark
+    is_held = is_held and not (at.advances and not at.open)
     return at.leader is None or at.offline is not None or len(at.isr) < len(at.replicas) or is_held
 
 
@@ -61,4 +67,8 @@ def _of_node(cluster: Cluster, node: int) -> tuple[list[str], list[Transaction]]
     response = cluster.ask_node(node, "list_groups", ListGroupsRequest())
     check(response.error_code, f"the groups of node {node}")
     groups = [each.group_id for each in response.groups if each.group_state in REBALANCING]
-    return groups, transactions_of(cluster, node, OPEN_STATES)
+    return groups, _under_way(cluster, node)
+
+
+def _under_way(cluster: Cluster, node: int) -> list[Transaction]:
+    return transactions_of(cluster, node, OPEN_STATES)

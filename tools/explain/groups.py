@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -12,7 +12,12 @@ from broker.explain.facts import GroupFacts, GroupOffsetFacts, MemberFacts, Part
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from tools.client.cluster import GROUP, Cluster
 from tools.client.errors import ToolError, error_name
 from tools.client.fetching import Reader
@@ -93,8 +98,10 @@ def _describe(cluster: Cluster, group: str, node: int) -> _Described:
         return described
     if described.state == "Dead":
         described = _consumer(cluster, group, node) or described
-    offsets = _fetch_offsets(cluster, group, node, is_stable=False)
-    stable = _fetch_offsets(cluster, group, node, is_stable=True)
+    offsets = _fetch_offsets(cluster, group, node, None, is_stable=False)
+    # An offset that only an open transaction has committed comes back where it is asked for by name.
+    named = {_where(name) for member in described.members for name in member.assigned} | offsets.keys()
+    stable = _fetch_offsets(cluster, group, node, named, is_stable=True)
     unstable = frozenset(where for where, error in stable.items() if error is None)
     return _Described(
         type=described.type,
@@ -157,12 +164,30 @@ def _consumer(cluster: Cluster, group: str, node: int) -> _Described | None:
     )
 
 
-def _fetch_offsets(cluster: Cluster, group: str, node: int, *, is_stable: bool) -> dict[Where, int | None]:
-    """Committed offsets; None where an open transaction has committed another one."""
+def _where(name: str) -> Where:
+    topic, _, index = name.rpartition("-")
+    return topic, int(index)
+
+
+def _fetch_offsets(
+    cluster: Cluster, group: str, node: int, named: Collection[Where] | None, *, is_stable: bool
+) -> dict[Where, int | None]:
+    """Committed offsets of these partitions, of all for None; None where an open transaction has committed another one."""
+    if named is not None and not named:
+        return {}
+    indexes: dict[str, list[int]] = {}
+    for topic, index in sorted(named or ()):
+        indexes.setdefault(topic, []).append(index)
+    of_group = [
+        OffsetFetchRequestTopics(name=topic, partition_indexes=parts) for topic, parts in indexes.items()
+    ]
+    of_old = [
+        OffsetFetchRequestTopic(name=topic, partition_indexes=parts) for topic, parts in indexes.items()
+    ]
     request = OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group_id=group, member_epoch=-1, topics=None)],
+        groups=[OffsetFetchRequestGroup(group_id=group, member_epoch=-1, topics=of_group or None)],
         group_id=group,
-        topics=None,
+        topics=of_old or None,
         require_stable=is_stable,
     )
     response = cluster.ask_node(node, "offset_fetch", request, _OFFSET_FETCH)

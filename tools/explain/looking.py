@@ -1,6 +1,6 @@
 """Facts of partitions, asked by the protocol: the leaders, then the coordinators, then the leaders again.
 
-What merely begins or ends between two questions differs from one look at the leaders to the next: such facts are read again.
+What merely begins or ends between two questions differs from one look at the leaders to the next: it holds no reader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tools.explain.asking import Asking
 
 STATE_TOPIC: Final = "__transaction_state"
 LOOKS: Final = 3
-"""So often the leaders are asked again, while their facts contradict each other."""
+"""So often the leaders are asked again, while transactions hold readers that did not at the look before."""
 TAIL_OFFSETS: Final = 1000
 """So many offsets before the end are read to see what stands there."""
 TAILS_MAX: Final = 20
@@ -51,10 +51,13 @@ class _Log:
     """Producer id, producer epoch and first offset of each open transaction below the high watermark, by first offset."""
 
     @property
-    def is_consistent(self) -> bool:
-        """The last stable offset is where the first open transaction begins, or the high watermark."""
-        first = self.opened[0][2] if self.opened else self.high
-        return self.stable == first
+    def holder(self) -> tuple[int, int, int] | None:
+        """The open transaction that keeps the last stable offset where it is; None: none does, or it has ended since."""
+        return next((each for each in self.opened if each[2] == self.stable), None)
+
+    @property
+    def is_read_to_the_end(self) -> bool:
+        return self.stable == self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +75,33 @@ def look(
 ) -> dict[Where, PartitionFacts]:
     """The facts of these partitions; those of which there is no metadata are left out."""
     placed = _placed(asking, wanted)
-    logs = _logs(asking, placed)
+    logs = before = _logs(asking, placed)
     owners = Owners({}, frozenset(), False)
     for _ in range(LOOKS):
         producers = {producer for log in logs.values() for producer, _, _ in log.opened}
-        if not producers and all(log.is_consistent for log in logs.values()):
+        if not producers:
             break
         owners = owners_of(asking, producers, ages)
         before, logs = logs, _logs(asking, placed)
-        settled = all(log.is_consistent for log in logs.values())
-        if settled and all(before.get(where) == log for where, log in logs.items()):
+        if all(
+            log.holder in before[where].opened
+            for where, log in logs.items()
+            if log.holder and where in before
+        ):
             break
     min_isr = _min_isr(asking, placed)
-    found = {
-        where: _facts(where, at, logs.get(where), owners, min_isr.get(where[0]))
-        for where, at in placed.items()
-    }
+    found = {}
+    for where, at in placed.items():
+        log = logs.get(where)
+        seen = _judged(log, before.get(where)) if log is not None else None
+        found[where] = _facts(where, at, seen, owners, min_isr.get(where[0]))
     return {**found, **_with_tails(asking, found)} if tails else found
+
+
+def _judged(log: _Log, before: _Log | None) -> _Log:
+    """With the transactions that were open before and after the coordinators were asked: of the others nothing is known."""
+    known = before.opened if before is not None else ()
+    return replace(log, opened=tuple(each for each in log.opened if each in known))
 
 
 def open_places(asking: Asking, producers: Collection[int]) -> set[Where]:
@@ -138,6 +151,7 @@ def _facts(
         last_stable=None if log is None else log.stable,
         high_watermark=None if log is None else log.high,
         open=() if log is None else tuple(_open(each, owners) for each in log.opened),
+        advances=log is not None and not log.is_read_to_the_end and log.holder is None,
     )
 
 
@@ -180,7 +194,10 @@ def _ask_leader(
     for topic, index in partitions:
         by_topic.setdefault(topic, []).append(index)
     errors: dict[Where, str] = {}
+    # In this order what begins meanwhile begins above the high watermark, and what has ended meanwhile holds no reader.
     starts = _offsets(cluster, node, by_topic, EARLIEST, READ_UNCOMMITTED, errors)
+    highs = _offsets(cluster, node, by_topic, LATEST, READ_UNCOMMITTED, errors)
+    stables = _offsets(cluster, node, by_topic, LATEST, READ_COMMITTED, errors)
     request = DescribeProducersRequest(
         topics=[TopicRequest(name=topic, partition_indexes=indexes) for topic, indexes in by_topic.items()]
     )
@@ -195,15 +212,13 @@ def _ask_leader(
             for producer in each.active_producers
             if producer.current_txn_start_offset >= 0
         ]
-    stables = _offsets(cluster, node, by_topic, LATEST, READ_COMMITTED, errors)
-    highs = _offsets(cluster, node, by_topic, LATEST, READ_UNCOMMITTED, errors)
     found = {}
     for where in partitions:
         if where in errors:
             continue
         high = highs[where]
         below = sorted((each for each in opened[where] if each[2] < high), key=lambda each: each[2])
-        found[where] = _Log(starts[where], stables[where], high, tuple(below))
+        found[where] = _Log(starts[where], min(stables[where], high), high, tuple(below))
     return found, errors
 
 

@@ -131,7 +131,7 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         of_id(decided(), places=(at(leader=None, isr=(2,)),)),
         around(nodes=nodes(n2="killed")),
         Cause.MARKER_LEADER_AWAY,
-        "The COMMIT marker of etl-1 in orders-0 cannot be written: orders-0 has no leader: node 2 is killed.",
+        "The COMMIT marker of etl-1 in orders-0 cannot be written: orders-0 has no leader (node 2 is killed).",
         "odradek node start 2",
     ),
     "a marker whose leader is paused": (

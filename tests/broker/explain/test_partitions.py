@@ -327,6 +327,22 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         "Nothing is wrong with orders-0: its last offset, 12, is a marker.",
         "A group whose lag here is 1 or less has nothing left to read.",
     ),
+    "readers go on": (
+        at(last_stable=12, advances=True),
+        foreign(),
+        Cause.NOTHING,
+        "Nothing is wrong with orders-0: readers with read_committed go on, and the transactions before them end within "
+        "moments.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
+    ),
+    "readers go on, up to a transaction that hangs": (
+        at(in_log(first_offset=14), last_stable=12, high_watermark=20, advances=True),
+        foreign(),
+        Cause.HANGING_TRANSACTION,
+        "A transaction begins at offset 14 of orders-0: the transaction of producer 5 epoch 0 hangs: no coordinator will "
+        "end it.",
+        "Abort it: odradek txn abort --partition orders/0 --start-offset 14",
+    ),
     "nothing": (
         at(),
         around(),

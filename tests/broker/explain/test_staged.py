@@ -39,9 +39,13 @@ BY_PROTOCOL = {
     ("a rule answers for the coordinator", ID): "The coordinator of … answers COORDINATOR_NOT_AVAILABLE.",
     ("a group rebalances", GROUP): "Group … rebalances (PreparingRebalance).",
     (
+        "a transaction begins in the future",
+        ID,
+    ): "… has an open transaction, which begins … in the future of this machine's clock.",
+    (
         "the node that its marker goes to is away",
         ID,
-    ): "The COMMIT marker … node … is not in the cluster's metadata…",
+    ): "The COMMIT marker … has no leader (node … is not in the cluster's metadata).",
     (
         "too few replicas are in sync",
         TOPIC,
@@ -58,7 +62,6 @@ BY_PROTOCOL = {
 SEEN_BY_PROTOCOL = {
     "a transaction is open",
     "a transaction hangs",
-    "a transaction begins in the future",
     "a topic is empty",
     "the end of a log was aborted",
     "the lag is markers",
