@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.explain.explanation import Cause
 from broker.explain.facts import ClusterContext, FaultRule, GroupFacts, IdFacts, PartitionFacts
-from broker.explain.partitions import no_leader
+from broker.explain.partitions import below_min_isr, no_leader
 from broker.explain.transactions import held_trouble
 from broker.explain.trouble import Trouble
 from broker.explain.words import away, capital, duration_text, is_silent, release, rule_text, waking
@@ -48,6 +48,10 @@ def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Tro
         return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, lines)
     if at.coordinator is None:
         return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, _no_leader(head, home, at.home, around))
+    if at.home is not None and (below := below_min_isr(at.home, around)) is not None:
+        first, *more = below.lines
+        cannot = f"The coordinator of {name}, node {at.coordinator}, cannot write its state"
+        return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, (f"{cannot}: {first[:1].lower()}{first[1:]}", *more))
     if at.coordinator_error is None:
         return _to_clients(name, at, around, head)
     answered = _answers(name, at.coordinator_error, around)

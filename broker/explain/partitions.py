@@ -132,6 +132,11 @@ def _isr(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
         )
 
 
+def below_min_isr(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
+    """Writes are refused; None where they are not, or where it is not known."""
+    return next((each for each in _isr(at, around) if each.cause is Cause.BELOW_MIN_ISR), None)
+
+
 def _why_missing(at: PartitionFacts, node: int, around: ClusterContext) -> str:
     gone = away(around, node)
     if gone is not None:

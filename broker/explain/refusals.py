@@ -64,7 +64,7 @@ RETRIED: Final = frozenset(
         "REQUEST_TIMED_OUT",
     }
 )
-"""Clients send these again by themselves: told, and no cause."""
+"""Clients send these again by themselves: told, and no cause, unless a rule that is still there answers so each time."""
 _FENCED: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _DENIED: Final = frozenset(
     {
@@ -104,7 +104,8 @@ def refusal_troubles(
 
 
 def _trouble(around: ClusterContext, each: Refusal, history: Sequence[StateStep]) -> Trouble:
-    cause, is_cause = cause_of(each), each.error not in RETRIED and each.last_ms <= RECENT_MS
+    by_rule = any(rule.rule == each.rule for rule in around.rules or ())
+    cause, is_cause = cause_of(each), (by_rule or each.error not in RETRIED) and each.last_ms <= RECENT_MS
     if each.rule is not None:
         return Trouble(
             cause,

@@ -95,7 +95,17 @@ def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterCon
     held = [each for each in around.held if each.transactional_id == at.transactional_id]
     if held:
         return held_trouble(held[0], around, f"{prefix}{who(at)} has an open transaction, and ")
-    return open_transaction(at, around, prefix)
+    return _with_coordinator(at, open_transaction(at, around, prefix), around)
+
+
+def _with_coordinator(at: TransactionFacts, trouble: Trouble, around: ClusterContext) -> Trouble:
+    """Neither the client nor the timeout ends it while its coordinator is away."""
+    gone = away(around, at.coordinator, ", its coordinator,")
+    if gone is None:
+        return trouble
+    first, *more = trouble.lines
+    note = f"{capital(gone)}: nothing ends it before that node runs."
+    return Trouble(trouble.cause, (first, note, *waking(around, [at.coordinator]), *more))
 
 
 def held_trouble(

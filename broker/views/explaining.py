@@ -7,7 +7,6 @@ coordinator's log, and what a log holds below its last stable offset.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
@@ -23,7 +22,7 @@ from broker.trace.trace import Trace
 from broker.views import explaining_cluster as cluster_of
 from broker.views import explaining_groups as groups_of
 from broker.views import explaining_ids as ids_of
-from broker.views.explaining_context import context, coordinator_by_rules, refused
+from broker.views.explaining_context import context, refused
 from broker.views.explaining_partitions import open_producers, partition_facts, with_tail
 from broker.views.explaining_transactions import Owners, Place, coordinated, owners_of
 from broker.views.ports import UnknownName
@@ -61,8 +60,6 @@ class ClusterExplaining:
         facts, around = await self._look(
             producers, lambda owners: groups_of.group_facts(cluster, owners, fetched, group_id)
         )
-        answered = coordinator_by_rules(self._faults, group=group_id)
-        facts = replace(facts, coordinator_error=answered or facts.coordinator_error)
         return [explain_group(await groups_of.with_content(cluster, facts), around)]
 
     async def transactional_id(self, transactional_id: str) -> list[Explanation]:
@@ -78,8 +75,7 @@ class ClusterExplaining:
         facts, around = await self._look(
             producers, lambda owners: ids_of.id_facts(cluster, owners, transactional_id, steps, suspects)
         )
-        answered = coordinator_by_rules(self._faults, transactional_id=transactional_id)
-        return [explain_id(replace(facts, coordinator_error=answered or facts.coordinator_error), around)]
+        return [explain_id(facts, around)]
 
     async def everything(self) -> list[Explanation]:
         cluster = self._cluster

@@ -13,8 +13,6 @@ from broker.cluster import Cluster
 from broker.explain.facts import ClusterContext, FaultRule, HeldByRule, Refusal, Throttle
 from broker.faults import ActiveRule, Faults
 from broker.faults.active_rule import HeldItem
-from broker.faults.fields import FIND_COORDINATOR
-from broker.faults.request_subjects import RequestSubjects
 from broker.faults.text import rule_to_text
 from broker.trace.decoding import answer_dict, request_dict
 from broker.trace.exchange import Exchange, Names
@@ -56,22 +54,6 @@ def context(cluster: Cluster, faults: Faults, trace: Trace, refused: Refused) ->
         refusals=refused[0],
         throttles=refused[1],
     )
-
-
-def coordinator_by_rules(
-    faults: Faults, transactional_id: str | None = None, group: str | None = None
-) -> str | None:
-    """The error that a rule answers to who looks for a coordinator, by Kafka's name; None if none has been hit for it."""
-    wanted = RequestSubjects(
-        transactional_ids={transactional_id} if transactional_id is not None else set(),
-        groups={group} if group is not None else set(),
-    )
-    for active in faults.list():
-        code = active.rule.action.code
-        is_hit = active.looks and active.hits > 0 and FIND_COORDINATOR in active.api_keys
-        if code is not None and is_hit and wanted.meet(active.rule.match):
-            return code.name.upper()
-    return None
 
 
 def _rule(active: ActiveRule) -> FaultRule:

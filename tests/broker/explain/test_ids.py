@@ -95,6 +95,26 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         "The coordinator does not know etl-1 any more: it has expired. Its last state is CompleteCommit.",
         "2026-11-18T11:06:40.000Z  Empty  producer 5 epoch 0",
     ),
+    "its coordinator cannot write": (
+        of_id(txn(), home=at(topic="__transaction_state", index=12, isr=(1,))),
+        around(nodes=nodes(n2="killed", n3="killed")),
+        Cause.COORDINATOR_NOT_AVAILABLE,
+        "The coordinator of etl-1, node 1, cannot write its state: writes with acks=all to __transaction_state-12 are "
+        "refused (NOT_ENOUGH_REPLICAS): its ISR is node 1, min.insync.replicas is 2, and node 2 is killed and node 3 is "
+        "killed.",
+        "odradek node start 2",
+    ),
+    "a rule refuses what clients send again": (
+        of_id(ENDED),
+        around(
+            "EndTxn -> error CONCURRENT_TRANSACTIONS",
+            refusals=(refusal("EndTxn", "CONCURRENT_TRANSACTIONS", rule=1, transactional_id="etl-1"),),
+        ),
+        Cause.REFUSED_END_TXN,
+        "Refused EndTxn of etl-1: CONCURRENT_TRANSACTIONS, 12.0 s ago on node 1: rule 1 (EndTxn -> error "
+        "CONCURRENT_TRANSACTIONS) answered.",
+        "Remove the rule: odradek fault clear 1",
+    ),
     "open": (
         of_id(txn()),
         foreign(),

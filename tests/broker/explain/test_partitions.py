@@ -205,6 +205,14 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         "Rule 1 (Fetch -> hold) holds Fetch of app-1 on node 1, for 2 min 41 s.",
         "Release it: odradek fault release 1",
     ),
+    "open, its coordinator paused": (
+        at(in_log(txn(coordinator=2))),
+        around(nodes=nodes(n2="paused")),
+        Cause.OPEN_TRANSACTION,
+        "Readers with read_committed of orders-0 stop at offset 12: etl-1 (producer 5 epoch 0) has an open transaction, for "
+        "42.0 s; it times out in 18.0 s.",
+        "Node 2, its coordinator, is paused: nothing ends it before that node runs.",
+    ),
     "a held write": (
         at(),
         around("log.write -> hold", held=(held("log.write", partitions=("orders-0",)),)),
