@@ -55,7 +55,7 @@ def member(broker: odradek.Broker, group: str) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
-            "client.id": group,
+            "client.id": f"{group}-worker-1",
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -68,7 +68,7 @@ def member(broker: odradek.Broker, group: str) -> Consumer:
 def staged() -> Iterator[odradek.Broker]:
     """Three nodes: what has ended, what is open, what is held, a group that lags, and a link that is cut."""
     with odradek.Broker(nodes=3, topics={"orders": 2, "invoices": 1}, port=9092) as broker, broker.trace:
-        write(producer_of(broker, "shop"), "orders", *["new"] * 3)
+        write(producer_of(broker, "shop"), "orders", *['{"order": 7, "state": "new"}'] * 3)
         write(producer_of(broker, "shop"), "orders", "new", "new", partition=1)
         commit_all(transactional(broker, "billing"))
 
@@ -120,23 +120,32 @@ def of_partitions(page: Page) -> None:
     page.locator(".detail", has_text="its transaction has not ended").first.wait_for()
 
 
+def of_messages(page: Page) -> None:
+    page.get_by_role("rowheader", name="18").wait_for()
+    page.get_by_label("Values as").select_option("JSON")
+    page.get_by_text("Write a record").click()
+
+
 def of_groups(page: Page) -> None:
-    page.get_by_role("rowheader", name="shipping").wait_for()
+    page.get_by_role("rowheader", name="worker-1").wait_for()
 
 
 def of_timeline(page: Page) -> None:
     page.set_viewport_size({"width": WIDTH, "height": 900})
+    page.get_by_label("Which transactions").select_option("transaction 1: committed")
     step = page.get_by_role("button", name="step", exact=True)
     for _ in range(6):
         step.click()
 
 
 def of_trace(page: Page) -> None:
-    page.get_by_role("listitem").filter(has_text="Fetch").first.wait_for()
+    page.get_by_role("listitem").filter(has_text="InitProducerId").first.wait_for()
     page.get_by_label("API").fill("EndTxn")
     page.get_by_role("button", name="filter").click()
-    page.get_by_role("listitem").filter(has_text="Fetch").first.wait_for(state="detached")
-    page.get_by_role("listitem").filter(has_text="ANSWER LOST").wait_for()
+    page.get_by_role("listitem").filter(has_text="InitProducerId").first.wait_for(state="detached")
+    lost = page.get_by_role("listitem").filter(has_text="ANSWER LOST")
+    lost.locator("summary").click()
+    lost.get_by_text('"answer_lost"').wait_for()
 
 
 def of_rules(page: Page) -> None:
@@ -151,7 +160,8 @@ def of_cluster(page: Page) -> None:
 VIEWS: Final[dict[str, tuple[str, Callable[[Page], None]]]] = {
     "transactions": ("transactions", of_transactions),
     "partitions": ("partitions/orders", of_partitions),
-    "groups": ("groups", of_groups),
+    "messages": ("messages/orders", of_messages),
+    "groups": ("groups/shipping", of_groups),
     "timeline": ("timeline/refunds", of_timeline),
     "trace": ("trace", of_trace),
     "rules": ("rules", of_rules),

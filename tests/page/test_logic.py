@@ -164,3 +164,100 @@ def test_fetches_are_passed_over_unless_something_is_wrong(call: Call) -> None:
         "exchanges.js", "isPassed", {**fetch, "line": "Fetch v17 #7 -> orders-0:OFFSET_OUT_OF_RANGE"}
     )
     assert not call("exchanges.js", "isPassed", {**fetch, "api": "Produce"})
+
+
+# -- messages -------------------------------------------------------------------------------------------------------
+
+PAYMENT = {
+    "type": "record",
+    "name": "Payment",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "to", "type": ["null", "string"]},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["card", "cash"]}},
+        {"name": "lines", "type": {"type": "array", "items": "int"}},
+        {"name": "tags", "type": {"type": "map", "values": "boolean"}},
+        {"name": "again", "type": ["null", "Kind"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "sum", "type": "double"},
+        {"name": "mark", "type": {"type": "fixed", "name": "Mark", "size": 2}},
+        {"name": "parent", "type": ["null", "shop.Payment"]},
+    ],
+}
+INNER = b"\x03" + b"\x02\x06abc" + b"\x02" + b"\x04\x02\x03\x00" + b"\x01\x06\x02t\x01\x00" + b"\x02\x00"
+INNER += b"\x80\x89\x7a" + bytes.fromhex("000000000000f83f") + b"\xca\xfe" + b"\x00"
+
+
+def decoded(call: Call, schema: object, data: bytes) -> Any:
+    return call("avro.js", "decode", schema, list(data))
+
+
+def test_avro_is_decoded_by_its_schema(call: Call) -> None:
+    expected = {
+        "id": -2,
+        "to": "abc",
+        "kind": "cash",
+        "lines": [1, -2],
+        "tags": {"t": True},
+        "again": "card",
+        "at": "1970-01-01T00:16:40.000Z",
+        "sum": 1.5,
+        "mark": "0xcafe",
+        "parent": None,
+    }
+    assert decoded(call, PAYMENT, INNER) == expected
+    # Behind Confluent's zero and schema id, and behind Avro's own mark and fingerprint.
+    assert decoded(call, PAYMENT, b"\x00\x00\x00\x00\x07" + INNER) == expected
+    assert decoded(call, PAYMENT, b"\xc3\x01" + bytes(8) + INNER) == expected
+    nested = INNER[:-1] + b"\x02" + INNER
+    assert decoded(call, PAYMENT, nested)["parent"] == expected
+    assert decoded(call, "string", b"\x06abc") == "abc"
+    # Beyond what a number of JavaScript holds exactly.
+    assert decoded(call, "long", b"\xfe" + b"\xff" * 8 + b"\x01") == str(2**63 - 1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "word"),
+    [
+        ("string", b"\x06ab", "ends before"),
+        ("string", b"\x06abcd", "1 bytes are left over"),
+        ("string", b"\x01", "a length cannot be -1"),
+        (["null", "int"], b"\x04", "no branch 2"),
+        ("shop.Gone", b"\x00", "no type shop.Gone"),
+        ("long", b"\xff" * 10, "longer than ten bytes"),
+        ({"type": "array", "items": "null"}, b"\xfe\xff\xff\xff\x0f\x00", "elements"),
+    ],
+)
+def test_what_does_not_fit_its_schema_is_a_sentence(
+    call: Call, schema: object, data: bytes, word: str
+) -> None:
+    with pytest.raises(AssertionError, match=word):
+        decoded(call, schema, data)
+
+
+@pytest.mark.parametrize(
+    ("text", "base64", "form", "shown", "is_odd"),
+    [
+        ("grün", None, "text", "grün", False),
+        (None, "/wA=", "text", "ff 00", True),
+        (None, None, "text", "null", True),
+        ("ab", None, "hex", "61 62", False),
+        (None, "/wA=", "hex", "ff 00", False),
+        ('{"a":[1]}', None, "json", '{\n  "a": [\n    1\n  ]\n}', False),
+        ("{", None, "json", "{", True),
+        ("no schema", None, "avro", "no schema", True),
+    ],
+)
+def test_a_value_is_shown_as_the_viewer_wants(
+    call: Call, text: str | None, base64: str | None, form: str, shown: str, is_odd: bool
+) -> None:
+    found = call("values.js", "shown", text, base64, form)
+    assert (found["text"], found["isOdd"]) == (shown, is_odd)
+
+
+def test_headers_and_times_are_read_from_their_fields(call: Call) -> None:
+    lines = "source=till\n\n empty=\nnull\nsum=a=b"
+    expected = [["source", "till"], ["empty", ""], ["null", None], ["sum", "a=b"]]
+    assert call("values.js", "headersOf", lines) == expected
+    assert call("values.js", "timeOf", "1970-01-01T00:00:02") == 2000

@@ -4,13 +4,14 @@ import { events, get, setToken } from './api.js'
 import { duration, h, number, time } from './dom.js'
 import * as cluster from './views/cluster.js'
 import * as groups from './views/groups.js'
+import * as messages from './views/messages.js'
 import * as partitions from './views/partitions.js'
 import * as rules from './views/rules.js'
 import * as timeline from './views/timeline.js'
 import * as trace from './views/trace.js'
 import * as transactions from './views/transactions.js'
 
-const VIEWS = { transactions, partitions, groups, timeline, trace, rules, cluster }
+const VIEWS = { transactions, partitions, messages, groups, timeline, trace, rules, cluster }
 const RETRY_MS = 1000
 
 const root = document.getElementById('view')

@@ -1,4 +1,7 @@
-import { h, number, table } from '../dom.js'
+import { get, post } from '../api.js'
+import { attempt, button, h, number, onSubmit, table } from '../dom.js'
+import { explaining } from '../explaining.js'
+import { timeOf } from '../values.js'
 
 export const title = 'Groups'
 
@@ -7,23 +10,75 @@ const offset = ({ topic, partition, committed, lag, pending }) =>
     pending && ' ', pending && h('span', { class: 'state open' }, 'another offset is in an open transaction'))
 
 const row = (group) => h('tr', {},
-  h('th', { scope: 'row' }, group.group),
+  h('th', { scope: 'row' }, h('a', { href: `#/groups/${encodeURIComponent(group.group)}`, 'data-name': 'id' }, group.group)),
   h('td', {}, group.type),
   h('td', {}, h('span', { class: `state ${group.state === 'Stable' ? 'good' : group.members ? 'open' : ''}` }, group.state)),
   h('td', {}, number(group.members)),
   h('td', {}, number(group.lag)),
-  h('td', {}, group.offsets.map(offset)),
+  h('td', {}, group.offsets.length ? group.offsets.map(offset) : '–'),
 )
 
-export const show = (root) => {
+const memberRow = (member) => h('tr', {},
+  h('th', { scope: 'row' }, member.client_id || '–', h('div', { class: 'below' }, member.member_id)),
+  h('td', {}, member.host),
+  h('td', {}, member.instance_id ?? '–'),
+  h('td', {}, member.assignment.length ? member.assignment.join(', ') : '–'))
+
+const resetForm = (group, topics, paint) => {
+  const field = (text, control) => h('label', {}, text, control)
+  const to = h('select', { name: 'to' }, ['earliest', 'latest', 'offset', 'time (UTC)'].map((each) => h('option', {}, each)))
+  const at = h('input', { type: 'number', name: 'at', min: 0, size: 8, hidden: true, 'aria-label': 'Offset' })
+  const when = h('input', { type: 'datetime-local', name: 'when', step: 1, size: 20, hidden: true, 'aria-label': 'Time (UTC)' })
+  to.addEventListener('change', () => {
+    at.hidden = to.value !== 'offset'
+    when.hidden = to.value !== 'time (UTC)'
+  })
+  const form = h('form', {}, 'Reset offsets:',
+    field('topic', h('input', { type: 'text', name: 'topic', required: true, size: 14, value: topics[0] ?? '' })),
+    field('partition', h('input', { type: 'number', name: 'partition', min: 0, size: 4, placeholder: 'all' })),
+    field('to', to), at, when, h('button', {}, 'reset'))
+  const body = ({ topic, partition }) => ({
+    topic,
+    partition: partition === '' ? null : Number(partition),
+    ...(to.value === 'offset' ? { to: Number(at.value) } : when.hidden ? { to: to.value } : { time_ms: timeOf(when.value) }),
+  })
+  onSubmit(form, async (fields) => paint(await post(`v1/groups/${encodeURIComponent(group)}/offsets`, body(fields))),
+    () => `The offsets of ${group} are reset.`)
+  return form
+}
+
+/** One group: its members, and the reset of its offsets. */
+const groupSection = (group) => {
+  const { element, fill } = table(`Members of ${group}`, [['Client'], ['Host'], ['Static member'], ['Assigned partitions']])
+  const none = h('p', { class: 'quiet' }, 'It has no members.')
+  const bar = h('div')
+  const { card, explain } = explaining()
+  const section = h('section', { class: 'card', 'aria-label': `Group ${group}` }, h('h3', {}, `Group ${group}`),
+    none, element, bar, h('div', { class: 'bar' }, button('explain', () => explain(`group ${group}`, { group }))), card)
+  const paint = ({ summary, members }) => {
+    none.hidden = members.length > 0
+    element.hidden = members.length === 0
+    fill(members, (each) => each.member_id, (each) => each, memberRow)
+    const topics = [...new Set(summary.offsets.map((each) => each.topic))]
+    if (!bar.firstChild) bar.append(resetForm(group, topics, paint))
+  }
+  element.hidden = none.hidden = true
+  const look = () => attempt(section, async () => paint(await get(`v1/groups/${encodeURIComponent(group)}`)))
+  return { section, look }
+}
+
+export const show = (root, context) => {
   const { element, fill } = table('Consumer groups', [
     ['Group'], ['Type'], ['State'], ['Members', 'number'], ['Lag', 'number'], ['Committed offsets'],
   ])
   const none = h('p', { class: 'lead' }, 'No group has members or offsets.')
   const more = h('p', { class: 'quiet' })
+  const chosen = context.argument ? groupSection(context.argument) : null
   root.append(h('p', { class: 'lead' }, 'The lag is that of a read_committed reader: from the committed offset to the last stable ',
-    'offset. An offset that a producer sends within its transaction counts from the commit on.'), none, element, more)
+    'offset. An offset that a producer sends within its transaction counts from the commit on. A group that is chosen shows its ',
+    'members.'), ...(chosen ? [chosen.section] : []), none, element, more)
   element.hidden = true
+  let members = ''
   return {
     watch: { show: ['groups'] },
     on(name, data) {
@@ -33,6 +88,11 @@ export const show = (root) => {
       fill(data.groups, (group) => group.group, (group) => group, row)
       const left = data.total - data.groups.length
       more.textContent = left > 0 ? `${number(left)} more groups are not shown.` : ''
+      if (!chosen) return
+      const mine = data.groups.find((group) => group.group === context.argument)
+      const now = mine ? `${mine.state} ${mine.members}` : 'unknown'
+      if (now !== members) chosen.look()
+      members = now
     },
   }
 }

@@ -2,7 +2,8 @@
 // markers behind it.
 
 import { isMarker, judge, named, withHeld } from '../batches.js'
-import { h, list, number, s, time } from '../dom.js'
+import { button, h, list, number, s, time } from '../dom.js'
+import { explaining } from '../explaining.js'
 
 export const title = 'Partitions'
 
@@ -41,6 +42,9 @@ class Strip {
     this.chosen = -1
     this.facts = h('span', { class: 'quiet' })
     this.toStable = h('button', { type: 'button', hidden: true, onclick: () => this.showStable() }, 'where readers wait')
+    const { card, explain } = explaining()
+    const name = `${topic}-${partition}`
+    this.why = button('explain', () => explain(name, { topic, partition }), { hidden: true, 'aria-label': `explain ${name}` })
     this.kept = []
     this.stable = null
     this.detail = h('p', { class: 'detail', 'aria-live': 'polite' })
@@ -50,7 +54,7 @@ class Strip {
     this.picture.addEventListener('keydown', (event) => this.walk(event))
     this.picture.addEventListener('pointerover', (event) => this.choose(Number(event.target.dataset?.at ?? -1)))
     this.element = h('section', { class: 'partition' },
-      h('h3', {}, `${topic}-${partition}`, this.facts, this.toStable), this.picture, this.detail)
+      h('h3', {}, name, this.facts, h('div', { class: 'bar' }, this.toStable, this.why)), this.picture, this.detail, card)
   }
 
   walk(event) {
@@ -105,6 +109,7 @@ class Strip {
       ? s('svg', { width, height: HEIGHT + 34, role: 'img', 'aria-label': `${batches.length} batches` }, shapes)
       : h('p', { class: 'quiet' }, 'No batches.'))
     this.toStable.hidden = this.stable === null || this.picture.scrollWidth <= this.picture.clientWidth
+    this.why.hidden = !waits
     // Where readers wait is shown first; then the viewer scrolls.
     if (this.stable !== null) {
       if (heldBefore === null) this.showStable()

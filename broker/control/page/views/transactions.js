@@ -1,5 +1,6 @@
-import { get, post } from '../api.js'
+import { post } from '../api.js'
 import { button, duration, h, list, number, table } from '../dom.js'
+import { explaining } from '../explaining.js'
 import { holders } from '../held.js'
 import { snapshotBar } from './snapshots.js'
 
@@ -37,17 +38,16 @@ const aborted = (answer) => answer.state
   ? `${answer.transactional_id}: ${answer.state}. Its producer is fenced.`
   : `The transaction is aborted in ${answer.topic}-${answer.partition}.`
 
-const explanation = async (txn) => {
-  const { topic, partition } = txn.holds_up[0] ?? {}
-  const about = txn.transactional_id ? { transactional_id: txn.transactional_id } : { topic, partition }
-  const { explanations } = await get(`v1/explain?${new URLSearchParams(about)}`)
-  return explanations.flatMap(({ subject, lines }) => [h('h4', {}, subject), h('pre', {}, lines.join('\n'))])
+const about = (txn) => {
+  if (txn.transactional_id) return { transactional_id: txn.transactional_id }
+  const { topic, partition } = txn.holds_up[0]
+  return { topic, partition }
 }
 
 export const show = (root, { product }) => {
   const isBroker = product() !== 'proxy'
   const counts = h('ul', { class: 'counts', 'aria-label': 'Transactional ids by state' })
-  const explained = h('section', { class: 'card', hidden: true, 'aria-live': 'polite', 'aria-label': 'Explanation' })
+  const { card, explain } = explaining()
   const { element, fill } = table('Transactions', [
     ['Transactional id'], ['State'], ['Open for', 'number'], ['Partitions'], ['read_committed readers'], ['Held by a rule'],
     ['Change'],
@@ -56,16 +56,10 @@ export const show = (root, { product }) => {
   root.append(
     h('p', { class: 'lead' }, 'Records of a transaction lie in the partitions at once. Readers with read_committed get them ',
       'when its commit marker follows, and nothing behind an open transaction until it ends.'),
-    counts, none, explained, element,
+    counts, none, card, element,
   )
   if (isBroker) root.append(h('h3', {}, 'The whole broker'), snapshotBar())
   element.hidden = true
-
-  const explain = async (txn) => {
-    explained.replaceChildren(h('h3', {}, `Why: ${nameOf(txn)}`, button('close', () => { explained.hidden = true })),
-      ...await explanation(txn))
-    explained.hidden = false
-  }
 
   const row = ({ txn, rules }) => h('tr', {},
     h('th', { scope: 'row' }, txn.transactional_id
@@ -78,16 +72,16 @@ export const show = (root, { product }) => {
     h('td', {}, txn.partitions.length ? txn.partitions.map((each) => h('div', {}, each)) : '–'),
     h('td', {}, txn.holds_up.length ? txn.holds_up.map(heldUp) : '–'),
     h('td', {}, rules.length ? rules.map(heldBy) : '–'),
-    h('td', {}, isBroker ? h('div', { class: 'bar' },
-      button('explain', () => explain(txn), { 'aria-label': `explain ${nameOf(txn)}` }),
-      ['open', 'bad'].includes(kind(txn.state)) && button('abort', () => abort(txn), {
+    h('td', {}, h('div', { class: 'bar' },
+      button('explain', () => explain(nameOf(txn), about(txn)), { 'aria-label': `explain ${nameOf(txn)}` }),
+      isBroker && ['open', 'bad'].includes(kind(txn.state)) && button('abort', () => abort(txn), {
         danger: true,
         'aria-label': `abort ${nameOf(txn)}`,
         question: txn.transactional_id
           ? `Really abort the transaction of ${txn.transactional_id}? Its producer is fenced.`
           : `Really write an ABORT marker for ${nameOf(txn)}?`,
         said: aborted,
-      })) : '–'))
+      }))))
 
   let [summary, faults] = [null, []]
   const paint = () => {
