@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import Page
 
 import odradek
-from tests.docs.browser import WIDTH, view
+from tests.docs.browser import view
 from tests.support.chromium import chromium
 from tests.support.deadlines import HANG_S
 
@@ -131,7 +131,7 @@ def of_groups(page: Page) -> None:
 
 
 def of_timeline(page: Page) -> None:
-    page.set_viewport_size({"width": WIDTH, "height": 900})
+    page.set_viewport_size({"width": page.evaluate("innerWidth"), "height": 900})
     page.get_by_label("Which transactions").select_option("transaction 1: committed")
     step = page.get_by_role("button", name="step", exact=True)
     for _ in range(6):

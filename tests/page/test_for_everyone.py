@@ -18,6 +18,7 @@ AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js")).read
 VIEWS = {
     "transactions": "billing",
     "partitions/orders": "orders-0",
+    "messages/orders": "aborted",
     "groups": "No group has members",
     "timeline/billing": "CompleteCommit",
     "trace": "EndTxn",
@@ -41,7 +42,30 @@ def test_no_view_is_wider_than_its_window(open_page: Open, staged: Staged, width
     for view, word in VIEWS.items():
         page = open_page(view, viewport={"width": width, "height": 740})
         expect(page.locator("main")).to_contain_text(word)
+        page.evaluate("document.querySelectorAll('main > details').forEach((each) => { each.open = true })")
         assert page.evaluate("document.scrollingElement.scrollWidth") <= width, view
+
+
+def test_on_a_phone_no_tab_and_no_cell_is_cut(open_page: Open, staged: Staged) -> None:
+    page = open_page("transactions", viewport={"width": 360, "height": 740})
+    expect(page.locator("main")).to_contain_text("billing")
+    outside = "(each) => { const box = each.getBoundingClientRect(); return box.left < 0 || box.right > innerWidth }"
+    for cells in ("nav a", "tbody th, tbody td, tbody button"):
+        found = page.evaluate(
+            f"[...document.querySelectorAll('{cells}')].filter({outside}).map((each) => each.textContent)"
+        )
+        assert found == []
+
+
+def test_tabs_do_not_move_when_another_is_chosen(open_page: Open, staged: Staged) -> None:
+    page = open_page("transactions")
+    places = "[...document.querySelectorAll('nav a')].map((each) => each.getBoundingClientRect().x)"
+    expect(page.locator("main")).to_contain_text("billing")
+    before = page.evaluate(places)
+    for name in ("Partitions", "Nodes and clock", "Trace"):
+        page.get_by_role("link", name=name).click()
+        expect(page.get_by_role("heading", name=name, level=2)).to_be_visible()
+        assert page.evaluate(places) == before
 
 
 def test_a_keyboard_is_enough(open_page: Open, staged: Staged) -> None:

@@ -40,6 +40,29 @@ def test_an_open_transaction_is_shown_with_what_it_holds_up_until_it_ends(
     expect(page.get_by_text("2 CompleteCommit")).to_be_visible()
 
 
+def test_an_open_transaction_is_explained_and_aborted_by_a_button(open_page: Open, staged: Staged) -> None:
+    page = open_page("transactions")
+    page.get_by_role("button", name="explain forgetful").click()
+    expect(page.get_by_role("region", name="Explanation")).to_contain_text("forgetful")
+    page.get_by_role("button", name="abort forgetful").click()
+    page.get_by_role("dialog").get_by_role("button", name="abort").click()
+    expect(row(page, "forgetful")).to_contain_text("CompleteAbort")
+    expect(page.get_by_role("button", name="abort")).to_have_count(0)
+
+
+def test_the_batch_that_holds_readers_is_in_view(open_page: Open, staged: Staged) -> None:
+    for _ in range(30):
+        transaction(staged.billing, *"abcdefgh")
+    page = open_page("partitions/orders", viewport={"width": 500, "height": 700})
+    expect(page.locator("rect.open")).to_be_in_viewport()
+    page.get_by_role("application", name="Batches of orders-0").evaluate(
+        "each => { each.scrollLeft = each.scrollWidth }"
+    )
+    expect(page.locator("rect.open")).not_to_be_in_viewport()
+    page.get_by_role("button", name="where readers wait").click()
+    expect(page.locator("rect.open")).to_be_in_viewport()
+
+
 def test_batches_are_boxes_whose_colour_follows_the_markers(open_page: Open, staged: Staged) -> None:
     page = open_page("partitions/orders")
     strip = page.get_by_role("application", name="Batches of orders-0")
@@ -69,6 +92,84 @@ def test_a_pointer_over_a_batch_tells_its_producer(open_page: Open, staged: Stag
     page = open_page("partitions/orders")
     page.locator("rect.open").hover()
     expect(detail(page, "its transaction has not ended")).to_be_visible()
+
+
+def test_messages_are_searched_and_shown_as_the_viewer_wants(
+    open_page: Open, staged: Staged, tmp_path: Path
+) -> None:
+    page = open_page("messages/orders")
+    records = page.get_by_role("region", name="Records")
+    expect(records.locator(".state")).to_have_text(
+        ["committed"] * 2 + ["aborted"] * 2 + ["committed"] * 2 + ["open", "committed"]
+    )
+    page.get_by_label("Show").select_option("committed only")
+    page.get_by_role("button", name="show").click()
+    expect(records.locator(".state")).to_have_text(["committed"] * 4)
+    page.get_by_role("textbox", name="Text").fill("b")
+    page.get_by_label("From").select_option("offset")
+    page.get_by_role("spinbutton", name="Offset").fill("3")
+    page.get_by_role("button", name="show").click()
+    expect(records.get_by_role("rowheader")).to_have_text(["7"])
+    page.get_by_label("Values as").select_option("Avro")
+    (tmp_path / "char.avsc").write_text('{"type": "fixed", "name": "Char", "size": 1}')
+    page.get_by_label("Avro schema file").set_input_files(tmp_path / "char.avsc")
+    expect(records.locator("pre").nth(1)).to_have_text('"0x62"')
+
+
+def test_a_message_is_written_as_text(open_page: Open, staged: Staged) -> None:
+    page = open_page("messages/orders")
+    page.get_by_label("Partition").fill("1")
+    page.get_by_text("Write a record").click()
+    page.locator("form.write textarea").first.fill("<b>new</b>")
+    page.get_by_label("Headers").fill("source=page")
+    page.get_by_label("Transactional id").fill("billing2")
+    page.get_by_label("then").select_option("abort")
+    page.get_by_role("button", name="write").click()
+    records = page.get_by_role("region", name="Records")
+    for text in ("<b>new</b>", "source=page", "aborted"):
+        expect(records).to_contain_text(text)
+    page.get_by_label("Partition").fill("7")
+    page.get_by_role("button", name="write").click()
+    expect(page.locator("form.write + .error")).to_contain_text("there is no partition orders-7")
+
+
+def test_a_setting_of_a_topic_is_changed(open_page: Open, staged: Staged) -> None:
+    page = open_page("messages/orders")
+    page.get_by_text("Settings of the topic").first.click()
+    setting = page.locator("tr[data-key='retention.ms']")
+    expect(setting).to_contain_text("default")
+    page.get_by_label("Setting", exact=True).fill("retention.ms")
+    page.get_by_role("textbox", name="Value", exact=True).last.fill("60000")
+    page.get_by_role("button", name="set", exact=True).click()
+    expect(setting).to_contain_text("60000topic")
+    page.get_by_role("button", name="to its default").click()
+    expect(setting).to_contain_text("604800000default")
+
+
+def test_a_group_shows_its_members_and_its_offsets_are_reset(open_page: Open, staged: Staged) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": staged.broker.bootstrap_servers,
+            "group.id": "readers",
+            "client.id": "<i>reader</i>",
+        }
+    )
+    consumer.subscribe(["orders"])
+    page = open_page("groups")
+    while not consumer.assignment():
+        consumer.poll(0.05)
+    page.get_by_role("link", name="readers").click()
+    group = page.get_by_role("region", name="Group readers")
+    expect(group).to_contain_text("<i>reader</i>")
+    expect(group).to_contain_text("orders-0, orders-1")
+    group.get_by_label("topic").fill("orders")
+    group.get_by_role("button", name="reset").click()
+    expect(group.locator(".error")).to_have_text("the group readers has members: stop them first")
+    consumer.close()
+    expect(group).to_contain_text("It has no members.")
+    group.get_by_role("combobox").select_option("latest")
+    group.get_by_role("button", name="reset").click()
+    expect(row(page, "readers").last).to_contain_text("orders-0 at 12")
 
 
 def test_a_timeline_is_walked_through_and_saved(open_page: Open, staged: Staged, tmp_path: Path) -> None:

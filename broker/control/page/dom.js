@@ -111,7 +111,13 @@ export const duration = (ms) => {
   return `${Math.floor(seconds / 86_400)} d`
 }
 
-export const time = (ms) => new Date(ms).toISOString().slice(11, 23)
+/** Date and time in UTC; what a client has stamped may be no date of JavaScript's, and is a number then. */
+export const dateTime = (ms) => {
+  const at = new Date(ms)
+  return Number.isNaN(at.getTime()) ? String(ms) : at.toISOString().replace('T', ' ').slice(0, 23)
+}
+
+export const time = (ms) => dateTime(ms).split(' ').at(-1)
 
 /** A table; `fill` shows items as its rows, as `list` does. On a narrow screen each cell bears the title of its column. */
 export const table = (caption, columns) => {

@@ -2,14 +2,14 @@
 
 import { get, post } from '../api.js'
 import { decode } from '../avro.js'
-import { attempt, button, h, list, number, onSubmit, table, time } from '../dom.js'
+import { attempt, button, dateTime, h, list, number, onSubmit, table } from '../dom.js'
 import { headersOf, shown, timeOf } from '../values.js'
 
 export const title = 'Messages'
 
 const AT_ONCE = 100
 const FORMS = [['text', 'text'], ['json', 'JSON'], ['hex', 'hexadecimal'], ['avro', 'Avro']]
-const KINDS = { committed: 'good', aborted: 'bad', open: 'open' }
+const KINDS = { committed: 'good', aborted: '', open: 'open' }
 
 const choice = (name, options) => h('select', { name }, options.map(([value, text]) => h('option', { value }, text)))
 const input = (name, more = {}) => h('input', { type: 'text', name, spellcheck: 'false', autocomplete: 'off', ...more })
@@ -30,14 +30,14 @@ const searchForm = (topicField, argument) => {
     labelled('From', from), offset, at,
     labelled('Key', input('key', { size: 10 })),
     labelled('Header', input('header', { size: 12, placeholder: 'NAME or NAME=VALUE' })),
-    labelled('Text', input('contains', { size: 12 })),
+    labelled('Text', input('text', { size: 12 })),
     labelled('Show', choice('isolation', [['read_uncommitted', 'open and aborted too'], ['read_committed', 'committed only']])),
     h('button', {}, 'show'))
 }
 
 /** The query of a search, and the offset at which it begins. */
-const begin = async ({ topic, partition, from, offset, time: at, isolation, ...search }) => {
-  const wanted = Object.entries(search).filter(([, value]) => value)
+const begin = async ({ topic, partition, from, offset, time: at, isolation, text: contains, key, header }) => {
+  const wanted = Object.entries({ key, header, contains }).filter(([, value]) => value)
   const query = new URLSearchParams([['partition', partition || 0], ['isolation', isolation], ...wanted])
   if (from === 'offset') query.set('offset', offset || 0)
   else if (from === 'time') query.set('time_ms', timeOf(at))
@@ -56,7 +56,7 @@ const part = (record, name, form, schema) => {
 
 const row = (record, form, schema) => h('tr', {},
   h('th', { scope: 'row' }, number(record.offset)),
-  h('td', {}, h('time', { datetime: new Date(record.timestamp_ms).toISOString() }, time(record.timestamp_ms))),
+  h('td', {}, dateTime(record.timestamp_ms)),
   h('td', {}, part(record, 'key', form === 'avro' ? 'text' : form)),
   h('td', {}, part(record, 'value', form, schema)),
   h('td', {}, record.headers.length
@@ -97,7 +97,7 @@ const writeForm = (place, wrote) => {
 const settings = (topicOf) => {
   const { element, fill } = table('Settings of the topic', [['Setting'], ['Value'], ['From']])
   const names = h('datalist', { id: 'settings' })
-  const form = h('form', {}, labelled('Setting', input('name', { list: 'settings', required: true, size: 26 })),
+  const form = h('form', {}, labelled('Setting', input('setting', { list: 'settings', required: true, size: 26 })),
     labelled('Value', input('value', { size: 16 })), names)
   const path = () => `v1/topics/${encodeURIComponent(topicOf())}/configs`
   const paint = ({ configs }) => {
@@ -109,7 +109,7 @@ const settings = (topicOf) => {
     list(names, configs, (each) => each.name, (each) => each.name, (each) => h('option', { value: each.name }))
   }
   const change = async (body) => paint(await post(path(), body))
-  const { name, value } = form.elements
+  const { setting: name, value } = form.elements
   form.append(h('button', {}, 'set'), button('to its default', () => change({ delete: [name.value] }),
     { said: () => `${name.value} has its default.` }))
   onSubmit(form, () => change({ set: { [name.value]: value.value } }), () => `${name.value} is set.`)

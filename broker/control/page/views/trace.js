@@ -18,8 +18,8 @@ const lineOf = (exchange) => {
     if (!details.open || body.textContent) return
     attempt(details, async () => {
       const { exchange: found } = await get(`v1/trace/${exchange.number}`)
-      const { line, ...rest } = found
-      body.textContent = JSON.stringify(rest, null, 2)
+      const { line, request, answer, ...rest } = found
+      body.textContent = JSON.stringify({ request, answer, ...rest }, null, 2)
     })
   })
   return h('li', {}, details)
