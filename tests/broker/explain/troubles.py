@@ -76,6 +76,15 @@ class Stage:
         words = [f"--config={key.replace('_', '.')}={value}" for key, value in settings.items()]
         self.run("topic", "create", f"{self.topic}:{partitions}", f"--replicas={replicas}", *words)
 
+    def create_elsewhere(self) -> int:
+        """A partition with one replica, which is not on the node that coordinates the id; that node."""
+        self.create(partitions=3, replicas=1)
+        coordinator = self.cluster.coordinator(TRANSACTION, self.id)
+        self.partition = next(
+            each for each in range(3) if self.cluster.leader(self.topic, each) != coordinator
+        )
+        return coordinator
+
     def run(self, *words: str) -> None:
         done = invoke(self.broker.bootstrap_servers, *words)
         assert done.exit_code == 0, done.output
@@ -157,13 +166,29 @@ def _(stage: Stage) -> None:
     rule.wait()
 
 
+@trouble("a rule holds its WriteTxnMarkers")
+def _(stage: Stage) -> None:
+    stage.create_elsewhere()
+    producer = stage.open()
+    rule = stage.rule(f"WriteTxnMarkers topic={stage.topic} -> hold")
+    stage.end(producer)
+    rule.wait()
+
+
+@trouble("the link to the node that its marker goes to is cut")
+def _(stage: Stage) -> None:
+    coordinator = stage.create_elsewhere()
+    producer = stage.open()
+    # Not before it is decided: the coordinator's replicas copy over that link too.
+    with stage.broker.faults.add(f"txn.marker transactional_id={stage.id} -> hold") as rule:
+        stage.end(producer)
+        rule.wait()
+        stage.rule(f"cut {coordinator} {stage.cluster.leader(stage.topic, stage.partition)}")
+
+
 @trouble("the node that its marker goes to is away")
 def _(stage: Stage) -> None:
-    stage.create(partitions=3, replicas=1)
-    coordinator = stage.cluster.coordinator(TRANSACTION, stage.id)
-    stage.partition = next(
-        each for each in range(3) if stage.cluster.leader(stage.topic, each) != coordinator
-    )
+    stage.create_elsewhere()
     producer = stage.open()
     stage.kill(stage.cluster.leader(stage.topic, stage.partition))
     stage.end(producer)
@@ -218,6 +243,15 @@ def _(stage: Stage) -> None:
     stage.rule(f"FindCoordinator transactional_id={stage.id} -> error COORDINATOR_NOT_AVAILABLE")
     with stage.connect() as cluster, cluster.within(0.1):
         stage.refused(lambda: cluster.coordinator(TRANSACTION, stage.id))
+
+
+@trouble("the coordinator cannot write")
+def _(stage: Stage) -> None:
+    stage.create()
+    stage.open()
+    coordinator = stage.cluster.coordinator(TRANSACTION, stage.id)
+    for node_id in {1, 2, 3} - {coordinator}:
+        stage.kill(node_id)
 
 
 @trouble("the coordinator is loading")
