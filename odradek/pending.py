@@ -9,12 +9,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import get_ident
-from typing import Final
+from typing import Final, TypeVar
 
+_T = TypeVar("_T")
 QUICK_S: Final = 1.0
 """A step that took less was no wait: the next one counts from 0. Several slow ones, one after the other, are one wait."""
 NOTICES_S: Final = (2.0, 10.0, 60.0)
@@ -92,7 +94,9 @@ class Pending:
 
     def waited_s(self, now: float) -> float:
         """How long the command has been waiting; 0 where no step is under way."""
-        return self._before_s + now - self.steps[0].since if self.steps else 0.0
+        # The teller's thread asks too, while steps end.
+        first = self.steps[:1]
+        return self._before_s + now - first[0].since if first else 0.0
 
     def due_in_s(self, now: float) -> float:
         """When to look next: at the time of the next notice; where nothing is under way, the earliest that there can be."""
@@ -156,6 +160,15 @@ class waiting_for:  # as a function
         if self._pending is not None:
             interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
             self._pending.end(time.monotonic(), is_interrupted=interrupted)
+
+
+def from_first(items: Iterable[_T], sentence: str) -> Iterator[_T]:
+    """The items as they come; until the first is there it is a step, of which the sentence is told."""
+    rest = iter(items)
+    with waiting_for(sentence):
+        first = list(islice(rest, 1))
+    yield from first
+    yield from rest
 
 
 def refused(error: Exception) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from broker.clock import Domain, stopwatch_us
@@ -32,6 +33,7 @@ LISTENER: Final = "PLAINTEXT"
 UPSTREAM_S_MAX: Final = 30.0
 """How long a start waits for the upstream, which may be starting itself."""
 RETRY_MS: Final = 500
+NOTICE_MS: Final = 2_000
 DESCRIPTORS_PER_CLIENT: Final = 2
 """Its connection, and the one to the upstream."""
 
@@ -104,20 +106,27 @@ class Proxy:
         log.info("stopped")
 
     async def _find_brokers(self) -> Brokers:
+        silent = f"{self.upstream_in_words} has not responded within {NOTICE_MS / 1000:g} s"
+        tell = partial(log.info, "waiting for the upstream", reason=silent)
+        notice = self.clock.call_later_ms(NOTICE_MS, tell, Domain.REQUESTS)
         until_us = stopwatch_us() + round(UPSTREAM_S_MAX * 1_000_000)
         waits = False
-        while True:
-            try:
-                return await self.ask_for_brokers()
-            except NoAnswer as error:
-                if stopwatch_us() > until_us:
-                    raise StartError(f"the upstream does not answer: {error}") from error
-                if not waits:
-                    waits = True
-                    log.info("waiting for the upstream", reason=str(error))
-            retry = asyncio.Event()
-            self.clock.call_later_ms(RETRY_MS, retry.set, Domain.REQUESTS)
-            await retry.wait()
+        try:
+            while True:
+                try:
+                    return await self.ask_for_brokers()
+                except NoAnswer as error:
+                    if stopwatch_us() > until_us:
+                        raise StartError(f"the upstream does not answer: {error}") from error
+                    if not waits:
+                        waits = True
+                        notice.cancel()
+                        log.info("waiting for the upstream", reason=str(error))
+                retry = asyncio.Event()
+                self.clock.call_later_ms(RETRY_MS, retry.set, Domain.REQUESTS)
+                await retry.wait()
+        finally:
+            notice.cancel()
 
     async def ask_for_brokers(self) -> Brokers:
         """The nodes of the upstream, by the first address that answers. ``NoAnswer``."""

@@ -12,6 +12,7 @@ import click
 
 from odradek.commands.common import HELP_NAMES, Remote, as_json, duration_text, say_json, say_table, speaking
 from odradek.commands.groups import CommandGroup, TakesNegative
+from odradek.commands.waiting import LOOK_S
 from odradek.errors import OdradekError
 from odradek.pending import pending_now
 
@@ -77,7 +78,7 @@ def _progress(remote: Remote) -> Iterator[None]:
     """How far an advance has got that takes longer than a moment: on a terminal a line that changes, else in the notices."""
 
     def progress() -> str | None:
-        return _progress_text(remote.clock.show()["advance"])
+        return _progress_text(remote.client.get("/v1/clock", timeout_s=LOOK_S)["advance"])
 
     pending = pending_now()
     assert pending is not None

@@ -17,6 +17,7 @@ from odradek.certify.report.lints import as_dict, text
 from odradek.certify.report.notices import of_sights
 from odradek.certify.report.sarif import sarif
 from odradek.commands.common import HELP_NAMES, control_options, say, say_json
+from odradek.commands.waiting import telling_waits
 from odradek.errors import OdradekError
 from odradek.printable import printable_lines
 from odradek.remote import ENTRIES_MAX, connect
@@ -93,7 +94,9 @@ def _say(evidence: Evidence, found: Sequence[Sight], form: str) -> None:
 def _entries(file: str | None, control: str | None, token: str | None) -> list[Entry]:
     try:
         if file is None:
-            return list(connect(control, token).trace.entries(limit=ENTRIES_MAX))
+            remote = connect(control, token)
+            with telling_waits(remote):
+                return list(remote.trace.entries(limit=ENTRIES_MAX))
         lines = sys.stdin if file == "-" else Path(file).read_text(encoding="utf-8").splitlines()
         return read(lines)
     except (OdradekError, OSError, ValueError) as error:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from odradek.commands.common import HELP_NAMES, Remote, json_option, say, say_json, speaking
+from odradek.pending import from_first
 from odradek.remote import ENTRIES_MAX
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -93,7 +94,7 @@ def _show(remote: Remote, as_json: bool, query: dict[str, Any]) -> None:
 def _follow(remote: Remote, as_json: bool, filters: dict[str, str | None]) -> None:
     try:
         with remote.trace, remote.trace.follow(bodies=as_json, **filters) as lines:
-            for each in lines:
+            for each in from_first(lines, "no request has ended yet"):
                 _say(each, as_json)
     except KeyboardInterrupt:
         return

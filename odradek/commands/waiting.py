@@ -44,14 +44,14 @@ def telling_waits(remote: Remote | None = None) -> Iterator[None]:
 def _tell(pending: Pending, ended: threading.Event, lock: threading.Lock, remote: Remote | None) -> None:
     # It sleeps until there can be a notice.
     while not ended.wait(pending.due_in_s(time.monotonic())):
-        if not pending.is_due(time.monotonic()):
+        now, under_way = time.monotonic(), pending.steps[:1]
+        if not under_way or not pending.is_due(now):
             continue
         pending.told += 1
-        cause = _looked_up(pending, remote)
+        text, cause = pending.text(now), _looked_up(pending, remote)
         with lock, suppress(OSError, ValueError):
             # It may have come to its end meanwhile.
-            if pending.steps and not ended.is_set():
-                text = pending.text(time.monotonic())
+            if pending.steps[:1] == under_way and not ended.is_set():
                 click.echo(printable(f"{text}; {cause}" if cause else text), err=True)
 
 

@@ -68,6 +68,14 @@ def test_a_reader_that_follows_says_once_where_it_has_been_standing_for_2_s() ->
     assert [stops.new([further], now) for now in (111.0, 113.0)] == [[], [further]]
 
 
+def test_a_reader_that_follows_says_once_that_nothing_comes() -> None:
+    stops = Stops()
+    assert [stops.is_idle(now) for now in (100.0, 101.0, 102.0, 110.0)] == [False, False, True, False]
+    stops = Stops()
+    stops.shown = True
+    assert [stops.is_idle(now) for now in (100.0, 110.0)] == [False, False]
+
+
 def test_consume_tells_what_it_does_not_show_and_prints_the_rest_as_ever(
     run: Run, consumed: Callable[..., tuple[str, str]]
 ) -> None:

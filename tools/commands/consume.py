@@ -105,11 +105,15 @@ def consume(
     stops = Stops()
 
     def look() -> None:
+        now = time.monotonic()
+        if stops.is_idle(now):
+            click.echo(f"no record yet behind the end of {', '.join(topics)}", err=True)
         if not uncommitted:
-            _say_hidden(cluster, stops.new(hidden_from(readers.values()), time.monotonic()))
+            _say_hidden(cluster, stops.new(hidden_from(readers.values()), now))
 
     try:
         for seen in read(readers, follow=follow, count=count, at_end=look):
+            stops.shown = True
             show(seen)
     except KeyboardInterrupt:
         click.echo(err=True)

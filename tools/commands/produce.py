@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import IO, Final
 
 import click
 
-from odradek.pending import waiting_for
+from odradek.pending import from_first
 from protocol.batch import Header, RecordLike
 from protocol.compression import CODEC_NAMES
 from protocol.errors import ErrorCode
@@ -20,6 +21,7 @@ from tools.commands.common import HELP_NAMES, as_json, on_a_cluster, pairs, say_
 
 BATCH_RECORDS: Final = 500
 CHUNK_BYTES: Final = 256 * 1024
+NO_LINE: Final = "no line from standard input yet"
 CREATION_POLLS: Final = 20
 _BEING_CREATED: Final = (0, ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
 
@@ -98,13 +100,11 @@ def produce(
 def lines_as_they_come(stream: IO[bytes]) -> Iterator[list[str]]:
     """The lines of one read after the other: what is typed, or comes slowly through a pipe, is written at once."""
     rest = b""
-    with waiting_for("no line from standard input yet"):
-        chunk: bytes = stream.read1(CHUNK_BYTES)  # type: ignore[attr-defined]  # of all buffered streams
-    while chunk:
+    read1 = partial(stream.read1, CHUNK_BYTES)  # type: ignore[attr-defined]  # of all buffered streams
+    for chunk in from_first(iter(read1, b""), NO_LINE):
         *lines, rest = (rest + chunk).split(b"\n")
         if lines:
             yield [_line(line) for line in lines]
-        chunk = stream.read1(CHUNK_BYTES)  # type: ignore[attr-defined]
     if rest:
         yield [_line(rest)]
 

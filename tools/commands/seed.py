@@ -11,11 +11,12 @@ from typing import Any
 
 import click
 
+from odradek.pending import from_first
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.client.producing import Producer
 from tools.commands.common import HELP_NAMES, as_json, on_a_cluster, say_done
-from tools.commands.produce import Keyed, send_all
+from tools.commands.produce import NO_LINE, Keyed, send_all
 
 
 @click.command(context_settings=HELP_NAMES)
@@ -50,7 +51,7 @@ def seed(cluster: Cluster, transactional_id: str, as_json: bool) -> None:
 
 
 def _lines(text: Iterable[str]) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(text, 1):
+    for number, line in enumerate(from_first(text, NO_LINE), 1):
         try:
             record = json.loads(line)
             yield {**record, "topic": record["topic"], "value": record["value"]}

@@ -84,11 +84,22 @@ def hidden_from(readers: Iterable[Reader]) -> list[Hidden]:
 
 
 class Stops:
-    """The places at which a reader that follows has been standing for 2 s, each once."""
+    """What a reader that follows tells, each once: that nothing came for 2 s, and where it has been standing for 2 s."""
 
     def __init__(self) -> None:
+        self.shown = False
+        """There was a record."""
+        self._begun: float | None = None
         self._since: dict[tuple[str, int, int], float] = {}
         self._told: set[tuple[str, int, int]] = set()
+
+    def is_idle(self, now: float) -> bool:
+        """There was no record for 2 s since the first call; once."""
+        if self._begun is None:
+            self._begun = now
+        idle = not self.shown and now - self._begun >= NOTICES_S[0]
+        self.shown = self.shown or idle
+        return idle
 
     def new(self, hidden: Iterable[Hidden], now: float) -> list[Hidden]:
         """Those that are to be told now; ``now`` is monotonic, in seconds."""

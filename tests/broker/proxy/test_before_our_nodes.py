@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -93,15 +95,29 @@ def results(options: dict[str, object]) -> list[int]:
 
 
 def test_an_upstream_that_is_not_there_is_waited_for_and_a_stop_ends_that(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("wb") as log:
+    said = said_while_waiting("127.0.0.1:1", tmp_path)
+    assert "cannot be reached" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.more
+def test_an_upstream_that_is_silent_is_waited_for_aloud(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        upstream = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert f"{upstream} has not responded within 2 s" in said_while_waiting(upstream, tmp_path)
+
+
+def said_while_waiting(upstream: str, directory: Path) -> str:
+    """The log of a proxy without its upstream, which is stopped as soon as it says that it waits."""
+    with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
-            command("proxy", "--upstream", "127.0.0.1:1", "--port", "0", "--log-format", "json"), stdout=log
+            command("proxy", "--upstream", upstream, "--port", "0", "--log-format", "json"), stdout=log
         )
         try:
             eventually(
-                lambda: "waiting for the upstream" in (tmp_path / "log").read_text(), "it says that it waits"
+                lambda: "waiting for the upstream" in (directory / "log").read_text(), "it says that it waits"
             )
         finally:
             process.terminate()
         assert process.wait(HANG_S) == 0
-    assert "Traceback" not in (tmp_path / "log").read_text()
+    return (directory / "log").read_text()
