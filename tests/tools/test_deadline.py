@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import odradek as package
 from protocol.errors import ErrorCode
 from tools.client.cluster import Cluster
 from tools.client.deadline import Deadline
@@ -51,6 +52,18 @@ def test_a_retried_error_is_named_when_the_time_is_over() -> None:
     with Cluster("localhost:1", timeout_s=0.01) as cluster, pytest.raises(OutOfTime, match=expected) as found:
         cluster.retrying(ask)
     assert isinstance(found.value.last, KafkaError)
+
+
+def test_a_silent_first_server_is_waited_for_once(
+    silent: str, cluster_of_two: package.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Cluster(f"{silent},{cluster_of_two.bootstrap_servers}", timeout_s=0.2) as cluster:
+        found = cluster.any()
+        asked: list[tuple[str, int]] = []
+        connect = cluster._connection
+        monkeypatch.setattr(cluster, "_connection", lambda address: asked.append(address) or connect(address))
+        assert cluster.any() is found
+        assert asked == [found.address]
 
 
 def test_a_silent_first_server_leaves_time_for_the_next(silent: str) -> None:

@@ -139,7 +139,7 @@ def test_what_stands_at_the_end_is_named(run: Run) -> None:
 
 
 def test_without_a_partition_each_of_the_topic_is_explained(
-    run: Run, refused: Callable[..., tuple[int, str]]
+    run: Run, refused: Callable[..., tuple[int, str]], cluster_of_two: package.Broker
 ) -> None:
     run("topic", "create", "e11:3")
     assert run("explain", "e11") == "Nothing is wrong with the 3 partitions of e11.\n"
@@ -152,6 +152,10 @@ def test_without_a_partition_each_of_the_topic_is_explained(
     assert as_json == [("e11-1", "open-transaction"), ("e11-0", "empty-log"), ("e11-2", "empty-log")]
     run("txn", "abort", "e11-open")
     assert refused("explain", "none") == (1, "Error: there is no topic none\n")
+    nearest = "Error: there is no topic e11x; did you mean e11?\n"
+    assert refused("explain", "e11x", ODRADEK_CONTROL=cluster_of_two.control_url) == (1, nearest)
+    for_one = run("explain", "e11-2", ODRADEK_CONTROL=cluster_of_two.control_url)
+    assert for_one.startswith("e11-2 is empty")
     assert refused("explain", "e11/3") == (1, "Error: e11 has no partition 3: the last is 2\n")
     assert refused("consume", "e11/3") == (1, "Error: e11 has no partition 3: the last is 2\n")
 

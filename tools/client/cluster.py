@@ -52,6 +52,8 @@ class Cluster:
         self._deadline = Deadline(timeout_s)
         self._seeds = parse_bootstrap(bootstrap)
         self._connections: dict[Address, Connection] = {}
+        self._responsive: list[Address] = []
+        """The address at which any node was found last: a silent one is not waited for each time."""
         self.nodes: dict[int, Address] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None
@@ -66,11 +68,14 @@ class Cluster:
     def any(self) -> Connection:
         """A connection to the first bootstrap server that responds."""
         failure: Unreachable | None = None
-        for address in [*self._seeds, *self.nodes.values()]:
+        for address in [*self._responsive, *self._seeds, *self.nodes.values()]:
             try:
-                return self._connection(address)
+                found = self._connection(address)
             except Unreachable as error:
                 failure = failure or error
+            else:
+                self._responsive = [address]
+                return found
         raise failure or Unreachable("no bootstrap server is given")
 
     def node(self, node_id: int) -> Connection:
@@ -129,6 +134,7 @@ class Cluster:
     def _forget(self, connection: Connection) -> None:
         connection.close()
         self._connections.pop(connection.address, None)
+        self._responsive = [each for each in self._responsive if each != connection.address]
 
     # -- metadata -----------------------------------------------------------------------------------------------
 

@@ -31,10 +31,12 @@ class Control:
         self._cluster = cluster
 
     def explanations(self, query: Mapping[str, object]) -> list[Explanation] | None:
-        """``GET /v1/explain``; None where there is none, or where it does not know the name that was asked for."""
+        """``GET /v1/explain``; None where there is none. ``ToolError`` if there is no such topic or partition."""
         try:
             found = self._client.get("/v1/explain", query, CONTROL_S)["explanations"]
-        except OdradekError:
+        except OdradekError as error:
+            if "topic" in query and str(error).startswith(("there is no topic", f"{query['topic']} has no")):
+                raise ToolError(str(error)) from None
             return None
         return [Explanation(each["subject"], _cause(each["cause"]), tuple(each["lines"])) for each in found]
 
