@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -175,8 +175,6 @@ WORDS: Final[dict[str, Callable[[_At], _Made]]] = {
     "old-format": _old_format,
     "bad-crc": _bad_crc,
 }
-UNREADABLE: Final = ("bad-crc", "old-format")
-"""Where a broker's start looks at the log, it is not taken as it is."""
 
 
 def write_partition(directory: Path, crafted: list[Crafted], now_ms: int) -> None:
@@ -190,9 +188,8 @@ def write_partition(directory: Path, crafted: list[Crafted], now_ms: int) -> Non
         directory.mkdir(parents=True, exist_ok=True)
         names = {each.word.name for each in crafted}
         log = directory / _SEGMENT
-        # Bytes of the right length and CRC stand in for the batches with a wrong one while the indexes are built.
-        sound = b"".join(_sound(each) for each in crafted)
-        log.write_bytes(sound)
+        # With the right CRCs while the indexes are built.
+        log.write_bytes(b"".join(sound(each).data for each in crafted))
         topic_id = uuid4()
         if "old-format" in names:
             write_partition_metadata(directory, topic_id)
@@ -205,9 +202,10 @@ def write_partition(directory: Path, crafted: list[Crafted], now_ms: int) -> Non
         raise ToolError(f"{directory}: {error.strerror}") from None
 
 
-def _sound(each: Crafted) -> bytes:
+def sound(each: Crafted) -> Crafted:
+    """The same with the CRC that belongs to it."""
     if each.word.name != "bad-crc":
-        return each.data
+        return each
     batch = bytearray(each.data)
     batch[_CRC] = bytes(byte ^ 0xFF for byte in batch[_CRC])
-    return bytes(batch)
+    return replace(each, data=bytes(batch))

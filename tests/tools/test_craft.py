@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,18 @@ def test_a_broker_serves_it(craft: Callable[[str], Path], tmp_path: Path, run: R
         ]
         (hung,) = json.loads(run("txn", "find-hanging", "--json", **where))["hanging"]
         assert (hung["start_offset"], hung["transactional_id"]) == (12, None)
+
+
+@pytest.mark.more
+def test_a_broker_serves_a_wrong_crc(craft: Callable[[str], Path], tmp_path: Path) -> None:
+    folder, data_dir = craft("plain 1, bad-crc 1, plain 1"), tmp_path / "look"
+    assert import_(["--data-dir", str(data_dir), str(tmp_path / "sound" / folder.name)]) == 0
+    for log in folder.glob("*.log"):
+        shutil.copy(log, data_dir / folder.name)
+    with package.Broker(data_dir=data_dir) as broker:
+        done = invoke(broker.bootstrap_servers, "consume", "orders", "--format", "%v\\n")
+    assert (done.exit_code, done.stdout) == (1, "plain-0\n")
+    assert "orders-0, from offset 1 on: the CRC of the batch at 1 is wrong" in done.stderr
 
 
 def test_what_no_broker_takes_is_dumped(craft: Callable[[str], Path]) -> None:

@@ -8,7 +8,7 @@ import click
 
 from tools.client.producing import now_ms
 from tools.commands.common import HELP_NAMES, as_json, partition_name, reporting, say, say_json, say_table
-from tools.crafting import UNREADABLE, batches, words, write_partition
+from tools.crafting import Crafted, batches, sound, words, write_partition
 
 
 @click.command(context_settings=HELP_NAMES)
@@ -38,6 +38,7 @@ def craft(partition: str, spec: str, out: Path, as_json: bool) -> None:
     crafted = list(batches(words(spec), now))
     directory = out / f"{topic}-{index}"
     write_partition(directory, crafted, now)
+    how_to = _how_to_serve(directory, crafted, now)
     if as_json:
         rows = [
             {
@@ -54,5 +55,17 @@ def craft(partition: str, spec: str, out: Path, as_json: bool) -> None:
         ("OFFSETS", "WORD", "BYTES"),
         [(f"{each.first_offset}-{each.last_offset}", each.word.name, len(each.data)) for each in crafted],
     )
-    if not {each.word.name for each in crafted} & {*UNREADABLE}:
-        say(f"to serve it: odradek import --data-dir look {directory}; odradek serve --data-dir look")
+    say(how_to)
+
+
+def _how_to_serve(directory: Path, crafted: list[Crafted], now_ms: int) -> str:
+    """The commands. An import checks each CRC: it gets the log with right ones, whose place the crafted log takes then."""
+    names, serve = {each.word.name for each in crafted}, "odradek serve --data-dir look"
+    if "old-format" in names:
+        return "Odradek does not serve messages of format 1: Kafka does, and odradek dump shows them"
+    if "bad-crc" not in names:
+        return f"to serve it: odradek import --data-dir look {directory}; {serve}"
+    right = directory.parent / "sound" / directory.name
+    write_partition(right, [sound(each) for each in crafted], now_ms)
+    instead = f"cp {directory}/*.log look/{directory.name}/"
+    return f"to serve it: odradek import --data-dir look {right}; {instead}; {serve}"
