@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from broker.clock import Clock, Domain
+from broker.config.definitions import nearest
 from broker.injection.happenings import Happening
 from broker.metadata.topics import TRANSACTION_STATE
 from broker.node import Node
@@ -42,7 +43,11 @@ async def timeline(
 
     ``UnknownTransaction`` if there is no such id.
     """
-    return await timeline_from(_NodesScan(nodes, limits or ScanLimits()), transactional_id, trace, limits)
+    try:
+        return await timeline_from(_NodesScan(nodes, limits or ScanLimits()), transactional_id, trace, limits)
+    except UnknownTransaction as unknown:
+        near = nearest(transactional_id, [each["transactional_id"] for each in transactions(nodes)])
+        raise UnknownTransaction(f"{unknown}; did you mean {near!r}?" if near else str(unknown)) from None
 
 
 async def states(nodes: Sequence[Node], transactional_id: str, offsets_max: int) -> list[StateRecord] | None:

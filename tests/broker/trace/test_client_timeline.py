@@ -136,7 +136,9 @@ async def test_an_unused_id_is_unknown(broker: TracedBroker) -> None:
     await commit_and_abort(broker)
     with pytest.raises(UnknownTransaction, match="unknown-tx"):
         await life_of(broker, "unknown-tx")
-    with pytest.raises(UnknownTransaction):
+    with pytest.raises(UnknownTransaction, match=r"'order-tx'; did you mean 'orders-tx'\?$"):
+        await life_of(broker, "order-tx")
+    with pytest.raises(UnknownTransaction, match=r"'orders-tx'$"):
         await timeline([], "orders-tx")
 
 
