@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
 from broker.cluster import Cluster
-from broker.control.errors import HttpError
+from broker.control.errors import HttpError, not_found
 from broker.metadata import ApiError
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from broker.metadata.values import TOPIC_RESOURCE
+from broker.metadata.values import TOPIC_RESOURCE, PartitionState
 from broker.node import Node
 from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
@@ -110,14 +110,21 @@ def leader(cluster: Cluster, topic: str, index: int) -> tuple[Node, Partition]:
     """The node that leads a partition, and its replica."""
     known = cluster.metadata.topic(topic)
     state = None if known is None else known.partition(index)
+    if known is None:
+        raise not_found("topic", topic, cluster.metadata.topics)
     if state is None:
-        raise HttpError(
-            404, f"there is no partition {topic}-{index}" if known else f"there is no topic {topic}"
-        )
+        raise HttpError(404, f"there is no partition {topic}-{index}")
     node, partition = cluster.running(state.leader), led(cluster, topic, index)
     if node is None or partition is None:
-        raise HttpError(409, f"no running node leads {topic}-{index}")
+        raise no_leader(cluster, topic, state)
     return node, partition
+
+
+def no_leader(cluster: Cluster, topic: str, partition: PartitionState) -> HttpError:
+    """409 for a partition that no running node leads, with the states of the nodes that have its replicas."""
+    nodes = [cluster.nodes[each] for each in partition.replicas if each in cluster.nodes]
+    states = ", ".join(f"node {each.node_id} is {each.shown_state}" for each in nodes)
+    return HttpError(409, f"no running node leads {topic}-{partition.index}: {states}")
 
 
 async def first_at(node: Node, partition: Partition, time_ms: int, *, read_committed: bool) -> int:

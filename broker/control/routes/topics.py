@@ -257,11 +257,14 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
     topic = control.cluster.metadata.topic(params.topic)
     if topic is None:
         raise not_found("topic", params.topic, control.cluster.metadata.topics)
-    if topic.partition(params.partition) is None:
+    state = topic.partition(params.partition)
+    if state is None:
         raise HttpError(404, f"there is no partition {params.topic}-{params.partition}")
     partition = _leader(control, params.topic, params.partition)
     if partition is None:
-        raise HttpError(409, f"no running node leads {params.topic}-{params.partition}")
+        from broker.control.own_requests import no_leader  # few ask for it
+
+        raise no_leader(control.cluster, params.topic, state)
     if params.time_ms is not None:
         params = msgspec.structs.replace(
             params, offset=await _first_at(control, partition, params), time_ms=None

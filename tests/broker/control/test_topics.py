@@ -72,6 +72,6 @@ async def test_what_cannot_be_read_or_created_is_a_sentence(caller: Caller) -> N
 async def test_a_partition_without_a_running_leader_is_a_conflict(caller: Caller) -> None:
     await caller.post("/v1/nodes/1/kill")
     status, answer = await caller("GET", "/v1/topics/orders/records")
-    assert (status, answer["error"]) == (409, "no running node leads orders-0")
+    assert (status, answer["error"]) == (409, "no running node leads orders-0: node 1 is killed")
     [topic] = (await caller.get("/v1/topics"))["topics"]
     assert [each["leader"] for each in topic["partitions"]] == [None] * 4
