@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from broker.explain.explanation import Cause, Explanation
-from broker.explain.facts import ClusterContext, ClusterFacts, HeldByRule, IdFacts, PartitionFacts, Refusal
+from broker.explain.facts import (
+    ClusterContext,
+    ClusterFacts,
+    HeldByRule,
+    IdFacts,
+    PartitionFacts,
+    Refusal,
+    TransactionFacts,
+)
 from broker.explain.groups import explain_group
 from broker.explain.ids import explain_id
 from broker.explain.partitions import explain_partition
@@ -18,6 +26,8 @@ from broker.explain.words import all_away, away, capital, counted, listed, wakin
 
 SUBJECT: Final = "the cluster"
 SHOWN_MAX: Final = 20
+YOUNG_MS: Final = 200
+"""A transaction that has been open, or decided, for less is life as usual, and not wrong."""
 _ORDER: Final = tuple(Cause)
 _WORST: Final = (
     Cause.NODE_AWAY,
@@ -132,8 +142,20 @@ def _partitions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explana
         found = explain_partition(at, around)
         missing = [node for node in at.replicas if node not in at.isr]
         is_told = found.cause is Cause.UNDER_REPLICATED and len(all_away(around, missing)) == len(missing)
-        if found.cause not in HEALTHY and not is_told:
+        if (
+            found.cause not in HEALTHY
+            and not is_told
+            and not _is_usual(found.cause, at.open[0].owner if at.open else None)
+        ):
             yield found
+
+
+def _is_usual(cause: Cause, at: TransactionFacts | None) -> bool:
+    """What holds readers is a transaction as there are hundreds under load."""
+    if at is None or cause not in (Cause.OPEN_TRANSACTION, Cause.MARKER_ON_THE_WAY):
+        return False
+    age_ms = at.open_ms if cause is Cause.OPEN_TRANSACTION else at.decided_ms
+    return age_ms is not None and 0 <= age_ms < YOUNG_MS
 
 
 def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
@@ -152,7 +174,9 @@ def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Expla
             transaction=each,
             places=tuple(read[name] for name in each.partitions if name in read),
         )
-        yield explain_id(at, around)
+        found = explain_id(at, around)
+        if not _is_usual(found.cause, each):
+            yield found
 
 
 def _clients(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:

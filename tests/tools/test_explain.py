@@ -233,7 +233,10 @@ def test_without_a_trace_it_says_how_to_have_one(run: Run, cluster_of_two: packa
     assert "The trace is off." in run("explain", "--id", "e5-id", ODRADEK_CONTROL=cluster_of_two.control_url)
 
 
-def test_without_a_name_all_that_is_wrong_is_told(run: Run, refused: Callable[..., tuple[int, str]]) -> None:
+def test_without_a_name_all_that_is_wrong_is_told(
+    run: Run, refused: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.explain.cluster.YOUNG_MS", 0)
     run("topic", "create", "e7")
     run("txn", "hang", "e7-open", "e7", "a")
     assert "Readers with read_committed of e7-0 stop at offset 0: e7-open (producer " in run("explain")

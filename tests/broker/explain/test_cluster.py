@@ -17,6 +17,7 @@ from broker.explain.partitions import explain_partition
 from tests.broker.explain.staged import (
     around,
     at,
+    decided,
     foreign,
     held,
     in_log,
@@ -67,6 +68,16 @@ def test_the_worst_comes_first_and_each_is_told_once() -> None:
         ("transactional id etl-9", Cause.REFUSED_END_TXN),
         ("client app-1", Cause.THROTTLED),
     ]
+
+
+def test_transactions_as_there_are_hundreds_under_load_are_not_wrong() -> None:
+    young = (at(in_log(txn(open_ms=30))), at(in_log(decided(30, partitions=("orders-1",))), index=1))
+    others = (txn(transactional_id="etl-2", open_ms=199), decided(5, transactional_id="etl-3", partitions=()))
+    assert subjects(explain_cluster(cluster(*young, transactions=others), around())) == [
+        ("the cluster", Cause.NOTHING)
+    ]
+    old = at(in_log(decided(900)))
+    assert subjects(explain_cluster(cluster(old), around())) == [("orders-0", Cause.MARKER_ON_THE_WAY)]
 
 
 def test_nothing_is_wrong() -> None:
