@@ -164,3 +164,26 @@ def test_its_files_are_dumped(run: Run, apache: tuple[str, Path]) -> None:
     # Kafka answers EndTxn before it writes the markers.
     eventually(lambda: dumped() == ["value", "COMMIT"])
     eventually(lambda: states() == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"])
+
+
+def test_acls_with_an_authorizer(tmp_path: Path) -> None:
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with kafka_oracle.kafka(settings, directory=tmp_path) as oracle:
+
+        def acl(*words: str) -> list[tuple[str, ...]]:
+            done = invoke(f"{oracle.host}:{oracle.port}", "acl", *words, "--json")
+            assert done.exit_code == 0, done.output
+            return [
+                (each["resource"], each["pattern"], each["operation"]) for each in json.loads(done.stdout)
+            ]
+
+        acl("add", "alice", "-o", "TWO_PHASE_COMMIT", "--transactional-id", "etl-", "--prefixed", "--deny")
+        acl("add", "alice", "-o", "ALTER_CONFIGS", "--cluster")
+        cluster = ("CLUSTER", "LITERAL", "ALTER_CONFIGS")
+        ids = ("TRANSACTIONAL_ID", "PREFIXED", "TWO_PHASE_COMMIT")
+        eventually(lambda: acl("list", "alice") == [cluster, ids])
+        assert acl("remove", "alice", "--cluster") == [cluster]
+        eventually(lambda: acl("list") == [ids])

@@ -17,6 +17,7 @@ from tools.client.errors import Unreachable
 from tools.client.hanging import Open, find_hanging, still_open, unexpected
 from tools.client.transactions import Transaction
 from tools.client.unverified import VERIFICATION
+from tools.commands import txn_ends
 
 AT = Open("t", 0, 7, 0, 0, 5, 1000)
 
@@ -181,6 +182,30 @@ def test_a_dry_run_names_the_transactions_before_and_behind(run: Run, hung: Call
     assert "it does not hang: h8-open is Ongoing at its coordinator, node " in behind
     run("txn", "abort", "--partition", "h8/0", "--start-offset", str(first))
     run("txn", "abort", "h8-open")
+
+
+def test_what_its_coordinator_still_has_is_said_by_the_marker_too(run: Run) -> None:
+    run("topic", "create", "h11")
+    run("txn", "hang", "h11", "h11")
+    done = json.loads(run("txn", "commit", "--partition", "h11/0", "--start-offset", "0", "--json"))
+    assert done["outcome"] == "committed"
+    (warning,) = done["warnings"]
+    assert warning.startswith("it does not hang: h11 is Ongoing at its coordinator, node ")
+    run("txn", "abort", "h11")
+
+
+def test_a_marker_is_written_while_a_coordinator_is_away(
+    run: Run, hung: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = hung("h12")
+
+    def away(*asked: object) -> list[Transaction]:
+        raise Unreachable("node 2 is not running")
+
+    monkeypatch.setattr(txn_ends, "list_transactions", away)
+    assert run("txn", "abort", "--partition", "h12/0", "--start-offset", str(start)).splitlines()[1:] == [
+        "whether it hangs is not known: node 2 is not running"
+    ]
 
 
 def test_what_the_options_want(refused: Callable[..., tuple[int, str]]) -> None:

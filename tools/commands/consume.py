@@ -21,7 +21,7 @@ from tools.client.groups import commit_offsets, fetch_offsets
 from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offset
 from tools.commands.common import HELP_NAMES, on_a_cluster, say_json
 from tools.explain.hidden import Hidden, Stops, hidden_from, sentences, with_owners
-from tools.text import text_of, time_text
+from tools.text import data_json, text_of, time_text
 
 COLOURS: Final = {
     "aborted": "red",
@@ -236,8 +236,8 @@ def record_json(seen: Seen) -> dict[str, Any]:
         "offset": record.offset,
         "timestamp": record.timestamp,
         "timestamp_type": "LogAppendTime" if batch.is_log_append_time else "CreateTime",
-        **_data("key", record.key),
-        **_data("value", record.value),
+        **data_json("key", record.key),
+        **data_json("value", record.value),
         "headers": [[name, None if value is None else text_of(value)] for name, value in record.headers],
         "outcome": seen.outcome or None,
         "producer_id": batch.producer_id,
@@ -246,15 +246,6 @@ def record_json(seen: Seen) -> dict[str, Any]:
         "leader_epoch": batch.partition_leader_epoch,
         "compression": CODEC_NAMES[batch.compression],
     }
-
-
-def _data(name: str, data: bytes | None) -> dict[str, Any]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_hex": data.hex()}
 
 
 def formatted(template: str, seen: Seen) -> str:

@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
+from protocol.messages.describe_producers import ProducerState
 from tools.client.cluster import Cluster
 from tools.client.ending import SAMPLE, Ending, ending_of, open_transaction
+from tools.client.errors import ToolError
 from tools.client.fetching import Seen
 from tools.client.producing import Producer, now_ms
 from tools.client.transactions import describe_transaction, list_transactions, write_marker
@@ -112,9 +114,11 @@ def _end(
     """What was done or would be done, for programs and for people."""
     if dry_run:
         ending = ending_of(cluster, topic, partition, start_offset)
-        text = "\n".join([*_planned(topic, partition, ending), *_kept(cluster, topic, partition, ending)])
-        return _ending_json(topic, partition, ending), text
+        kept = _kept(cluster, topic, partition, ending.producer)
+        view = _ending_json(topic, partition, ending)
+        return {**view, "warnings": kept}, "\n".join([*_planned(topic, partition, ending), *kept])
     producer = open_transaction(cluster, topic, partition, start_offset)
+    kept = _kept(cluster, topic, partition, producer)
     write_marker(cluster, topic, partition, producer, committed=committed)
     view = {
         "topic": topic,
@@ -123,9 +127,10 @@ def _end(
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch,
         "outcome": "committed" if committed else "aborted",
+        "warnings": kept,
     }
     at = f"the transaction of producer {producer.producer_id} at offset {start_offset}"
-    return view, f"{topic}-{partition}: {at} is {view['outcome']}"
+    return view, "\n".join([f"{topic}-{partition}: {at} is {view['outcome']}", *kept])
 
 
 def _planned(topic: str, partition: int, at: Ending) -> list[str]:
@@ -159,12 +164,15 @@ def _planned(topic: str, partition: int, at: Ending) -> list[str]:
     return lines
 
 
-def _kept(cluster: Cluster, topic: str, partition: int, at: Ending) -> list[str]:
-    """A warning where a coordinator still has the transaction: it may decide otherwise."""
-    known = list_transactions(cluster, (), [at.producer.producer_id])
+def _kept(cluster: Cluster, topic: str, partition: int, producer: ProducerState) -> list[str]:
+    """A warning where a coordinator still has the transaction: it may decide otherwise, and elsewhere."""
+    try:
+        known = list_transactions(cluster, (), [producer.producer_id])
+    except ToolError as error:
+        return [f"whether it hangs is not known: {error}"]
     return [
         f"it does not hang: {each.transactional_id} is {each.state} at its coordinator, node {each.coordinator}, "
-        f"which would end it"
+        "which ends it in all its partitions"
         for each in known
         if each.is_open and (topic, partition) in each.partitions
     ]
