@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+
+NEAR: Final = 0.82
+"""Names of a cluster that differ by one letter or two."""
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -15,3 +19,13 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 
     found = get_close_matches(name, list(known), 1, cutoff)
     return found[0] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error message about a name that a cluster does not know; empty if no other name is near.
+
+    >>> did_you_mean("orderz", ["orders", "payments"]), did_you_mean("orders", ["orders"])
+    ('; did you mean orders?', '')
+    """
+    near = nearest(name, known, NEAR)
+    return f"; did you mean {near}?" if near not in (None, name) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.nearest import nearest
+from odradek.nearest import did_you_mean
 from protocol.messages.list_transactions import ListTransactionsRequest
 from tools.client.cluster import Cluster
 from tools.client.errors import Kind, ToolError
@@ -12,7 +12,6 @@ from tools.client.groups import list_groups
 
 LOOK_S: Final = 0.5
 """How long the cluster may take for the names, once a command has failed."""
-_NEAR: Final = 0.82
 
 
 def names_of(cluster: Cluster, kind: Kind) -> list[str]:
@@ -31,15 +30,13 @@ def names_of(cluster: Cluster, kind: Kind) -> list[str]:
     ]
 
 
-def did_you_mean(cluster: Cluster, error: ToolError) -> str:
+def near_name(cluster: Cluster, error: ToolError) -> str:
     """The end of the message of an error about an unknown name; empty for other errors, and if no name is near."""
     if error.unknown is None:
         return ""
     kind, name = error.unknown
     try:
         with cluster.within(LOOK_S):
-            known = names_of(cluster, kind)
+            return did_you_mean(name, names_of(cluster, kind))
     except ToolError:
         return ""
-    near = nearest(name, known, _NEAR)
-    return f"; did you mean {near}?" if near not in (None, name) else ""

@@ -28,7 +28,7 @@ from odradek.health import local_bootstrap
 from odradek.remote import CONTROL_VARIABLE, connect
 from tools.client.cluster import Cluster
 from tools.client.errors import BadAddress, ToolError, Unreachable
-from tools.client.names import did_you_mean
+from tools.client.names import near_name
 
 if TYPE_CHECKING:
     from odradek.client_security import ClientSecurity
@@ -125,7 +125,7 @@ def on_a_cluster(function: _F) -> _F:
             try:
                 return function(cluster, **options)
             except ToolError as error:
-                if hint := did_you_mean(cluster, error):
+                if hint := near_name(cluster, error):
                     error.args = (str(error).rstrip(".") + hint,)
                 raise
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 import click
 
 from odradek.commands.common import Remote, speaking
-from odradek.errors import TransactionNotReached
+from odradek.errors import NotFound, TransactionNotReached
+from odradek.nearest import did_you_mean
 from odradek.pending import waiting_for
 from odradek.printable import printable
 from odradek.words import TransactionState
@@ -179,6 +180,12 @@ def describe(cluster: Cluster, transactional_id: str, as_json: bool) -> None:
         say(f"  {topic}-{index}")
 
 
+def _near_id(remote: Remote, transactional_id: str) -> str:
+    """The end of an error message about an id that the broker does not know."""
+    known = [each.transactional_id for each in remote.transactions]
+    return "" if transactional_id in known else did_you_mean(transactional_id, known)
+
+
 @txn.command()
 @click.argument("transactional_id", metavar="ID")
 @as_json
@@ -188,7 +195,10 @@ def timeline(remote: Remote, transactional_id: str, as_json: bool) -> None:
 
     It asks the control port: only Odradek has timelines.
     """
-    found = remote.timeline(transactional_id)
+    try:
+        found = remote.timeline(transactional_id)
+    except NotFound as error:
+        raise NotFound(error.status, f"{error}{_near_id(remote, transactional_id)}") from None
     if as_json:
         say_json(found.timeline)
     else:
@@ -219,7 +229,7 @@ def wait(
         with waiting_for(f"{transactional_id} is not in {' or '.join(wanted)} yet"):
             found = remote.transactions.wait(transactional_id, wanted, timeout)
     except TransactionNotReached as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(f"{error}{_near_id(remote, transactional_id)}") from None
     if as_json:
         say_json(asdict(found))
     else:
