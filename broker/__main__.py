@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str]) -> int:
     """Run a broker; the exit code of the process."""
+    try:
+        import resource  # noqa: F401
+    except ModuleNotFoundError:  # Windows
+        sys.exit("odradek: a broker runs on Linux and macOS; on Windows, in WSL 2 or in a container")
     gc.disable()  # until `process.collect_rarely`: imports allocate much and free nothing
     late_modules.install()
     from broker import process

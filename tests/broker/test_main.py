@@ -260,3 +260,12 @@ def test_without_the_packages_of_the_extra_it_says_which_extra_it_is(
     assert done.returncode == 1, done.stdout
     assert "pip install 'odradek[security]'" in done.stdout.splitlines()[-1]
     assert done.stderr == ""
+
+
+def test_windows_is_told_where_a_broker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no module `resource`."""
+    from broker.__main__ import main
+
+    monkeypatch.setitem(sys.modules, "resource", None)
+    with pytest.raises(SystemExit, match="WSL 2"):
+        main([])
