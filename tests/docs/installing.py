@@ -17,9 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "installing.md"
 BY_NAME = re.compile(
-    r"\b(?:pip|pipx|uv tool|uv pip) install [^`\n]*?(?<![\w/.=-])odradek\b(?![\w/.-])|\buvx odradek\b"
+    r"\b(?:pip|pipx|uv tool|uv pip) install (?!--no-index)[^`\n]*?(?<![\w/.=-])odradek\b(?![\w/.-])|\buvx odradek\b"
 )
-"""The package's name, not the path of a checkout or a wheel."""
+"""The package's name, taken from an index: not the path of a checkout or a wheel, nor a name in a folder of wheels."""
 NOTICE = re.compile(r"^No package index has Odradek yet: .*\n\n", re.MULTILINE)
 
 

@@ -25,6 +25,7 @@ def test_no_page_says_otherwise_than_the_release() -> None:
         ("uvx odradek serve", True),
         ("pip install --user 'odradek[spark]'", True),
         ("pip install ./odradek", False),
+        ("pip install --no-index --find-links wheels odradek", False),
         ("pip install dist/odradek-0.1.0-py3-none-any.whl", False),
         ("pip install '.[spark]'", False),
         ("pip install git+https://example.org/odradek.git", False),

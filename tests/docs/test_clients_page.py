@@ -1,0 +1,21 @@
+"""docs/clients.md: the line of the broker's log, and the client whose calls were measured."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/clients.md").read_text("utf-8")
+
+
+def test_the_line_about_an_old_client_has_the_words_of_the_log() -> None:
+    [line] = [line for line in PAGE.splitlines() if line.startswith("[warning")]
+    [hint] = re.findall(r'hint="(.+?)"', line)
+    assert f'"{hint}"' in (ROOT / "broker/net/refusals.py").read_text("utf-8")
+
+
+def test_the_measured_client_is_that_of_the_tests() -> None:
+    """Another release of librdkafka may wait for other times: measure them again."""
+    assert f"Measured with {version('confluent-kafka')}" in PAGE
