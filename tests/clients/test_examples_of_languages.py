@@ -16,7 +16,7 @@ import pytest
 from tests.docs.blocks import blocks, titled
 from tests.docs.terminal import Terminal
 from tests.support.deadlines import TEST_S
-from tests.support.foreign import CACHE, go_tests, node_folder, tool_or_skip
+from tests.support.foreign import GO_ENVIRONMENT, NPM_ENVIRONMENT, go_tests, node_folder, tool_or_skip
 
 pytestmark = pytest.mark.foreign
 
@@ -57,18 +57,8 @@ def test_node() -> None:
     ("page", "program", "environment"),
     [
         ("docs/recipes/junit.md", "mvn", {}),
-        (
-            "docs/recipes/go.md",
-            "go",
-            {
-                "GOTOOLCHAIN": "local",
-                "GOMODCACHE": str(CACHE / "go" / "modules"),
-                "GOCACHE": str(CACHE / "go" / "build"),
-                # Not an outcome that an earlier run has left.
-                "GOFLAGS": "-modcacherw -count=1",
-            },
-        ),
-        ("docs/recipes/node.md", "npm", {"npm_config_cache": str(CACHE / "npm")}),
+        ("docs/recipes/go.md", "go", GO_ENVIRONMENT),
+        ("docs/recipes/node.md", "npm", NPM_ENVIRONMENT),
     ],
 )
 def test_a_recipe_typed_in_an_empty_folder(

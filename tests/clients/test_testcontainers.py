@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import ssl
 import subprocess
@@ -21,11 +20,18 @@ from typing import Any
 
 import pytest
 
-from tests.docs.blocks import blocks, titled
-from tests.docs.terminal import OUTSIDE, Terminal, commands, is_there
+from tests.docs.blocks import Block, blocks
+from tests.docs.terminal import OUTSIDE, Terminal, commands
 from tests.support.deadlines import HANG_S, TEST_S
 from tests.support.engine import Engine, RealEngine, engine_or_skip
-from tests.support.foreign import go_program, node_folder, node_program, python_packages
+from tests.support.foreign import (
+    GO_ENVIRONMENT,
+    NPM_ENVIRONMENT,
+    go_program,
+    node_program,
+    python_packages,
+    tool_or_skip,
+)
 from tests.support.java import jars_folder, java, kafka_classpath
 from tests.support.javaprog import JVM_OPTIONS, compiled
 
@@ -157,20 +163,13 @@ def test_the_page_names_the_versions_that_are_tested():
 # ---- docs/recipes/
 
 
-def prints(engine: Engine | RealEngine, command: Sequence[object], **environment: str) -> str:
-    """What a program says whose rule lost the answer to its commit; its container is gone."""
-    before = set(engine.containers)
-    done = subprocess.run(
-        [*map(str, command)],
-        env={**os.environ, **engine.environment, **environment},
-        capture_output=True,
-        text=True,
-        timeout=TEST_S,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert set(engine.containers) == before
-    return done.stdout
+def section_of(page: str, heading: str) -> list[Block]:
+    """The blocks below a heading of a page."""
+    lines = (ROOT / page).read_text("utf-8").splitlines()
+    headings = [number for number, line in enumerate(lines, 1) if line.startswith("## ")]
+    begin = lines.index(f"## {heading}") + 1
+    end = min((number for number in headings if number > begin), default=len(lines))
+    return [block for block in blocks(page) if begin < block.line < end]
 
 
 def test_the_recipe_for_docker(engine: Engine | RealEngine, tmp_path: Path):
@@ -205,31 +204,28 @@ def test_the_commands_of_the_image_s_page(engine: Engine | RealEngine, tmp_path:
 RECIPES = "docs/recipes/testcontainers.md"
 
 
-def test_the_recipe_for_python(engine: Engine | RealEngine, tmp_path: Path):
-    folder = python_packages(TESTCONTAINERS_PYTHON)
-    is_there("odradek[testcontainers]")
-    (tmp_path / "payments.py").write_text(titled(RECIPES)["payments.py"])
-    path = f"{folder}{os.pathsep}{ROOT}"
-    assert prints(engine, [sys.executable, tmp_path / "payments.py"], PYTHONPATH=path) == "paid once\n"
-
-
-def test_the_recipe_for_java(engine: Engine | RealEngine, tmp_path: Path):
-    artifact = JAVA_ARTIFACTS[0]
-    jars = jars_folder(artifact.replace(":", "-"), f"org.testcontainers:{artifact}")
-    (tmp_path / "Payments.java").write_text(titled(RECIPES)["Payments.java"])
-    programs = compiled(tmp_path, f"{jars}/*{os.pathsep}{kafka_classpath()}")
-    assert "200\npaid once\n" in prints(engine, [java(), *JVM_OPTIONS, "-cp", programs, "Payments"])
-
-
-def test_the_recipe_for_go(engine: Engine | RealEngine, tmp_path: Path):
-    (tmp_path / "payments").mkdir()
-    (tmp_path / "payments" / "main.go").write_text(titled(RECIPES)["payments/main.go"])
-    for name in ("go.mod", "go.sum"):
-        shutil.copy(HERE / "go" / name, tmp_path)
-    assert prints(engine, go_program("payments", tmp_path)) == "200\npaid once\n"
-
-
-def test_the_recipe_for_node(engine: Engine | RealEngine, tmp_path: Path):
-    (tmp_path / "payments.js").write_text(titled(RECIPES)["payments.js"])
-    (tmp_path / "node_modules").symlink_to(node_folder(HERE / "node") / "node_modules")
-    assert prints(engine, ["node", tmp_path / "payments.js"]) == "paid, and not known\n"
+@pytest.mark.parametrize(
+    ("section", "program", "environment"),
+    [
+        ("Python", "python3", {}),
+        ("Java", "mvn", {}),
+        ("Go", "go", GO_ENVIRONMENT),
+        ("Node", "npm", NPM_ENVIRONMENT),
+    ],
+)
+def test_a_recipe_typed_in_an_empty_folder(
+    engine: Engine | RealEngine, section: str, program: str, environment: dict[str, str], tmp_path: Path
+):
+    """Its rule loses the response to the commit, and its container is gone at the end."""
+    tool_or_skip(program)
+    variables = {**engine.environment, **environment}
+    if section == "Python":
+        variables["PYTHONPATH"] = f"{python_packages(TESTCONTAINERS_PYTHON)}{os.pathsep}{ROOT}"
+    before = set(engine.containers)
+    project, temporary = tmp_path / "payments", tmp_path / "temporary"
+    project.mkdir()
+    temporary.mkdir()
+    with Terminal(project, ports=OUTSIDE, TMPDIR=str(temporary), **variables) as terminal:
+        for block in section_of(RECIPES, section):
+            terminal.take(block)
+    assert set(engine.containers) == before

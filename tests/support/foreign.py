@@ -36,6 +36,15 @@ from tests.support.deadlines import HANG_S, TEST_S
 CLIENTS = Path(__file__).resolve().parents[1] / "clients"
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 NODE_VERSION_MIN = 20
+# For modules and packages that a page's commands fetch: into the caches that are kept here.
+GO_ENVIRONMENT = {
+    "GOTOOLCHAIN": "local",
+    "GOMODCACHE": str(CACHE / "go" / "modules"),
+    "GOCACHE": str(CACHE / "go" / "build"),
+    # Not an outcome of tests that an earlier run has left.
+    "GOFLAGS": "-modcacherw -count=1",
+}
+NPM_ENVIRONMENT = {"npm_config_cache": str(CACHE / "npm")}
 
 
 class Unavailable(Exception):
