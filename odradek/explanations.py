@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odradek.control_client import ControlClient
-from odradek.errors import HIDDEN_IN_TRACEBACKS
+from odradek.errors import HIDDEN_IN_TRACEBACKS, ControlRefused
 
 __tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
@@ -46,6 +46,9 @@ def causes(
     *,
     transactional_id: str | None = None,
 ) -> list[str]:
-    """What is wrong with a partition or an id, as lines below another one; none if nothing is."""
-    found = explanations(client, topic, partition, transactional_id=transactional_id)
+    """What is wrong with a partition or an id, as lines below another one; none if nothing is, or if it cannot be asked."""
+    try:
+        found = explanations(client, topic, partition, transactional_id=transactional_id)
+    except ControlRefused:  # of a broker that explains nothing; the line above is said all the same
+        return []
     return [f"  {each.lines[0]}" for each in found if each.cause != "nothing"]

@@ -23,7 +23,7 @@ from odradek.errors import HIDDEN_IN_TRACEBACKS, ControlUnreachable, FaultNotHit
 from odradek.nodes import Loss, Node, Nodes, Partition, losses, move_coordinator, move_leader, partitions
 from odradek.snapshots import Snapshot
 from odradek.transactions import Timeline, Transaction, Transactions
-from odradek.waiting import WAIT_S, slices_ms
+from odradek.waiting import WAIT_S, hint_of_coroutine, slices_ms
 from odradek.words import ActionWords, Domain, Library, MatchWords, Mechanism, RuleWords, WhenWords
 
 __tracebackhide__ = HIDDEN_IN_TRACEBACKS
@@ -263,6 +263,7 @@ class Rule:
                 return self
         raise FaultNotHit(
             f"{self.text}: {self._last['hits']} of {hits} hits after {timeout_s} s ({self._last['matches']} matched)"
+            + hint_of_coroutine("rule.wait")
         )
 
     wait_async = asynchronous(wait)

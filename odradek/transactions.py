@@ -9,7 +9,7 @@ from typing import Any, Final
 from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient, in_path
 from odradek.errors import HIDDEN_IN_TRACEBACKS, TransactionNotReached
-from odradek.waiting import WAIT_S, slices_ms
+from odradek.waiting import WAIT_S, hint_of_coroutine, slices_ms
 from odradek.words import TransactionState
 
 __tracebackhide__ = HIDDEN_IN_TRACEBACKS
@@ -78,7 +78,10 @@ class Transactions:
                 return _transaction(found["transaction"])
         last = found["transaction"]
         now = "unknown" if last is None else last["state"]
-        raise TransactionNotReached(f"{transactional_id}: {now}, not {states}, after {timeout_s} s")
+        raise TransactionNotReached(
+            f"{transactional_id}: {now}, not {states}, after {timeout_s} s"
+            + hint_of_coroutine("transactions.wait")
+        )
 
     wait_async = asynchronous(wait)
 

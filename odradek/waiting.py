@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -22,3 +23,15 @@ def slices_ms(timeout_s: float) -> Iterator[int]:
     while left_ms:
         left_ms = max(0, round((deadline - time.monotonic()) * 1000))
         yield min(left_ms, _SLICE_MS)
+
+
+def hint_of_coroutine(call: str) -> str:
+    """For the error of a call that waited in vain: a coroutine that makes it stops the clients on its event loop."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        if asyncio is not None:
+            asyncio.get_running_loop()
+            return f"; the event loop stood still meanwhile: in a coroutine it is `await {call}_async(...)`"
+    except RuntimeError:
+        pass
+    return ""

@@ -42,8 +42,13 @@ def ask_for_metadata(broker: odradek.Broker) -> None:
 
 
 async def test_an_error_is_that_of_the_call(broker: odradek.Broker) -> None:
-    with broker.faults.add("EndTxn -> drop") as rule, pytest.raises(odradek.FaultNotHit, match="0 of 1 hits"):
-        await rule.wait_async(timeout_s=0)
+    with broker.faults.add("EndTxn -> drop") as rule:
+        with pytest.raises(odradek.FaultNotHit, match=r"0 of 1 hits after 0 s \(0 matched\)$"):
+            await rule.wait_async(timeout_s=0)
+        with pytest.raises(
+            odradek.FaultNotHit, match=r"in a coroutine it is `await rule.wait_async\(...\)`$"
+        ):
+            rule.wait(timeout_s=0)
     with pytest.raises(odradek.TransactionNotReached, match="unknown"):
         await broker.transactions.wait_async("unknown", timeout_s=0)
     with pytest.raises(odradek.NotFound):

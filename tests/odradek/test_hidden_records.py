@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.control_client import ControlClient
+from odradek.errors import NotFound
 from odradek.hidden_records import hidden_records
 from odradek.topics import ReadRecords
 
@@ -23,6 +24,8 @@ class Canned(ControlClient):
 
     def get(self, path: str, query: object = None, timeout_s: float | None = None) -> Any:
         if path == "/v1/explain":
+            if not self._answers.get("explains", True):
+                raise NotFound(404, "there is nothing at /v1/explain")
             assert query == {"topic": "orders", "partition": 0, "group": None, "transactional_id": None}
             return {"explanations": [{"subject": "orders-0", "cause": "held", "lines": [WHY, "and more"]}]}
         what = {"/v1/cluster": "nodes"}.get(path, path.rpartition("/")[2])
@@ -84,6 +87,10 @@ def test_decided_records_are_counted_and_their_partition_is_explained(
 ) -> None:
     records = [record(3, "open", 1), *more]
     assert hidden(records=records, transactions=[transaction(state)]) == [HEAD, WHY]
+
+
+def test_a_broker_that_explains_nothing_hides_no_warning() -> None:
+    assert hidden(records=[record(3, "open", 1), record(4, None)], explains=False) == [HEAD]
 
 
 def test_a_transaction_whose_coordinator_may_be_away_is_perhaps_decided() -> None:
