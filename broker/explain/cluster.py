@@ -37,6 +37,7 @@ _WORST: Final = (
     Cause.COORDINATOR_NOT_AVAILABLE,
     Cause.COORDINATOR_LOADING,
     Cause.BELOW_MIN_ISR,
+    Cause.REPLICA_AWAY,
     Cause.HANGING_TRANSACTION,
     Cause.MARKER_HELD,
     Cause.MARKER_LEADER_AWAY,
@@ -141,12 +142,11 @@ def _partitions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explana
     for at in facts.partitions:
         found = explain_partition(at, around)
         missing = [node for node in at.replicas if node not in at.isr]
-        is_told = found.cause is Cause.UNDER_REPLICATED and len(all_away(around, missing)) == len(missing)
-        if (
-            found.cause not in HEALTHY
-            and not is_told
-            and not _is_usual(found.cause, at.open[0].owner if at.open else None)
-        ):
+        is_told = (
+            found.cause is Cause.UNDER_REPLICATED and len(all_away(around, missing)) == len(missing)
+        ) or (found.cause is Cause.REPLICA_AWAY and bool(all_away(around, at.isr)))
+        is_usual = _is_usual(found.cause, at.open[0].owner if at.open else None)
+        if found.cause not in HEALTHY and not is_told and not is_usual:
             yield found
 
 

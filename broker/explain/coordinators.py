@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.explain.explanation import Cause
 from broker.explain.facts import ClusterContext, FaultRule, GroupFacts, IdFacts, PartitionFacts
-from broker.explain.partitions import below_min_isr, no_leader
+from broker.explain.partitions import below_min_isr, no_leader, replica_away
 from broker.explain.transactions import held_trouble
 from broker.explain.trouble import Trouble
 from broker.explain.words import away, capital, duration_text, is_silent, release, rule_text, waking
@@ -48,10 +48,9 @@ def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Tro
         return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, lines)
     if at.coordinator is None:
         return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, _no_leader(head, home, at.home, around))
-    if at.home is not None and (below := below_min_isr(at.home, around)) is not None:
-        first, *more = below.lines
-        cannot = f"The coordinator of {name}, node {at.coordinator}, cannot write its state"
-        return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, (f"{cannot}: {first[:1].lower()}{first[1:]}", *more))
+    stuck = _cannot_write(name, at, around)
+    if stuck is not None:
+        return stuck
     if at.coordinator_error is None:
         return _to_clients(name, at, around, head)
     answered = _answers(name, at.coordinator_error, around)
@@ -69,6 +68,25 @@ def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Tro
             return held_trouble(held, around, f"{head}: ", Cause.COORDINATOR_NOT_AVAILABLE)
     first = f"{head}: node {at.coordinator}, which leads {home}, answers {at.coordinator_error}."
     return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, (first,))
+
+
+def _cannot_write(name: str, at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
+    """The log of the coordinator takes no state, or waits with each."""
+    if at.home is None:
+        return None
+    who = f"The coordinator of {name}, node {at.coordinator}"
+    below = below_min_isr(at.home, around)
+    if below is not None:
+        first, *more = below.lines
+        text = f"{who}, cannot write its state: {first[:1].lower()}{first[1:]}"
+        return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, (text, *more))
+    # A group is read all the same, and its commits wait for no longer than offsets.commit.timeout.ms.
+    waits = replica_away(at.home, around) if isinstance(at, IdFacts) else None
+    if waits is None:
+        return None
+    first, *more = waits.lines
+    text = f"{who}, waits with each state that it writes: {first[:1].lower()}{first[1:]}"
+    return Trouble(waits.cause, (text, *more))
 
 
 def _to_clients(name: str, at: IdFacts | GroupFacts, around: ClusterContext, head: str) -> Trouble | None:

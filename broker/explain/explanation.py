@@ -27,6 +27,8 @@ class Cause(Enum):
     HANGING_TRANSACTION = "hanging-transaction"
     BEGINS_IN_THE_FUTURE = "begins-in-the-future"
     BELOW_MIN_ISR = "below-min-isr"
+    REPLICA_AWAY = "replica-away"
+    """A replica in the ISR does not copy: what is written with acks=all waits for it."""
     UNDER_REPLICATED = "under-replicated"
     """Replicas are out of the ISR, and writes go on."""
     REFUSED_BATCH = "refused-batch"

@@ -161,6 +161,8 @@ class PartitionFacts:
     """None, as the three below: the leader could not be asked."""
     last_stable: int | None = None
     high_watermark: int | None = None
+    log_end: int | None = None
+    """The end of the leader's log, of which clients know nothing; None where it could not be read."""
     open: tuple[OpenInLog, ...] = ()
     """By first offset; the first holds the last stable offset, unless that ``advances``."""
     advances: bool = False

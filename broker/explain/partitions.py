@@ -49,6 +49,7 @@ def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Troub
     troubles = [each for each in (_offline(at, around), _leader_away(at, around)) if each is not None]
     troubles += _open(at, around)
     troubles += _isr(at, around)
+    troubles += filter(None, [replica_away(at, around)])
     has_held_marker = any(each.cause is Cause.MARKER_HELD for each in troubles)
     troubles += [
         held_trouble(held, around)
@@ -137,18 +138,34 @@ def below_min_isr(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
     return next((each for each in _isr(at, around) if each.cause is Cause.BELOW_MIN_ISR), None)
 
 
+def replica_away(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
+    """A replica of the ISR that does not copy: until it is out of the ISR, nothing is committed without it."""
+    others = [node for node in sorted(at.isr) if node != at.leader]
+    reasons = {node: why for node in others if (why := _why_away(at, node, around, ", in its ISR,"))}
+    if at.leader is None or not reasons:
+        return None
+    first = f"Writes with acks=all to {at.name} wait: {listed(list(reasons.values()))}."
+    until = "They go on once it copies again, or has fallen out of the ISR (replica.lag.time.max.ms)."
+    return Trouble(Cause.REPLICA_AWAY, (first, *waking(around, reasons), until))
+
+
 def _why_missing(at: PartitionFacts, node: int, around: ClusterContext) -> str:
-    gone = away(around, node)
+    return _why_away(at, node, around) or f"node {node} is not in sync"
+
+
+def _why_away(at: PartitionFacts, node: int, around: ClusterContext, clause: str = "") -> str | None:
+    """Why a replica does not copy; None where no reason is known. ``clause`` comes behind the number of the node."""
+    gone = away(around, node, clause)
     if gone is not None:
         return gone
     cut = link_rule(around, at.leader, node)
     if cut is not None:
-        return f"{rule_text(around, cut)} keeps node {node} from its leader"
+        return f"{rule_text(around, cut)} keeps node {node}{clause} from its leader"
     for each in around.rules or ():
         words = each.text.split()
         if words[:1] == ["pause"] and f"node={node}" in words:
-            return f"{rule_text(around, each.rule)} stops the replicas of node {node}"
-    return f"node {node} is not in sync"
+            return f"{rule_text(around, each.rule)} stops the replicas of node {node}{clause.rstrip(',')}"
+    return None
 
 
 def _nodes(ids: Sequence[int]) -> str:
@@ -213,7 +230,7 @@ def _otherwise(at: PartitionFacts, around: ClusterContext) -> Trouble:
     if at.advances:
         goes_on = "readers with read_committed go on, and the transactions before them end within moments"
         return Trouble(Cause.NOTHING, (f"Nothing is wrong with {at.name}: {goes_on}.",))
-    if at.log_start == at.high_watermark:
+    if at.log_start == at.high_watermark and at.log_end in (None, at.high_watermark):
         return Trouble(Cause.EMPTY_LOG, (_empty(at),))
     return _of_tail(at, at.tail) or Trouble(
         Cause.NOTHING,
@@ -262,3 +279,6 @@ def _details(at: PartitionFacts) -> Iterator[str]:
         yield f"{leads}."
     else:
         yield f"{leads}; its log begins at offset {at.log_start} and ends at {at.high_watermark}."
+        if at.log_end is not None and at.log_end > at.high_watermark:
+            more = counted(at.log_end - at.high_watermark, "offset")
+            yield f"Behind that, {more} are not committed: not every replica of the ISR has copied them."

@@ -56,6 +56,7 @@ def partition_facts(cluster: Cluster, owners: Owners, topic: str, index: int) ->
         log_start=partition.log_start_offset,
         last_stable=partition.last_stable_offset,
         high_watermark=partition.high_watermark,
+        log_end=partition.log_end_offset,
         open=tuple(
             _open(cluster, partition, owners, producer_id, offset, is_complete)
             for offset, producer_id in islice(partition.log.producers.open_transactions(), OPEN_MAX)

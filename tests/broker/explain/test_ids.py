@@ -95,6 +95,14 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         "The coordinator does not know etl-1 any more: it has expired. Its last state is CompleteCommit.",
         "2026-11-18T11:06:40.000Z  Empty  producer 5 epoch 0",
     ),
+    "its coordinator waits for a replica": (
+        of_id(txn(), home=at(topic="__transaction_state", index=12)),
+        around(nodes=nodes(n2="paused")),
+        Cause.REPLICA_AWAY,
+        "The coordinator of etl-1, node 1, waits with each state that it writes: writes with acks=all to "
+        "__transaction_state-12 wait: node 2, in its ISR, is paused.",
+        "odradek node resume 2",
+    ),
     "its coordinator cannot write": (
         of_id(txn(), home=at(topic="__transaction_state", index=12, isr=(1,))),
         around(nodes=nodes(n2="killed", n3="killed")),

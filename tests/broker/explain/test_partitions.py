@@ -213,6 +213,27 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         "42.0 s; it times out in 18.0 s.",
         "Node 2, its coordinator, is paused: nothing ends it before that node runs.",
     ),
+    "a follower is paused": (
+        at(log_end=15),
+        around(nodes=nodes(n2="paused")),
+        Cause.REPLICA_AWAY,
+        "Writes with acks=all to orders-0 wait: node 2, in its ISR, is paused.",
+        "odradek node resume 2",
+    ),
+    "a follower is cut off": (
+        at(),
+        around("cut 1 3"),
+        Cause.REPLICA_AWAY,
+        "Writes with acks=all to orders-0 wait: rule 1 (cut 1 3) keeps node 3, in its ISR, from its leader.",
+        "They go on once it copies again, or has fallen out of the ISR (replica.lag.time.max.ms).",
+    ),
+    "nothing is committed yet": (
+        at(last_stable=0, high_watermark=0, log_end=1),
+        around(),
+        Cause.NOTHING,
+        "Nothing is wrong with orders-0: readers with read_committed read to its end, offset 0.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 0.",
+    ),
     "a held write": (
         at(),
         around("log.write -> hold", held=(held("log.write", partitions=("orders-0",)),)),

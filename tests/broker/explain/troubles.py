@@ -98,6 +98,10 @@ class Stage:
         self.broker.nodes[node_id].kill()
         self.undo.callback(self.broker.nodes[node_id].start)
 
+    def pause(self, node_id: int) -> None:
+        self.broker.nodes[node_id].pause()
+        self.undo.callback(self.broker.nodes[node_id].resume)
+
     def producer(self, transactional_id: str | None = None, **options: Any) -> Producer:
         producer = Producer(self.cluster, transactional_id, **options)
         producer.init()
@@ -232,9 +236,7 @@ def _(stage: Stage) -> None:
 def _(stage: Stage) -> None:
     stage.create()
     stage.open()
-    node = stage.broker.nodes[stage.cluster.coordinator(TRANSACTION, stage.id)]
-    node.pause()
-    stage.undo.callback(node.resume)
+    stage.pause(stage.cluster.coordinator(TRANSACTION, stage.id))
 
 
 @trouble("a rule answers for the coordinator")
@@ -252,6 +254,13 @@ def _(stage: Stage) -> None:
     coordinator = stage.cluster.coordinator(TRANSACTION, stage.id)
     for node_id in {1, 2, 3} - {coordinator}:
         stage.kill(node_id)
+
+
+@trouble("the coordinator waits for a replica")
+def _(stage: Stage) -> None:
+    stage.create()
+    stage.open()
+    stage.pause(stage.cluster.coordinator(TRANSACTION, stage.id) % 3 + 1)
 
 
 @trouble("the coordinator is loading")
@@ -331,6 +340,12 @@ def _(stage: Stage) -> None:
 def _(stage: Stage) -> None:
     stage.create(min_insync_replicas=3)
     stage.kill(stage.cluster.leader(stage.topic, 0) % 3 + 1)
+
+
+@trouble("a replica in sync is paused")
+def _(stage: Stage) -> None:
+    stage.create()
+    stage.pause(stage.cluster.leader(stage.topic, 0) % 3 + 1)
 
 
 @trouble("a partition has no leader")
