@@ -13,7 +13,9 @@ import click
 from odradek.commands.common import HELP_NAMES, end_at_sigterm, needing
 from odradek.commands.groups import CommandGroup
 from odradek.commands.sink import sink
+from odradek.commands.waiting import telling_waits
 from odradek.errors import OdradekError
+from odradek.pending import waiting_for
 
 Command = Callable[..., Any]
 
@@ -32,7 +34,9 @@ def jars() -> None:
     from odradek.spark.environment import connector_jars
 
     try:
-        click.echo(",".join(map(str, connector_jars())))
+        with telling_waits(), waiting_for("the jars are not all downloaded yet"):
+            found = connector_jars()
+        click.echo(",".join(map(str, found)))
     except OdradekError as error:
         raise click.ClickException(str(error)) from None
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from pathlib import Path
 
+import click
 import pytest
 
-from broker.exchange import copying
+from broker.exchange import command_line, copying
 from broker.exchange.copying import copy_file
 from broker.exchange.export import main
 from broker.metadata.files import LOG_DIRECTORY, META_PROPERTIES
@@ -20,6 +22,7 @@ from tests.broker.metadata.world import open_cluster
 from tests.support.broker import StartBroker
 from tests.support.clients import ConfluentProducer, values
 from tests.support.deadlines import HANG_S
+from tests.support.notices import without_notices
 
 
 def export(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -53,7 +56,7 @@ def test_the_copy_is_whole_and_clean_and_the_source_as_it_was(
     before = content(stopped)
     target = tmp_path / "made" / "by itself"
     done = export("--data-dir", stopped, target, "--port", 19000, "--controller-port", 19001)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, without_notices(done.stderr)) == (0, "")
     assert "3 partitions of 2 topics are in" in done.stdout
     assert f"kafka-server-start.sh '{target}/server.properties'" in done.stdout
     assert content(stopped) == before
@@ -202,3 +205,13 @@ def test_a_file_system_that_copies_no_ranges_is_served_by_hand(
     source.write_bytes(bytes(range(256)) * 1000)
     copy_file(source, target)
     assert target.read_bytes() == source.read_bytes()
+
+
+def test_what_takes_long_is_told_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = threading.Event()
+    monkeypatch.setattr(command_line, "NOTICE_S", 0.0)
+    monkeypatch.setattr(click, "echo", lambda *_, **__: told.set())
+    ended: list[bool] = []
+    slow = click.Command("slow", callback=lambda: ended.append(told.wait(HANG_S)))
+    assert command_line.run(slow, "odradek export", []) == 0
+    assert ended == [True]
