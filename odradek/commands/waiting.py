@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import click
 
+from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 from odradek.pending import Pending, Step, watched
 from odradek.printable import printable
@@ -19,7 +20,7 @@ from odradek.remote import CONTROL_VARIABLE, PORT_VARIABLE, Remote, connect
 CLIENT_ID: Final = "odradek"
 """Of the commands' requests."""
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")
-LOOK_S: Final = 0.5
+LOOK_S: Final = stretched(0.5)
 """How long the control port may take for what holds a request."""
 
 

@@ -205,7 +205,11 @@ def broker() -> Iterator[package.Broker]:
 def test_a_command_tells_the_rule_that_holds_its_request_and_its_output_is_as_ever(
     broker: package.Broker,
 ) -> None:
-    where = {"KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "ODRADEK_CONTROL": broker.control_url}
+    where = {
+        "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "ODRADEK_CONTROL": broker.control_url,
+        "ODRADEK_DEADLINE_FACTOR": "20",
+    }
     command = [sys.executable, "-c", START, "consume", "orders", "--json"]
     with (
         broker.faults.add("ListOffsets nth=1 -> hold") as held,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.deadlines import stretched
 from odradek.nearest import did_you_mean
 from protocol.messages.list_transactions import ListTransactionsRequest
 from tools.client.cluster import Cluster
 from tools.client.errors import Kind, ToolError
 from tools.client.groups import list_groups
 
-LOOK_S: Final = 0.5
+LOOK_S: Final = stretched(2.0)
 """How long the cluster may take for the names, once a command has failed."""
 
 

@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from odradek.commands.waiting import LOOK_S, rule_that_holds
+from odradek.commands.waiting import rule_that_holds
+from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 from odradek.pending import NOTICES_S
 from tools.client.cluster import Cluster
@@ -17,6 +18,8 @@ from tools.client.transactions import Transaction, describe_producers, list_tran
 from tools.control import control_of
 from tools.text import time_text
 
+LOOK_S: Final = stretched(2.0)
+"""How long the cluster, and the control port, may take for whose transactions these are."""
 SHOWN_MAX: Final = 10
 """Partitions with a sentence of their own."""
 
