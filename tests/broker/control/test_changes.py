@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import aiokafka
-import pytest
 from confluent_kafka import Consumer
 
 from tests.broker.control.conftest import Caller, hang
@@ -178,27 +177,35 @@ async def test_the_settings_of_a_topic_are_shown_and_changed(caller: Caller) -> 
     assert (await caller("GET", "/v1/topics/gone/configs"))[0] == 404
 
 
-@pytest.mark.parametrize("to", [{"to": "earliest"}, {"to": 2}, {"to": "latest"}, {"time_ms": 9999999999999}])
-async def test_the_offsets_of_a_group_are_reset(caller: Caller, to: dict[str, Any]) -> None:
+async def test_the_offsets_of_a_group_are_reset(caller: Caller) -> None:
     for _ in range(3):
         await caller.post(RECORDS, {"partition": 0, "value": "v"})
-    answer = await caller.post("/v1/groups/workers/offsets", {"topic": "orders", "partition": 0, **to})
-    expected = {"earliest": 0, 2: 2}.get(to.get("to", ""), 3)
-    (offset,) = answer["summary"]["offsets"]
-    assert (offset["committed"], offset["lag"]) == (expected, 3 - expected)
-    assert (
-        len((await caller.post("/v1/groups/all/offsets", {"topic": "orders", **to}))["summary"]["offsets"])
-        == 4
-    )
+    targets: list[tuple[dict[str, Any], int]] = [
+        ({"to": "earliest"}, 0),
+        ({"to": 2}, 2),
+        ({"to": "latest"}, 3),
+        ({"time_ms": 0}, 0),
+        ({"time_ms": 9999999999999}, 3),
+    ]
+    for to, expected in targets:
+        answer = await caller.post("/v1/groups/workers/offsets", {"topic": "orders", "partition": 0, **to})
+        (offset,) = answer["summary"]["offsets"]
+        assert (offset["committed"], offset["lag"]) == (expected, 3 - expected), to
+    answer = await caller.post("/v1/groups/all/offsets", {"topic": "orders", "to": "latest"})
+    assert [each["committed"] for each in answer["summary"]["offsets"]] == [3, 0, 0, 0]
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_members_are_shown_and_a_group_with_members_is_not_reset(caller: Caller, protocol: str) -> None:
+async def test_members_are_shown_and_a_group_with_members_is_not_reset(caller: Caller) -> None:
+    for protocol in ("classic", "consumer"):
+        await check_members(caller, protocol)
+
+
+async def check_members(caller: Caller, protocol: str) -> None:
     bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "workers",
+            "group.id": protocol,
             "client.id": "<b>worker</b>",
             "group.protocol": protocol,
             "log_level": 0,
@@ -208,13 +215,13 @@ async def test_members_are_shown_and_a_group_with_members_is_not_reset(caller: C
     consumer.subscribe(["orders"], on_assign=lambda _, partitions: assigned.extend(partitions))
     while not assigned:
         await asyncio.to_thread(consumer.poll, 0.05)
-    (member,) = (await caller.get("/v1/groups/workers"))["members"]
+    (member,) = (await caller.get(f"/v1/groups/{protocol}"))["members"]
     assert member["client_id"] == "<b>worker</b>"
     assert member["host"] == "/127.0.0.1"
     assert sorted(member["assignment"]) == [f"orders-{index}" for index in range(4)]
     body = {"topic": "orders", "to": "earliest"}
-    status, answer = await caller("POST", "/v1/groups/workers/offsets", body)
-    assert (status, answer["error"]) == (409, "the group workers has members: stop them first")
+    status, answer = await caller("POST", f"/v1/groups/{protocol}/offsets", body)
+    assert (status, answer["error"]) == (409, f"the group {protocol} has members: stop them first")
     await asyncio.to_thread(consumer.close)
 
 

@@ -1,7 +1,7 @@
 import { get } from '../api.js'
 import { chosen, first as firstShown, folded } from '../events.js'
 import { acts, draw, explain, standalone } from '../lanes.js'
-import { h, number, time } from '../dom.js'
+import { attempt, h, number, time } from '../dom.js'
 
 export const title = 'Timeline'
 
@@ -10,7 +10,7 @@ const EVENTS_MAX = 400
 export const show = (root, context) => {
   const input = h('input', { type: 'text', name: 'id', value: context.argument, list: 'ids', required: true, spellcheck: 'false' })
   const known = h('datalist', { id: 'ids' })
-  const which = h('select', { 'aria-label': 'Which transactions' })
+  const which = h('select', { 'aria-label': 'Which transactions', hidden: true })
   const form = h('form', {}, h('label', {}, 'Transactional id', input), known, h('button', {}, 'show'), which)
   const [first, back, next, save] = ['first step', 'step back', 'step', 'save as SVG']
     .map((text) => h('button', { type: 'button', disabled: true }, text))
@@ -54,10 +54,11 @@ export const show = (root, context) => {
 
   const load = async () => {
     if (!input.value) return
-    try {
-      found = (await get(`v1/transactions/${encodeURIComponent(input.value)}/timeline`)).timeline
-    } catch (error) {
-      step.textContent = error.message
+    const path = `v1/transactions/${encodeURIComponent(input.value)}/timeline`
+    found = (await attempt(form, () => get(path)))?.timeline
+    which.hidden = !found
+    if (!found) {
+      step.textContent = ''
       picture.replaceChildren()
       return
     }
