@@ -24,11 +24,10 @@ def hidden_records(client: ControlClient, topic: str, read: ReadRecords, waited_
     if not behind:
         return []
     known = {each.producer_id: each for each in Transactions(client)}
-    is_whole = all(each["state"] == "running" for each in client.get("/v1/cluster")["nodes"])
+    nodes = client.get("/v1/cluster")["nodes"]
+    away = [f"node {each['node_id']} is {each['state']}" for each in nodes if each["state"] != "running"]
     decided = [each for each in behind if _is_decided(each, known)]
-    unknown = [
-        each for each in behind if not is_whole and each.outcome == "open" and each.producer_id not in known
-    ]
+    unknown = [each for each in behind if away and each.outcome == "open" and each.producer_id not in known]
     count = len(decided) + len(unknown)
     if not count:
         return []
@@ -38,6 +37,8 @@ def hidden_records(client: ControlClient, topic: str, read: ReadRecords, waited_
     )
     if waited_s is not None:
         head += f"; after {waited_s:g} s of waiting"
+    if unknown:
+        head += f"\n  No running coordinator knows producer {unknown[0].producer_id}: {', '.join(away)}"
     return [head, *why_hidden(client, topic, {each.partition for each in (*decided, *unknown)})]
 
 

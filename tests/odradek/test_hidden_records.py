@@ -96,6 +96,8 @@ def test_a_broker_that_explains_nothing_hides_no_warning() -> None:
 def test_a_transaction_whose_coordinator_may_be_away_is_perhaps_decided() -> None:
     records = [record(3, "open", 1)]
     nodes = [{"node_id": 1, "state": "running"}, {"node_id": 2, "state": "killed"}]
-    assert hidden(records=records, nodes=nodes) == [HEAD.replace("decided", "perhaps decided"), WHY]
+    head = HEAD.replace("decided", "perhaps decided")
+    away = "No running coordinator knows producer 1: node 2 is killed"
+    assert hidden(records=records, nodes=nodes) == [f"{head}\n  {away}", WHY]
     # With all nodes there it hangs, and hides what is behind it.
     assert hidden(records=[*records, record(4, "committed", 2)], nodes=nodes[:1]) == [HEAD, WHY]
