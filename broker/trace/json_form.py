@@ -16,8 +16,9 @@ def to_json(
     number, node, from_node (of the cluster, or null), connection, peer ("host:port"), listener, api, api_key, version,
     correlation_id, client_id, arrived_ms, arrived_us (since the epoch), answered_ms, took_us, request_bytes,
     answer_bytes, outcome ("answered", "unanswered", "answer_lost", "connection_gone", "held", "in_progress"), was_held,
-    handled_alone, transactions ([{transactional_id, producer_id, producer_epoch}]), and with ``bodies`` request and answer
-    (`decoding.request_dict`), the records' keys and values only with ``values``.
+    handled_alone, rule (that has answered or altered the answer, or null), principal, transactions ([{transactional_id,
+    producer_id, producer_epoch}]), and with ``bodies`` request and answer (`decoding.request_dict`), the records' keys and
+    values only with ``values``.
     """
     shown: Decoded = {
         "number": exchange.number,
@@ -40,6 +41,8 @@ def to_json(
         "outcome": exchange.outcome.value,
         "was_held": exchange.was_held,
         "handled_alone": exchange.handled_alone,
+        "rule": exchange.rule,
+        "principal": exchange.principal,
         "transactions": [facts._asdict() for facts in exchange.transactions],
     }
     if bodies:

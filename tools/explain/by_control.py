@@ -155,6 +155,8 @@ def _refusal(entry: Mapping[str, Any], error: str, partitions: tuple[str, ...]) 
         last_ms=max(0, now_ms() - at_ms),
         node=entry["node"],
         client_id=entry.get("client_id"),
+        principal=entry.get("principal"),
+        rule=entry.get("rule"),
         transactional_id=facts.get("transactional_id"),
         group=request.get("group_id") if isinstance(request, Mapping) else None,
         producer_id=facts.get("producer_id"),

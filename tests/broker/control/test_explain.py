@@ -30,7 +30,10 @@ async def test_a_topic_is_explained_partition_by_partition(caller: Caller) -> No
     assert one == found[2]
 
 
-async def test_an_open_transaction_is_the_cause_by_its_topic_and_by_its_id(caller: Caller) -> None:
+async def test_an_open_transaction_is_the_cause_by_its_topic_and_by_its_id(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.explain.cluster.YOUNG_MS", 0)
     bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="etl-1")
     async with producer:
