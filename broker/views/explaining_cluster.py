@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import nsmallest
+from itertools import islice
 from typing import Final
 
+from broker.clock import Domain
 from broker.cluster import Cluster
+from broker.explain.cluster import YOUNG_MS
 from broker.explain.facts import ClusterFacts, GroupFacts, MemberFacts
 from broker.groups.consumer.group import ConsumerGroupState
 from broker.groups.group import ClassicGroupState
@@ -15,15 +18,18 @@ from broker.metadata.values import NO_LEADER
 from broker.replicas.partition import Partition
 from broker.transactions.transaction import SETTLED
 from broker.views.explaining_groups import LastFetches, group_facts
-from broker.views.explaining_partitions import partition_facts
+from broker.views.explaining_partitions import OPEN_MAX, partition_facts
 from broker.views.explaining_transactions import Owners, Place, coordinated, known, transaction_facts
 from broker.views.turns import in_turns
+from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted
 
 PARTITIONS_MAX: Final = 5
 """With one kind of trouble: a node that is away has it with each partition that it leads. Those of users come first."""
 TRANSACTIONS_MAX: Final = 20
 GROUPS_MAX: Final = 20
+IDLE_MS: Final = 10_000
+"""An open transaction that is written to is not counted among those that are left out."""
 PER_TURN: Final = 500
 GROUPS_PER_TURN: Final = 50
 REBALANCING: Final = frozenset(
@@ -50,23 +56,27 @@ class Suspects:
 async def suspects(cluster: Cluster) -> Suspects:
     """Walk over all partitions, transactions and groups, in slices."""
     partitions = [each async for each in in_turns(_partitions(cluster), PER_TURN) if each is not None]
+    # Under load there are hundreds that are about to end.
+    now_for = cluster.clock.now_for
     open_ids = [
         (txn.start_ms, txn.transactional_id)
         async for txn in in_turns(known(cluster), PER_TURN)
         if txn.state not in SETTLED
+        if not 0 <= now_for(txn.start_ms, Domain.TRANSACTIONS) - txn.start_ms < YOUNG_MS
     ]
     groups = [each async for each in in_turns(_groups(cluster), GROUPS_PER_TURN) if each is not None]
-    shown = tuple(
-        place
+    shown = [
+        each
         for rank in (NO_LEADER_RANK, OFFLINE_RANK, MIN_ISR_RANK, OPEN_RANK)
-        for place in nsmallest(PARTITIONS_MAX, (at for of, at in partitions if of == rank), key=_order)
-    )
+        for each in nsmallest(PARTITIONS_MAX, (each for each in partitions if each.rank == rank), key=_order)
+    ]
+    idle_since_ms = cluster.clock.now_ms() - IDLE_MS
     return Suspects(
-        shown,
+        tuple(each.place for each in shown),
         tuple(each for _, each in nsmallest(TRANSACTIONS_MAX, open_ids)),
         tuple(nsmallest(GROUPS_MAX, groups)),
-        len(partitions)
-        - len(shown)
+        sum(each.last_ms < idle_since_ms for each in partitions)
+        - sum(each.last_ms < idle_since_ms for each in shown)
         + max(0, len(open_ids) - TRANSACTIONS_MAX)
         + max(0, len(groups) - GROUPS_MAX),
     )
@@ -91,27 +101,41 @@ def cluster_facts(cluster: Cluster, owners: Owners, fetched: LastFetches, found:
     )
 
 
-def _partitions(cluster: Cluster) -> Iterator[tuple[int, Place] | None]:
-    """The rank and the place of each partition that may be in trouble, and None for each that is not."""
+class Suspect(NamedTuple):
+    """A partition that may be in trouble."""
+
+    rank: int
+    last_ms: int
+    """Of an open transaction the time of the last record of its producer, the oldest of several; else 0."""
+    place: Place
+
+
+def _partitions(cluster: Cluster) -> Iterator[Suspect | None]:
+    """Each partition that may be in trouble, and None for each that is not."""
     for topic in tuple(cluster.metadata.topics.values()):
         for state in tuple(topic.partitions):
-            yield (NO_LEADER_RANK, (topic.name, state.index)) if state.leader == NO_LEADER else None
+            place = (topic.name, state.index)
+            yield Suspect(NO_LEADER_RANK, 0, place) if state.leader == NO_LEADER else None
     for node in cluster.running_nodes():
         for partition in node.replicas.opened():
-            rank = _rank(partition) if partition.leader_id == node.node_id else None
-            yield None if rank is None else (rank, (partition.topic, partition.index))
+            yield _suspect(partition) if partition.leader_id == node.node_id else None
 
 
-def _order(place: Place) -> tuple[bool, Place]:
-    return is_internal(place[0]), place
+def _order(suspect: Suspect) -> tuple[int, bool, Place]:
+    """What has been idle for longest is most likely stuck."""
+    return suspect.last_ms, is_internal(suspect.place[0]), suspect.place
 
 
-def _rank(partition: Partition) -> int | None:
+def _suspect(partition: Partition) -> Suspect | None:
+    place = (partition.topic, partition.index)
     if partition.offline is not None:
-        return OFFLINE_RANK
+        return Suspect(OFFLINE_RANK, 0, place)
     if not partition.has_enough_replicas():
-        return MIN_ISR_RANK
-    return OPEN_RANK if next(partition.log.producers.open_transactions(), None) is not None else None
+        return Suspect(MIN_ISR_RANK, 0, place)
+    producers = partition.log.producers
+    ids = islice(producers.open_transactions(), OPEN_MAX)
+    last_ms = min((producers.entries[each].last_timestamp_ms for _, each in ids), default=None)
+    return None if last_ms is None else Suspect(OPEN_RANK, last_ms, place)
 
 
 def _groups(cluster: Cluster) -> Iterator[str | None]:

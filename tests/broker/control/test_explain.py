@@ -9,6 +9,7 @@ from typing import Final
 import aiokafka
 import pytest
 
+from broker.views import explaining_cluster
 from tests.broker.control.conftest import Caller
 
 LOOKS: Final = 20
@@ -118,3 +119,21 @@ async def test_without_any_node_that_runs_the_nodes_are_the_cause(caller: Caller
         ):
             [found, *_] = (await caller.get(f"/v1/explain{query}"))["explanations"]
             assert (found["cause"], query) == (cause, query)
+
+
+async def test_of_many_open_transactions_those_that_have_been_idle_for_longest_are_told(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explaining_cluster, "PARTITIONS_MAX", 1)
+    monkeypatch.setattr(explaining_cluster, "YOUNG_MS", 0)
+    bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
+    idle = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="idle")
+    busy = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="busy")
+    async with idle, busy, idle.transaction(), busy.transaction():
+        now_ms = caller.control.clock.now_ms()
+        await idle.send_and_wait("orders", b"1", partition=3, timestamp_ms=now_ms - 60_000)
+        for index in range(3):
+            await busy.send_and_wait("orders", b"1", partition=index, timestamp_ms=now_ms)
+        found = await explaining_cluster.suspects(caller.control.cluster)
+    assert found.partitions == (("orders", 3),)
+    assert (set(found.transactional_ids), found.left_out) == ({"idle", "busy"}, 0)
