@@ -26,13 +26,15 @@ class TraceFilter:
     transactional_id: str | None = None
     producer_id: int | None = None
     outcome: Outcome | None = None
+    without: frozenset[int] = frozenset()
+    """Keys of APIs that are left out where they are answered, or still may be; what a rule did to them is not."""
 
     @classmethod
     def parse(cls, parameters: Mapping[str, str]) -> TraceFilter:
         """From the query of a URL or the options of a command: api, version, node, connection, client_id,
-        transactional_id, producer_id, outcome. ``BadFilter`` for any other name, and for a value that cannot be.
+        transactional_id, producer_id, outcome, without. ``BadFilter`` for any other name, and for a value that cannot be.
 
-        ``api`` is a name in any writing (EndTxn, end_txn, end-txn) or a key.
+        ``api`` is a name in any writing (EndTxn, end_txn, end-txn) or a key, ``without`` such names with commas.
         """
         unknown = set(parameters) - set(_FIELDS)
         if unknown:
@@ -48,6 +50,7 @@ class TraceFilter:
             and _fits(self.connection_id, exchange.connection_id)
             and _fits(self.client_id, exchange.client_id)
             and _fits(self.outcome, exchange.outcome)
+            and not (exchange.api_key in self.without and exchange.outcome in _USUAL)
             and self._is_about(exchange)
         )
 
@@ -61,6 +64,7 @@ class TraceFilter:
         )
 
 
+_USUAL: Final = (Outcome.ANSWERED, Outcome.UNANSWERED, Outcome.IN_PROGRESS)
 EVERYTHING: Final = TraceFilter()
 
 _FIELDS: Final = {
@@ -72,6 +76,7 @@ _FIELDS: Final = {
     "transactional_id": "transactional_id",
     "producer_id": "producer_id",
     "outcome": "outcome",
+    "without": "without",
 }
 _KEYS: Final = {name.replace("_", ""): key for key, (name, *_) in APIS.items()}
 
@@ -86,6 +91,8 @@ def _value(name: str, text: str) -> object:
             return text
         case "api":
             return _api_key(text)
+        case "without":
+            return frozenset(_api_key(each.strip()) for each in text.split(",") if each.strip())
         case "outcome":
             return _outcome(text)
     try:

@@ -157,15 +157,6 @@ def test_errors_that_a_client_repeats_have_a_colour_of_their_own(
     assert call("exchanges.js", "kindOf", {"line": line, "outcome": outcome}) == kind
 
 
-def test_fetches_are_passed_over_unless_something_is_wrong(call: Call) -> None:
-    fetch = {"api": "Fetch", "outcome": "answered", "line": "Fetch v17 #7 -> ok orders-0[2 records]"}
-    assert call("exchanges.js", "isPassed", fetch)
-    assert not call(
-        "exchanges.js", "isPassed", {**fetch, "line": "Fetch v17 #7 -> orders-0:OFFSET_OUT_OF_RANGE"}
-    )
-    assert not call("exchanges.js", "isPassed", {**fetch, "api": "Produce"})
-
-
 # -- messages -------------------------------------------------------------------------------------------------------
 
 PAYMENT = {

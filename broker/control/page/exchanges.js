@@ -1,6 +1,7 @@
-// What the lines of the trace look like, and which of them are passed over.
+// What the lines of the trace look like, and which of them are left out.
 
-const PASSED = ['Fetch', 'Heartbeat', 'ConsumerGroupHeartbeat']
+/** What comes all the time: the filter `without` of the trace leaves it out unless a rule did something to it. */
+export const QUIET = 'Fetch,Heartbeat,ConsumerGroupHeartbeat'
 
 /** Errors after which a client asks again by itself. */
 const RETRIABLE = ['CONCURRENT_TRANSACTIONS', 'COORDINATOR_LOAD_IN_PROGRESS', 'COORDINATOR_NOT_AVAILABLE', 'NOT_COORDINATOR',
@@ -8,9 +9,6 @@ const RETRIABLE = ['CONCURRENT_TRANSACTIONS', 'COORDINATOR_LOAD_IN_PROGRESS', 'C
   'NOT_ENOUGH_REPLICAS_AFTER_APPEND', 'REQUEST_TIMED_OUT', 'NETWORK_EXCEPTION', 'REBALANCE_IN_PROGRESS', 'FENCED_LEADER_EPOCH',
   'UNKNOWN_LEADER_EPOCH', 'OFFSET_NOT_AVAILABLE', 'UNSTABLE_OFFSET_COMMIT', 'THROTTLING_QUOTA_EXCEEDED', 'MEMBER_ID_REQUIRED',
   'NOT_CONTROLLER', 'KAFKA_STORAGE_ERROR', 'FETCH_SESSION_ID_NOT_FOUND', 'INVALID_FETCH_SESSION_EPOCH']
-
-/** What comes all the time, and is shown only where something is wrong with it. */
-export const isPassed = (exchange) => PASSED.includes(exchange.api) && kindOf(exchange) === ''
 
 /** '' for what went well, 'retriable' for what the client asks for again, 'odd' for other errors and for lost responses. */
 export const kindOf = ({ outcome, line }) => {

@@ -48,6 +48,12 @@ class Wanted(Given, omit_defaults=True):
         Text | None,
         Meta(description="answered, unanswered, answer_lost, connection_gone, held or in_progress."),
     ] = None
+    without: Annotated[
+        Text | None,
+        Meta(
+            description="APIs that are left out, with commas, such as Fetch,Heartbeat; what a rule did to them is not."
+        ),
+    ] = None
 
     @property
     def filter(self) -> TraceFilter:

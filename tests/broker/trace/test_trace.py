@@ -280,6 +280,21 @@ async def test_filters_choose() -> None:
     assert chosen(api="end-txn") == chosen(client_id="other") == chosen(node="1") == []
     assert chosen(outcome="answered", version="4") == [1, 2]
     assert chosen(transactional_id="t") == []
+    assert chosen(without="Heartbeat, Fetch") == chosen(api="Heartbeat", without="12") == []
+    assert chosen(without="Fetch") == chosen(without="") == [1, 2]
+
+
+async def test_what_a_rule_did_to_an_api_is_not_left_out() -> None:
+    parking = Parking()
+    traced = Traced({HEARTBEAT: parking})
+    traced.peer.send(heartbeat(1))
+    await turns()
+    (exchange,) = traced.trace.entries()
+    without = TraceFilter.parse({"without": "heartbeat"})
+    assert [without.matches(exchange)] == [False]
+    exchange.outcome = Outcome.HELD
+    assert without.matches(exchange)
+    await parking.release()
 
 
 @pytest.mark.parametrize(
@@ -287,6 +302,7 @@ async def test_filters_choose() -> None:
     [
         ({"api": "Telephone"}, "no API is called 'Telephone'"),
         ({"api": "4711"}, "no API is called '4711'"),
+        ({"without": "Fetch,Telephone"}, "no API is called 'Telephone'"),
         ({"node": "first"}, "node must be a whole number, not 'first'"),
         ({"outcome": "odd"}, "no outcome is called 'odd'; there are: in_progress, held"),
         ({"colour": "red"}, "no filter is called colour; there are: api, version"),

@@ -2,7 +2,7 @@
 
 import { get, lines, post } from '../api.js'
 import { attempt, button, h, number, onSubmit } from '../dom.js'
-import { isPassed, kindOf } from '../exchanges.js'
+import { QUIET, kindOf } from '../exchanges.js'
 
 export const title = 'Trace'
 
@@ -35,7 +35,7 @@ export const show = (root, { signal }) => {
     h('button', {}, 'filter'))
   const passed = h('span', { class: 'quiet' })
   const shown = h('ol', { class: 'trace mono', 'aria-label': 'Exchanges, the newest first' })
-  let [running, missed, hidden, following] = [false, 0, 0, new AbortController()]
+  let [running, missed, following] = [false, 0, new AbortController()]
   const record = button('record requests', async () => {
     running = (await post(`v1/trace/${running ? 'stop' : 'start'}`)).running
     say()
@@ -46,17 +46,9 @@ export const show = (root, { signal }) => {
 
   const say = () => {
     record.textContent = running ? 'stop recording' : 'record requests'
-    passed.textContent = [
-      running ? '' : 'The trace records nothing.',
-      hidden ? `${number(hidden)} of Fetch and Heartbeat are hidden.` : '',
-      missed ? `${number(missed)} more were not shown.` : '',
-    ].join(' ').trim()
+    passed.textContent = !running ? 'The trace records nothing.' : missed ? `${number(missed)} more were not shown.` : ''
   }
   const add = (exchange) => {
-    if (quiet.checked && !form.elements.api.value && isPassed(exchange)) {
-      hidden += 1
-      return
-    }
     shown.prepend(lineOf(exchange))
     while (shown.childElementCount > KEPT) shown.lastElementChild.remove()
   }
@@ -65,11 +57,13 @@ export const show = (root, { signal }) => {
     following = new AbortController()
     const mine = AbortSignal.any([following.signal, signal])
     const filters = [...new FormData(form)].filter(([, value]) => value)
+    // An API that is asked for is not left out.
+    if (quiet.checked && !form.elements.api.value) filters.push(['without', QUIET])
     const query = new URLSearchParams([...filters, ['bodies', 'false']])
     await attempt(form, async () => {
-      const before = await get(`v1/trace?${query}&limit=${quiet.checked ? KEPT : 50}`)
+      const before = await get(`v1/trace?${query}&limit=50`)
       running = before.status.running
-      missed = hidden = 0
+      missed = 0
       shown.replaceChildren()
       before.exchanges.forEach(add)
       say()
