@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.explain.explanation import Cause
 from broker.explain.facts import ClusterContext, FaultRule, GroupFacts, IdFacts, PartitionFacts
-from broker.explain.partitions import below_min_isr, no_leader, replica_away
+from broker.explain.partitions import below_min_isr, no_leader, offline, replica_away
 from broker.explain.transactions import held_trouble
 from broker.explain.trouble import Trouble
 from broker.explain.words import away, capital, duration_text, is_silent, release, rule_text, waking
@@ -48,7 +48,7 @@ def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Tro
         return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, lines)
     if at.coordinator is None:
         return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, _no_leader(head, home, at.home, around))
-    stuck = _cannot_write(name, at, around)
+    stuck = _without_files(head, at, around) or _cannot_write(name, at, around)
     if stuck is not None:
         return stuck
     if at.coordinator_error is None:
@@ -68,6 +68,14 @@ def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Tro
             return held_trouble(held, around, f"{head}: ", Cause.COORDINATOR_NOT_AVAILABLE)
     first = f"{head}: node {at.coordinator}, which leads {home}, answers {at.coordinator_error}."
     return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, (first,))
+
+
+def _without_files(head: str, at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
+    found = None if at.home is None else offline(at.home, around)
+    if found is None:
+        return None
+    first, *more = found.lines
+    return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, (f"{head}: {first}", *more))
 
 
 def _cannot_write(name: str, at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:

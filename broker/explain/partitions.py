@@ -45,8 +45,8 @@ def explain_partition(at: PartitionFacts, around: ClusterContext) -> Explanation
 def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Trouble]:
     """What is wrong with the partition itself, the worst first."""
     if at.leader is None:
-        return [_offline(at, around) or no_leader(at, around)]
-    troubles = [each for each in (_offline(at, around), _leader_away(at, around)) if each is not None]
+        return [offline(at, around) or no_leader(at, around)]
+    troubles = [each for each in (offline(at, around), _leader_away(at, around)) if each is not None]
     troubles += _open(at, around)
     troubles += _isr(at, around)
     troubles += filter(None, [replica_away(at, around)])
@@ -78,7 +78,7 @@ def no_leader(at: PartitionFacts, around: ClusterContext) -> Trouble:
     )
 
 
-def _offline(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
+def offline(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
     if at.offline is None or (at.leader is None and not at.isr):
         return None
     # Without a leader it was the last in sync.

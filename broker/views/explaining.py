@@ -7,6 +7,7 @@ coordinator's log, and what a log holds below its last stable offset.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
@@ -24,7 +25,7 @@ from broker.views import explaining_groups as groups_of
 from broker.views import explaining_ids as ids_of
 from broker.views.explaining_context import context, refused
 from broker.views.explaining_partitions import open_producers, partition_facts, with_tail
-from broker.views.explaining_transactions import Owners, Place, coordinated, owners_of
+from broker.views.explaining_transactions import Owners, Place, coordinated, owners_of, unserved
 from broker.views.ports import UnknownName
 from broker.views.turns import in_turns
 
@@ -95,6 +96,8 @@ class ClusterExplaining:
             return [each for each in found if each is not None]
 
         facts, around = await self._look(lambda: open_producers(cluster, places), take)
+        if any(not each.owner_is_known for place in facts for each in place.open):
+            around = replace(around, not_asked=unserved(cluster))
         return [
             explain_partition(with_tail(cluster, each), around)
             async for each in in_turns(facts, TAILS_PER_TURN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from broker.clock import Domain
@@ -10,7 +11,7 @@ from broker.cluster import Cluster
 from broker.explain.facts import TransactionFacts
 from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.topics import TRANSACTION_STATE
-from broker.metadata.values import NO_LEADER
+from broker.metadata.values import NO_LEADER, PartitionState
 from broker.node import Node
 from broker.transactions.loaded import has_loaded
 from broker.transactions.shard import Entry
@@ -25,6 +26,7 @@ PER_TURN: Final = 2000
 PARTITIONS_NAMED_MAX: Final = 200
 """Of one transaction."""
 LOOKS_MAX: Final = 3
+UNSERVED_MAX: Final = 3
 DECIDED: Final = frozenset({*PREPARED, TransactionState.PREPARE_EPOCH_FENCE})
 
 Place = tuple[str, int]
@@ -134,12 +136,24 @@ async def owners_of(cluster: Cluster, producers: Callable[[], frozenset[int]]) -
 
 def all_serve(cluster: Cluster) -> bool:
     """Whether each partition of ``__transaction_state`` has a coordinator that has been loaded: then all ids are known."""
+    return next(_unserved(cluster), None) is None
+
+
+def unserved(cluster: Cluster) -> tuple[str, ...]:
+    """Sentences: which coordinators do not know their ids now."""
+    return tuple(
+        f"The transactional ids of {TRANSACTION_STATE}-{state.index} are not known: "
+        + ("it has no leader." if state.leader == NO_LEADER else f"node {state.leader} has not loaded it.")
+        for state in islice(_unserved(cluster), UNSERVED_MAX)
+    )
+
+
+def _unserved(cluster: Cluster) -> Iterator[PartitionState]:
     topic = cluster.metadata.topic(TRANSACTION_STATE)
     for state in topic.partitions if topic is not None else ():
         node = cluster.running(state.leader)
         if node is None or not has_loaded(node.transactions, state.index):
-            return False
-    return True
+            yield state
 
 
 def known(cluster: Cluster) -> Iterator[Transaction]:

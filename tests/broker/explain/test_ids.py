@@ -95,6 +95,17 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         "The coordinator does not know etl-1 any more: it has expired. Its last state is CompleteCommit.",
         "2026-11-18T11:06:40.000Z  Empty  producer 5 epoch 0",
     ),
+    "the log of its coordinator is offline": (
+        of_id(
+            coordinator_error="NOT_COORDINATOR",
+            home=at(topic="__transaction_state", index=12, offline="full"),
+        ),
+        around(),
+        Cause.COORDINATOR_NOT_AVAILABLE,
+        "The coordinator of etl-1 is not available: __transaction_state-12 is offline, the files of node 1 cannot be used: "
+        "full.",
+        "When its disk can be written again, start the node again: odradek node stop 1; odradek node start 1",
+    ),
     "its coordinator waits for a replica": (
         of_id(txn(), home=at(topic="__transaction_state", index=12)),
         around(nodes=nodes(n2="paused")),

@@ -160,6 +160,13 @@ def test_the_first_line_says_the_cause(stage: Stage, trouble: str) -> None:
             assert pattern(row.line_by_protocol).fullmatch(command), command
 
 
+def test_whose_ids_are_not_known_is_told(stage: Stage) -> None:
+    TROUBLES["the coordinator is loading"](stage)
+    [found] = explained(stage, TOPIC)
+    loads = r"The transactional ids of __transaction_state-\d+ are not known: node \d has not loaded it\."
+    assert any(re.fullmatch(loads, line) for line in found["lines"]), found
+
+
 def test_what_the_protocol_tells_is_of_rows() -> None:
     assert set(BY_PROTOCOL) <= {(row.trouble, row.question) for row in ROWS}
     assert {row.trouble for row in ROWS} >= SEEN_BY_PROTOCOL
