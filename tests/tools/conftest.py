@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import odradek as package
+from tests.support.deadlines import HANG_S
 from tools.__main__ import COMMANDS
 from tools.client.cluster import Cluster
 
@@ -28,6 +29,13 @@ def cluster_of_two() -> Iterator[package.Broker]:
 def cluster(cluster_of_two: package.Broker) -> Iterator[Cluster]:
     with Cluster(cluster_of_two.bootstrap_servers) as cluster:
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine is no cluster that does not respond."""
+    monkeypatch.setattr("tools.explain.asking.BUDGET_S", HANG_S)
+    monkeypatch.setattr("tools.explain.by_control.CONTROL_S", HANG_S)
 
 
 def invoke(bootstrap: str, *words: str, input: str | None = None, **environ: str) -> Result:

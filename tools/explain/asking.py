@@ -23,10 +23,11 @@ T = TypeVar("T")
 class Asking:
     """A node that did not respond once is not asked again; what could not be asked is kept as sentences."""
 
-    def __init__(self, cluster: Cluster, budget_s: float = BUDGET_S) -> None:
+    def __init__(self, cluster: Cluster, budget_s: float | None = None) -> None:
+        """``budget_s``: seconds for all questions; None: ``BUDGET_S``."""
         self.cluster = cluster
         self._began = time.monotonic()
-        self._end = self._began + budget_s
+        self._end = self._began + (BUDGET_S if budget_s is None else budget_s)
         self._silent: set[int] = set()
         self._responded: set[int] = set()
         self.members: set[int] = set()
