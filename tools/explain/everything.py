@@ -18,7 +18,7 @@ from tools.explain.asking import Asking
 from tools.explain.groups import group_facts
 from tools.explain.looking import Where, look, transaction_facts
 
-LOOKED_AT_MAX: Final = 300
+LOOKED_AT_MAX: Final = 5000
 """So many partitions are asked for their transactions: first those that lack a leader or a replica in sync."""
 GROUPS_MAX: Final = 5
 OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
@@ -27,6 +27,8 @@ OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 def cluster_facts(asking: Asking, ages: Ages) -> ClusterFacts:
     """Ask for all of it."""
     wanted = _suspects(asking.metadata(None))
+    if len(wanted) > LOOKED_AT_MAX:
+        asking.note(f"Of {len(wanted)} partitions {LOOKED_AT_MAX} were looked at.")
     nodes = sorted(asking.cluster.nodes)
     listed = asking.each("ListGroups", {node: partial(_of_node, asking.cluster) for node in nodes})
     groups = sorted({group for found, _ in listed.values() for group in found})
@@ -41,7 +43,7 @@ def cluster_facts(asking: Asking, ages: Ages) -> ClusterFacts:
         partitions=tuple(places[where] for where in sorted(places) if _is_troubled(places[where])),
         transactions=tuple(transaction_facts(each, ages) for each in transactions),
         groups=tuple(group_facts(asking, group, ages) for group in groups[:GROUPS_MAX]),
-        left_out=max(0, len(wanted) - LOOKED_AT_MAX) + max(0, len(groups) - GROUPS_MAX),
+        left_out=max(0, len(groups) - GROUPS_MAX),
     )
 
 

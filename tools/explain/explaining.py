@@ -21,7 +21,7 @@ from tools.explain.groups import group_facts
 from tools.explain.ids import id_facts
 from tools.explain.looking import Where, look
 
-PARTITIONS_MAX: Final = 500
+PARTITIONS_MAX: Final = 5000
 """Of a topic, by the protocol."""
 
 T = TypeVar("T")
@@ -88,6 +88,8 @@ class Explaining:
             found = self._asking.cluster.topic(topic)
         numbers = {each.partition_index for each in found.partitions}
         if index is None:
+            if len(numbers) > PARTITIONS_MAX:
+                self._asking.note(f"Of {len(numbers)} partitions {PARTITIONS_MAX} were looked at.")
             return {(topic, each) for each in sorted(numbers)[:PARTITIONS_MAX]}
         if index not in numbers:
             raise ToolError(f"{topic} has no partition {index}: the last is {max(numbers)}")

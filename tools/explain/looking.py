@@ -30,7 +30,7 @@ LOOKS: Final = 3
 TAIL_OFFSETS: Final = 1000
 """So many offsets before the end are read to see what stands there."""
 TAILS_MAX: Final = 20
-PLACES_MAX: Final = 1000
+PLACES_MAX: Final = 5000
 """So many partitions of a cluster are asked for the open transactions of a producer."""
 MIN_ISR_MAX: Final = 10
 """Of so many topics whose replicas are not all in sync the setting min.insync.replicas is asked."""
