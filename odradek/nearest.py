@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from odradek.printable import printable
+
 NEAR: Final = 0.82
 """Names of a cluster that differ by one letter or two."""
 
@@ -28,4 +30,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     ('; did you mean orders?', '')
     """
     near = nearest(name, known, NEAR)
-    return f"; did you mean {near}?" if near not in (None, name) else ""
+    # Any client may have made a topic or an id of this name.
+    return f"; did you mean {printable(near)}?" if near is not None and near != name else ""

@@ -35,7 +35,7 @@ def telling_waits(remote: Remote | None = None) -> Iterator[None]:
             yield
         except KeyboardInterrupt:
             if pending.interrupted:
-                click.echo(f"\ninterrupted after {pending.interrupted}", err=True)
+                click.echo(f"\ninterrupted after {printable(pending.interrupted)}", err=True)
             raise
         finally:
             with lock:

@@ -107,7 +107,7 @@ def consume(
     def look() -> None:
         now = time.monotonic()
         if stops.is_idle(now):
-            click.echo(f"no record yet behind the end of {', '.join(topics)}", err=True)
+            click.echo(printable(f"no record yet behind the end of {', '.join(topics)}"), err=True)
         if not uncommitted:
             _say_hidden(cluster, stops.new(hidden_from(readers.values()), now))
 
