@@ -47,8 +47,8 @@ from protocol.messages.write_txn_markers import (
 from protocol.record import Header
 
 CLIENT_ID: Final = "odradek-control"
-ANSWER_S_MAX: Final = 30.0
-"""A node that is killed or paused meanwhile does not answer."""
+ANSWER_S_MAX: Final = 10.0
+"""A node that is killed or paused meanwhile does not answer, and one whose replicas do not follow waits."""
 # API keys with versions: the last that name topics, and in which the client adds partitions to its transaction.
 _PRODUCE: Final = (0, 11)
 _OFFSET_COMMIT: Final = (8, 9)
@@ -92,7 +92,10 @@ async def ask(cluster: Cluster, node: Node, api: tuple[int, int], request: objec
         async with asyncio.timeout(ANSWER_S_MAX):
             return await outcome
     except TimeoutError:
-        raise HttpError(409, f"node {node.node_id} does not answer") from None
+        raise HttpError(
+            409,
+            f"node {node.node_id} has not answered for {ANSWER_S_MAX:g} s: what it was asked for may still happen",
+        ) from None
 
 
 def check(code: int, what: str, message: str | None = None) -> None:

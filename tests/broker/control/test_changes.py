@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import aiokafka
+import pytest
 from confluent_kafka import Consumer
 
-from tests.broker.control.conftest import Caller, hang
+from tests.broker.control.conftest import Caller, OpenControl, hang
 
 RECORDS = "/v1/topics/orders/records"
 
@@ -155,6 +156,18 @@ async def test_a_paused_node_is_asked_nothing(caller: Caller) -> None:
     await caller.post("/v1/nodes/1/pause")
     status, answer = await caller("POST", "/v1/transactions/payments/abort")
     assert (status, answer["error"]) == (409, "node 1 is paused")
+
+
+async def test_a_node_that_does_not_answer_is_named(
+    open_control: OpenControl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.control.own_requests.ANSWER_S_MAX", 0.02)
+    caller = await open_control(nodes=2)
+    # With acks=all the leader waits for the follower.
+    await caller.post("/v1/faults", {"rule": "cut 1 2"})
+    status, answer = await caller("POST", RECORDS, {"partition": 0, "value": "v"})
+    assert status == 409
+    assert "has not answered for 0.02 s: what it was asked for may still happen" in answer["error"]
 
 
 # -- topics and groups ----------------------------------------------------------------------------------------------
