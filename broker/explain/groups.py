@@ -63,7 +63,7 @@ def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
     # Stable: of two troubles of one rank the first comes first.
     found.sort(key=lambda each: _RANK.index(each.cause))
     details = [] if of_coordinator is not None else [*_state(at), *_lags(at)]
-    return explained(subject, found, _otherwise(at, around), details, around.not_asked)
+    return explained(subject, found, _otherwise(at, around), details, around)
 
 
 def _of_group(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:

@@ -28,7 +28,6 @@ PLACES_MAX = 5
 REFUSED_IS_UNKNOWN = (
     "Requests that were refused are known to the control port of an Odradek broker: set ODRADEK_CONTROL."
 )
-TRACE_IS_OFF = "The trace is off. After odradek trace --start this command names the refused requests too."
 
 
 def explain_id(at: IdFacts, around: ClusterContext) -> Explanation:
@@ -44,12 +43,10 @@ def explain_id(at: IdFacts, around: ClusterContext) -> Explanation:
     throttled = [each for each in around.throttles if each.transactional_id == at.transactional_id]
     troubles += throttle_troubles(throttled)
     details = [*_state(at), *_steps(at.history or ())]
-    if around.trace_runs is False:
-        details.append(TRACE_IS_OFF)
-    elif around.rules is None and at.transaction is not None and not any(each.is_cause for each in troubles):
+    if around.rules is None and at.transaction is not None and not any(each.is_cause for each in troubles):
         details.append(REFUSED_IS_UNKNOWN)
     subject = f"transactional id {at.transactional_id}"
-    return explained(subject, troubles, _otherwise(at, around), details, around.not_asked)
+    return explained(subject, troubles, _otherwise(at, around), details, around)
 
 
 def _is_of(at: IdFacts, each: Refusal) -> bool:

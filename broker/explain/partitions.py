@@ -39,7 +39,7 @@ def explain_partition(at: PartitionFacts, around: ClusterContext) -> Explanation
     ]
     troubles += refusal_troubles(around, refused)
     troubles += throttle_troubles(each for each in around.throttles if at.name in each.partitions)
-    return explained(at.name, troubles, _otherwise(at, around), list(_details(at)), around.not_asked)
+    return explained(at.name, troubles, _otherwise(at, around), list(_details(at)), around)
 
 
 def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Trouble]:

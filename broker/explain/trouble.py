@@ -6,10 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from broker.explain.explanation import Cause, Explanation
+from broker.explain.facts import ClusterContext
 from protocol.slotted import slotted
 
 HEALTHY: Final = frozenset({Cause.NOTHING, Cause.EMPTY_LOG, Cause.ABORTED_TAIL, Cause.MARKERS_ONLY})
 """Causes that are no trouble: what an explanation says then is why nothing is wrong."""
+
+TRACE_IS_OFF: Final = (
+    "The trace is off: requests that were refused are not known. Record them: odradek trace --start"
+)
 
 
 @slotted(frozen=True)
@@ -26,18 +31,20 @@ def explained(
     subject: str,
     troubles: Iterable[Trouble],
     otherwise: Trouble,
-    details: Sequence[str] = (),
-    not_asked: Sequence[str] = (),
+    details: Sequence[str],
+    around: ClusterContext,
 ) -> Explanation:
     """The first of ``troubles`` that is a cause, then the others, the details, and what could not be asked.
 
-    ``otherwise`` is said where there is no cause. Equal lines are said once.
+    ``otherwise`` is said where there is no cause, and whether refused requests would be known. Equal lines are said once.
     """
     found = list(troubles)
     worst = next((each for each in found if each.is_cause), None)
-    if worst is None:
-        worst = otherwise
+    hint = [TRACE_IS_OFF] if worst is None and around.trace_runs is False else []
+    worst = worst or otherwise
     lines = [*worst.lines]
     for each in found:
         lines += each.lines if each is not worst else ()
-    return Explanation(subject, worst.cause, tuple(dict.fromkeys([*lines, *details, *not_asked])))
+    return Explanation(
+        subject, worst.cause, tuple(dict.fromkeys([*lines, *details, *hint, *around.not_asked]))
+    )

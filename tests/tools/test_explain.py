@@ -233,7 +233,7 @@ def test_without_a_trace_it_says_how_to_have_one(run: Run, cluster_of_two: packa
     run("topic", "create", "e5")
     run("produce", "e5", "a", "-x", "e5-id")
     cluster_of_two.trace.stop()
-    assert "The trace is off." in run("explain", "--id", "e5-id", ODRADEK_CONTROL=cluster_of_two.control_url)
+    assert "The trace is off: " in run("explain", "--id", "e5-id", ODRADEK_CONTROL=cluster_of_two.control_url)
 
 
 def test_without_a_name_all_that_is_wrong_is_told(

@@ -6,7 +6,9 @@ import pytest
 
 from broker.explain.explanation import Cause
 from broker.explain.facts import ClusterContext, IdFacts
-from broker.explain.ids import TRACE_IS_OFF, explain_id
+from broker.explain.ids import explain_id
+from broker.explain.partitions import explain_partition
+from broker.explain.trouble import TRACE_IS_OFF
 from tests.broker.explain.staged import (
     around,
     at,
@@ -316,4 +318,6 @@ def test_the_history_says_which_step_fences_and_the_epoch_of_an_end_does_not() -
 
 def test_a_trace_that_is_off_is_told() -> None:
     assert explain_id(of_id(ENDED), around(trace_runs=False)).lines[-1] == TRACE_IS_OFF
+    assert explain_partition(at(), around(trace_runs=False)).lines[-1] == TRACE_IS_OFF
     assert TRACE_IS_OFF not in explain_id(of_id(ENDED), foreign()).lines
+    assert TRACE_IS_OFF not in explain_partition(at(in_log(txn())), around(trace_runs=False)).lines
