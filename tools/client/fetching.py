@@ -122,15 +122,34 @@ class Reader:
             firsts = at.aborted.setdefault(each.producer_id, [])
             if each.first_offset not in firsts:
                 firsts.append(each.first_offset)
+        if not data.records:
+            self._pass_gap(data, below)
         with _reading(at):
             for batch in _sound(data):
                 yield from self._of_batch(batch, below)
 
     def skip(self) -> None:
         """Fetch the next batches, and go on behind them without a look at their records."""
+        data = self._fetch(self._at.offset, self._isolation, 0)
+        if not data.records:
+            self._pass_gap(data, self._isolation == READ_COMMITTED)
         with _reading(self._at):
-            for batch in batches(_bytes(self._fetch(self._at.offset, self._isolation, 0))):
+            for batch in batches(_bytes(data)):
                 self._at.offset = batch.next_offset
+
+    def _pass_gap(self, data: PartitionData, below: bool) -> None:
+        """Go on where the response ends: it has no batch, so that no offset from here to there has a record.
+
+        Offsets are missing where a log was compacted. The next batch may lie behind the last stable offset, and with
+        read_committed it is not sent: the same request would get the same response for as long as that holds.
+        """
+        at = self._at
+        at.offset = max(at.offset, data.last_stable_offset if below else data.high_watermark)
+        if below:
+            at.stable = min(at.stable, at.offset)
+        if not below or self._isolation == READ_COMMITTED:
+            # After the loss of a leader the log may end before what was its end at the start.
+            at.end = min(at.end, at.offset)
 
     def _of_batch(self, batch: RecordBatch, below: bool) -> Iterator[Seen]:
         at = self._at
@@ -207,6 +226,10 @@ class Reader:
             )
             response = self._cluster.ask_leader(at.topic, at.index, "fetch", request, _NAMES_TOPICS)
             check(response.error_code, "Fetch")
+            while not response.responses:
+                # A quota: the response is empty, and the broker reads the next request when the time is over.
+                response = self._cluster.ask_leader(at.topic, at.index, "fetch", request, _NAMES_TOPICS)
+                check(response.error_code, "Fetch")
             data: PartitionData = response.responses[0].partitions[0]
             check(data.error_code, f"{at.topic}-{at.index}")
             return data
