@@ -24,6 +24,9 @@ _FIRST_BYTES: Final = {
 }
 """By which other protocols are known; Kafka takes them for the size of a request."""
 
+_REMOVED: Final = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata", 7: "ControlledShutdown"}
+"""APIs of ZooKeeper's time, which Kafka 4 has no messages of: their headers can be read all the same."""
+
 if TYPE_CHECKING:
     from broker.net.routes import Route
     from broker.net.served_connection import ServedConnection
@@ -48,7 +51,7 @@ def _unserved(api: Api | None, api_key: int, api_version: int) -> dict[str, str]
     """The API by Kafka's name, the versions that are served, and what the client may be."""
     from protocol.messages.index import APIS
 
-    facts = {"api": message_name(APIS[api_key][0])}
+    facts = {"api": message_name(APIS[api_key][0]) if api_key in APIS else _REMOVED[api_key]}
     if api is None:
         return facts
     first, last = min(api.versions), max(api.versions)

@@ -28,7 +28,7 @@ from broker.node.context import RequestContext
 from broker.requests.api import NO_RESPONSE, Api, CloseConnection, DelayedResponse, Handler
 from broker.resources.unsent import UNSENT, WRITE_BUFFER_HIGH_BYTES, ResponseBudget
 from protocol.codec import client_codec
-from protocol.frame import request_header, response_body_offset
+from protocol.frame import FIRST_FLEXIBLE, request_header, response_body_offset
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -366,6 +366,8 @@ async def test_a_client_of_another_protocol_is_recognised(first: bytes, protocol
     [
         (METADATA, 99, {"api": "Metadata", "served": "0 to 13"}),
         (59, 1, {"api": "FetchSnapshot"}),
+        *((key, 0, {}) for key in FIRST_FLEXIBLE if key not in {HEARTBEAT, METADATA, API_VERSIONS, FETCH}),
+        (4, 0, {"api": "LeaderAndIsr"}),
         (
             1,
             2,
