@@ -46,7 +46,7 @@ def test_a_classic_group_rebalances_once_and_without_the_command(cluster: Cluste
         protocol_name="range",
     )
     assert cluster.ask_coordinator(GROUP, group, "sync_group", sync).error_code == 0
-    assert describe_group(cluster, group).group_state == "Stable"
+    assert describe_group(cluster, group).state == "Stable"
     assert json.loads(run("group", "rebalance", group, "--json")) == {"group": group, "members": 1}
     beat = HeartbeatRequest(group_id=group, generation_id=joined.generation_id, member_id=joined.member_id)
     error = cluster.ask_coordinator(GROUP, group, "heartbeat", beat).error_code

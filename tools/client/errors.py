@@ -81,6 +81,7 @@ _RETRIABLE: Final = frozenset(
         ErrorCode.fenced_leader_epoch,
         ErrorCode.replica_not_available,
         ErrorCode.unknown_leader_epoch,
+        ErrorCode.unstable_offset_commit,
     )
 )
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from protocol.messages.describe_groups import DescribedGroup as ClassicGroup
+from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.offset_commit import (
@@ -23,11 +25,16 @@ from protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from protocol.records.consumer_protocol import Assignment
 from protocol.schema import MalformedRecord
 from tools.client.cluster import GROUP, Cluster
-from tools.client.errors import check
+from tools.client.errors import ToolError, check
 
 # The last versions that name topics.
 _OFFSET_FETCH: Final = 9
@@ -50,27 +57,126 @@ class Listed:
     coordinator: int
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a group, and what it has been assigned."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of either protocol as its coordinator describes it; one that does not exist is ``Dead``."""
+
+    group_id: str
+    state: str
+    assignor: str
+    members: tuple[Member, ...] = ()
+
+    @property
+    def owners(self) -> dict[tuple[str, int], Member]:
+        """The member that has been assigned each partition."""
+        return {where: each for each in self.members for where in each.partitions}
+
+
 def list_groups(cluster: Cluster) -> list[Listed]:
     """The groups of all coordinators, by id."""
     found = []
     for node_id, response in cluster.ask_all("list_groups", ListGroupsRequest()):
-        check(response.error_code, f"the groups of node {node_id}")
-        found += [
-            Listed(each.group_id, each.group_state, each.group_type, each.protocol_type, node_id)
-            for each in response.groups
-        ]
+        found += _listed(node_id, response)
     return sorted(found, key=lambda each: each.group_id)
 
 
-def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
-    """State and members of a classic group; a group that does not exist is ``Dead``."""
+def listed_group(cluster: Cluster, group: str) -> Listed | None:
+    """A group as its coordinator lists it; None for one that does not exist, or that this user may not describe."""
 
-    def ask() -> DescribedGroup:
+    def ask() -> Listed | None:
+        node_id = cluster.coordinator(GROUP, group)
+        found = _listed(node_id, cluster.ask_node(node_id, "list_groups", ListGroupsRequest()))
+        return next((each for each in found if each.group_id == group), None)
+
+    return cluster.retrying(ask)
+
+
+def _listed(node_id: int, response: Any) -> list[Listed]:
+    check(response.error_code, f"the groups of node {node_id}")
+    return [
+        Listed(each.group_id, each.group_state, each.group_type, each.protocol_type, node_id)
+        for each in response.groups
+    ]
+
+
+def describe_group(cluster: Cluster, group: str) -> Group:
+    """State and members of a group, classic or of the consumer protocol; a group that does not exist is ``Dead``."""
+    # Its type first: a question by the wrong protocol is refused, and brokers tell of refused requests.
+    listed = listed_group(cluster, group)
+    kind = listed.group_type.lower() if listed is not None else ""
+    if kind == "consumer":
+        return _of_consumers(consumer_group(cluster, group))
+    if kind not in ("", "classic"):
+        raise ToolError(f"group {group} is of the type {kind}")
+    return _of_classic(classic_group(cluster, group))
+
+
+def _of_consumers(found: ConsumerGroup) -> Group:
+    members = tuple(
+        Member(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            tuple(
+                (part.topic_name, index)
+                for part in each.assignment.topic_partitions
+                for index in part.partitions
+            ),
+        )
+        for each in found.members
+    )
+    return Group(found.group_id, found.group_state, found.assignor_name, members)
+
+
+def _of_classic(found: ClassicGroup) -> Group:
+    members = tuple(
+        Member(
+            each.member_id,
+            getattr(each, "group_instance_id", None),
+            each.client_id,
+            each.client_host,
+            tuple(assigned(each.member_assignment)),
+        )
+        for each in found.members
+    )
+    is_gone = found.error_code == ErrorCode.group_id_not_found
+    return Group(found.group_id, "Dead" if is_gone else found.group_state, found.protocol_data, members)
+
+
+def classic_group(cluster: Cluster, group: str) -> ClassicGroup:
+    """State and members of a classic group, as DescribeGroups has them."""
+
+    def ask() -> ClassicGroup:
         request = DescribeGroupsRequest(groups=[group])
         (found,) = cluster.ask_coordinator(GROUP, group, "describe_groups", request).groups
         if found.error_code != ErrorCode.group_id_not_found:
             check(found.error_code, f"group {group}", getattr(found, "error_message", None))
-        described: DescribedGroup = found
+        described: ClassicGroup = found
+        return described
+
+    return cluster.retrying(ask)
+
+
+def consumer_group(cluster: Cluster, group: str) -> ConsumerGroup:
+    """State and members of a group of the consumer protocol (KIP-848)."""
+
+    def ask() -> ConsumerGroup:
+        request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+        (found,) = cluster.ask_coordinator(GROUP, group, "consumer_group_describe", request).groups
+        check(found.error_code, f"group {group}", found.error_message)
+        described: ConsumerGroup = found
         return described
 
     return cluster.retrying(ask)
@@ -85,26 +191,63 @@ def assigned(member_assignment: bytes) -> list[tuple[str, int]]:
     return [(each.topic, partition) for each in found for partition in each.partitions]
 
 
-def fetch_offsets(cluster: Cluster, group: str, *, require_stable: bool = False) -> Offsets:
+def fetch_offsets(cluster: Cluster, group: str) -> Offsets:
     """The committed offsets of a group, by partition."""
+    return {where: offset for where, (offset, _) in _fetched(cluster, group, None, is_stable=False).items()}
+
+
+def stable_offsets(cluster: Cluster, group: str, partitions: Iterable[tuple[str, int]]) -> Offsets:
+    """The committed offsets of these partitions; it waits for open transactions that commit others there, as consumers do.
+
+    ``KafkaError`` with UNSTABLE_OFFSET_COMMIT after a while.
+    """
+    wanted = list(partitions)
+
+    def ask() -> Offsets:
+        found = _fetched(cluster, group, wanted, is_stable=True)
+        for (topic, index), (_, code) in sorted(found.items()):
+            check(code, f"group {group}, of whose offset in {topic}-{index} an open transaction will decide")
+        return {where: offset for where, (offset, _) in found.items() if offset >= 0}
+
+    return cluster.retrying(ask)
+
+
+def unstable_partitions(
+    cluster: Cluster, group: str, partitions: Iterable[tuple[str, int]]
+) -> set[tuple[str, int]]:
+    """Those of these partitions for which an open transaction commits an offset."""
+    found = _fetched(cluster, group, list(partitions), is_stable=True)
+    return {where for where, (_, code) in found.items() if code == ErrorCode.unstable_offset_commit}
+
+
+def _fetched(
+    cluster: Cluster, group: str, partitions: Sequence[tuple[str, int]] | None, *, is_stable: bool
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """Offset and error code of partitions; for None of all that have a committed one."""
+    if partitions is not None and not partitions:
+        return {}
+    by_topic = _by_topic(dict.fromkeys(partitions or (), 0))
+    named = [(topic, [index for index, _ in parts]) for topic, parts in by_topic.items()]
+    new = [OffsetFetchRequestTopics(name=topic, partition_indexes=indexes) for topic, indexes in named]
+    old = [OffsetFetchRequestTopic(name=topic, partition_indexes=indexes) for topic, indexes in named]
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=group, member_epoch=-1, topics=new or None)],
+        group_id=group,
+        topics=old or None,
+        require_stable=is_stable,
+    )
 
     def ask() -> Any:
-        request = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=group, member_epoch=-1, topics=None)],
-            group_id=group,
-            topics=None,
-            require_stable=require_stable,
-        )
         response = cluster.ask_coordinator(GROUP, group, "offset_fetch", request, _OFFSET_FETCH)
         found = response.groups[0] if response.groups else response
         check(found.error_code, f"the offsets of group {group}")
         return found
 
     return {
-        (topic.name, each.partition_index): each.committed_offset
+        (topic.name, each.partition_index): (each.committed_offset, each.error_code)
         for topic in cluster.retrying(ask).topics
         for each in topic.partitions
-        if each.error_code == 0 and each.committed_offset >= 0
+        if partitions is not None or (each.error_code == 0 and each.committed_offset >= 0)
     }
 
 
@@ -150,14 +293,14 @@ def remove_members(cluster: Cluster, group: str) -> int:
 
     A client that died without a word is a member until its session times out.
     """
-    found = next((each for each in list_groups(cluster) if each.group_id == group), None)
+    found = listed_group(cluster, group)
     if found is None:
         return 0
     if found.group_type.lower() == "consumer":
         return _remove_consumers(cluster, group)
     members = [
         MemberIdentity(member_id=each.member_id, group_instance_id=getattr(each, "group_instance_id", None))
-        for each in describe_group(cluster, group).members
+        for each in classic_group(cluster, group).members
     ]
 
     def ask() -> None:
@@ -172,9 +315,7 @@ def remove_members(cluster: Cluster, group: str) -> int:
 
 def _remove_consumers(cluster: Cluster, group: str) -> int:
     """Of the consumer protocol (KIP-848), which has no request for others: each leaves by a heartbeat in its name."""
-    request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
-    (described,) = cluster.ask_coordinator(GROUP, group, "consumer_group_describe", request).groups
-    check(described.error_code, f"group {group}")
+    described = consumer_group(cluster, group)
     for member in described.members:
         leaves = ConsumerGroupHeartbeatRequest(
             group_id=group, member_id=member.member_id, member_epoch=_LEAVES

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tools.client.cluster import Cluster
-from tools.client.groups import assigned, describe_group, fetch_offsets
+from tools.client.groups import describe_group, fetch_offsets, unstable_partitions
 from tools.client.offsets import LATEST, READ_COMMITTED, list_offset
 
 
 def lag_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
-    """For each partition of a group: its offset, the ends, and the member that has it."""
-    owners = {
-        where: each.client_id
-        for each in describe_group(cluster, name).members
-        for where in assigned(each.member_assignment)
-    }
+    """For each partition of a group: its offset, the ends, and the member that has it.
+
+    The partitions are those with a committed offset, those that a member has been assigned, and those for which an open
+    transaction commits an offset; ``committed_offset`` and ``lag`` are None where none is committed yet.
+    """
+    owners, offsets = describe_group(cluster, name).owners, fetch_offsets(cluster, name)
+    pending = _pending(cluster, name, {topic for topic, _ in {*owners, *offsets}})
     found = []
-    for (topic, partition), committed in sorted(fetch_offsets(cluster, name).items()):
+    for topic, partition in sorted({*owners, *offsets, *pending}):
+        where = (topic, partition)
+        committed, owner = offsets.get(where), owners.get(where)
         stable = list_offset(cluster, topic, partition, LATEST, READ_COMMITTED)
         end = list_offset(cluster, topic, partition, LATEST)
         found.append(
@@ -25,11 +29,27 @@ def lag_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
                 "topic": topic,
                 "partition": partition,
                 "committed_offset": committed,
+                "pending": where in pending,
                 "last_stable_offset": stable,
                 "end_offset": end,
-                "lag": max(0, stable - committed),
+                "lag": None if committed is None else max(0, stable - committed),
                 "open": max(0, end - stable),
-                "client_id": owners.get((topic, partition)),
+                "client_id": owner and owner.client_id,
             }
         )
     return found
+
+
+def _pending(cluster: Cluster, name: str, topics: Collection[str]) -> set[tuple[str, int]]:
+    """Where an open transaction commits an offset, in these topics; in all of them for a group that has no topic yet.
+
+    A coordinator tells it of partitions that are named.
+    """
+    known = cluster.refresh(sorted(topics) or None)
+    partitions = [
+        (topic.name or "", each.partition_index)
+        for topic in known
+        if not topic.is_internal
+        for each in topic.partitions
+    ]
+    return unstable_partitions(cluster, name, partitions)

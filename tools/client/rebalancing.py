@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 from uuid import uuid4
 
+from odradek.pending import waiting_for
 from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -20,7 +20,7 @@ from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.records.consumer_protocol import Subscription
 from tools.client.cluster import FIRST_PAUSE_S, GROUP, RETRY_PAUSE_S, Cluster
 from tools.client.errors import ToolError, check, no_such
-from tools.client.groups import describe_group, list_groups
+from tools.client.groups import classic_group, consumer_group, listed_group
 
 SESSION_MS: Final = 10_000
 _JOINS, _LEAVES = 0, -1
@@ -33,17 +33,19 @@ def rebalance_group(cluster: Cluster, group: str, timeout_s: float) -> int:
     In a classic group it returns when the rebalance has begun, which ends as its members join again. In one of the consumer
     protocol (KIP-848) members have given partitions up and get them back.
     """
-    found = next((each for each in list_groups(cluster) if each.group_id == group), None)
+    found = listed_group(cluster, group)
     if found is None:
         raise no_such("group", group)
     if found.group_type.lower() == "consumer":
-        return _take_and_give_back(cluster, group, timeout_s)
+        with waiting_for(f"the members of group {group} have not given up partitions yet"):
+            return _take_and_give_back(cluster, group, timeout_s)
     if found.group_type.lower() not in ("", "classic"):
         raise ToolError(f"group {group} is of the type {found.group_type}")
-    described = describe_group(cluster, group)
+    described = classic_group(cluster, group)
     if not described.members:
         raise ToolError(f"group {group} has no members")
-    _join_and_leave(cluster, described, timeout_s)
+    with waiting_for(f"group {group} has not begun to rebalance yet"):
+        _join_and_leave(cluster, described, timeout_s)
     return len(described.members)
 
 
@@ -81,7 +83,7 @@ _SUBSCRIPTION: Final = 0
 
 def _wait_for_begin(cluster: Cluster, described: ClassicGroup, joined: Future[Any], timeout_s: float) -> None:
     group, deadline, pause_s = described.group_id, time.monotonic() + timeout_s, FIRST_PAUSE_S
-    while describe_group(cluster, group).group_state == "Stable":
+    while classic_group(cluster, group).group_state == "Stable":
         if joined.done():
             check(joined.result().error_code, f"group {group}")
             return
@@ -96,7 +98,7 @@ def _wait_for_begin(cluster: Cluster, described: ClassicGroup, joined: Future[An
 
 def _take_and_give_back(cluster: Cluster, group: str, timeout_s: float) -> int:
     """Join with the topics of the others, leave when the group is stable again."""
-    described = _describe(cluster, group)
+    described = consumer_group(cluster, group)
     if not described.members:
         raise ToolError(f"group {group} has no members")
     topics = sorted({name for member in described.members for name in member.subscribed_topic_names})
@@ -116,7 +118,7 @@ def _take_and_give_back(cluster: Cluster, group: str, timeout_s: float) -> int:
     try:
         while True:
             _take_in(beat, _heartbeat(cluster, beat))
-            if _describe(cluster, group).group_state == "Stable":
+            if consumer_group(cluster, group).group_state == "Stable":
                 return len(described.members)
             if time.monotonic() > deadline:
                 raise ToolError(
@@ -144,11 +146,3 @@ def _heartbeat(cluster: Cluster, request: ConsumerGroupHeartbeatRequest) -> Cons
     )
     check(response.error_code, f"group {request.group_id}", response.error_message)
     return response
-
-
-def _describe(cluster: Cluster, group: str) -> DescribedGroup:
-    request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
-    (found,) = cluster.ask_coordinator(GROUP, group, "consumer_group_describe", request).groups
-    check(found.error_code, f"group {group}", found.error_message)
-    described: DescribedGroup = found
-    return described

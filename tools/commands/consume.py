@@ -17,7 +17,7 @@ from protocol.compression import CODEC_NAMES
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.client.fetching import FETCH_WAIT_MS, Reader, Seen
-from tools.client.groups import commit_offsets, fetch_offsets
+from tools.client.groups import commit_offsets, stable_offsets
 from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offset
 from tools.commands.common import HELP_NAMES, on_a_cluster, say_json
 from tools.explain.hidden import Hidden, Stops, hidden_from, sentences, with_owners
@@ -94,7 +94,7 @@ def consume(
             )
     isolation = READ_UNCOMMITTED if uncommitted else READ_COMMITTED
     where = wanted_partitions(cluster, topics)
-    committed = fetch_offsets(cluster, group) if group else {}
+    committed = stable_offsets(cluster, group, where) if group else {}
     readers = {
         each: Reader(
             cluster, *each, isolation, committed.get(each, checked_offset(cluster, *each, offset, isolation))

@@ -11,7 +11,6 @@ from odradek.printable import clipped
 from tools.client.cluster import Cluster
 from tools.client.errors import no_such
 from tools.client.groups import (
-    assigned,
     commit_offsets,
     delete_group,
     describe_group,
@@ -62,24 +61,16 @@ def list_(cluster: Cluster, as_json: bool) -> None:
 def describe(cluster: Cluster, name: str, as_json: bool) -> None:
     """Show the members of a group, and the partitions that each has."""
     found = describe_group(cluster, name)
-    if found.group_state == "Dead":
+    if found.state == "Dead":
         raise no_such("group", name)
     members: list[dict[str, Any]] = [
-        {
-            "member_id": each.member_id,
-            "group_instance_id": getattr(each, "group_instance_id", None),
-            "client_id": each.client_id,
-            "client_host": each.client_host,
-            "partitions": [f"{topic}-{index}" for topic, index in assigned(each.member_assignment)],
-        }
+        {**asdict(each), "partitions": [f"{topic}-{index}" for topic, index in each.partitions]}
         for each in found.members
     ]
     if as_json:
-        say_json(
-            {"group": name, "state": found.group_state, "assignor": found.protocol_data, "members": members}
-        )
+        say_json({"group": name, "state": found.state, "assignor": found.assignor, "members": members})
         return
-    say(f"{name}: {found.group_state}" + (f", assignor {found.protocol_data}" if found.protocol_data else ""))
+    say(f"{name}: {found.state}" + (f", assignor {found.assignor}" if found.assignor else ""))
     rows = [
         (
             each["member_id"],
@@ -102,6 +93,7 @@ def lag(cluster: Cluster, name: str, as_json: bool) -> None:
     """Show how far a group is behind: its offsets, the last stable and the end offset of each partition.
 
     LAG counts to the last stable offset, where readers with read_committed stop; OPEN are the offsets behind it.
+    COMMITTED is (pending) where an open transaction commits another offset: consumers that begin there wait for its end.
     """
     found = lag_of(cluster, name)
     if not found:
@@ -112,7 +104,7 @@ def lag(cluster: Cluster, name: str, as_json: bool) -> None:
     rows = [
         (
             f"{each['topic']}-{each['partition']}",
-            each["committed_offset"],
+            _committed(each),
             each["last_stable_offset"],
             each["end_offset"],
             each["lag"],
@@ -122,6 +114,14 @@ def lag(cluster: Cluster, name: str, as_json: bool) -> None:
         for each in found
     ]
     say_table(("PARTITION", "COMMITTED", "STABLE", "END", "LAG", "OPEN", "CLIENT"), rows)
+
+
+def _committed(at: dict[str, Any]) -> str | None:
+    """``7``, ``7 (pending)``, ``(pending)``; None where there is nothing."""
+    words = [f"{at['committed_offset']}"] * (at["committed_offset"] is not None) + ["(pending)"] * at[
+        "pending"
+    ]
+    return " ".join(words) or None
 
 
 @group.command()

@@ -14,7 +14,7 @@ from protocol.compression import CODEC_NAMES
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.client.fetching import Reader, Seen
-from tools.client.groups import commit_offsets, fetch_offsets
+from tools.client.groups import commit_offsets, stable_offsets
 from tools.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from tools.client.producing import Producer
 from tools.commands.common import settings
@@ -136,7 +136,7 @@ def consumer(
     from_beginning = from_beginning or given.get("auto.offset.reset") == "earliest"
     where = "beginning" if from_beginning else offset
     partitions = [(topic, partition)] if partition is not None else wanted_partitions(cluster, [topic])
-    committed = fetch_offsets(cluster, group) if group else {}
+    committed = stable_offsets(cluster, group, partitions) if group else {}
     readers = {
         each: Reader(
             cluster, *each, isolation, committed.get(each, start_offset(cluster, *each, where, isolation))

@@ -8,7 +8,6 @@ from protocol.errors import ErrorCode
 from tools.client.cluster import Cluster
 from tools.client.errors import KafkaError, ToolError
 from tools.client.groups import (
-    assigned,
     commit_offsets,
     delete_group,
     describe_group,
@@ -109,23 +108,22 @@ def _list(cluster: Cluster, state: str | None) -> None:
 
 def _describe(cluster: Cluster, name: str, state: bool, members: bool) -> None:
     found = describe_group(cluster, name)
-    if found.error_code == ErrorCode.group_id_not_found or found.group_state == "Dead":
+    if found.state == "Dead":
         raise ToolError(f"Consumer group '{name}' does not exist.")
     if state:
-        row = (name, cluster.coordinator(0, name), found.protocol_data, found.group_state, len(found.members))
+        row = (name, cluster.coordinator(0, name), found.assignor, found.state, len(found.members))
         say_table(("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"), [row])
         return
     if not found.members:
         click.echo(f"\nConsumer group '{name}' has no active members.", err=True)
     if members:
         rows = [
-            (name, each.member_id, each.client_host, each.client_id, len(assigned(each.member_assignment)))
+            (name, each.member_id, each.client_host, each.client_id, len(each.partitions))
             for each in found.members
         ]
         say_table(("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"), rows)
         return
-    owners = {where: each for each in found.members for where in assigned(each.member_assignment)}
-    offsets = fetch_offsets(cluster, name)
+    owners, offsets = found.owners, fetch_offsets(cluster, name)
     table = []
     for topic, index in sorted({*offsets, *owners}):
         owner, current = owners.get((topic, index)), offsets.get((topic, index))
