@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"strings"
 	"testing"
@@ -95,6 +96,18 @@ func (b *Broker) Hits(id int) int {
 	var rule struct{ Hits int }
 	b.call(http.MethodGet, fmt.Sprintf("/v1/faults/%d", id), nil, &rule)
 	return rule.Hits
+}
+
+// Explain returns why readers of a topic stop, as `odradek explain` says it: for the message of a failure.
+func (b *Broker) Explain(topic string) string {
+	b.t.Helper()
+	var found struct{ Explanations []struct{ Lines []string } }
+	b.call(http.MethodGet, "/v1/explain?topic="+url.QueryEscape(topic), nil, &found)
+	var lines []string
+	for _, each := range found.Explanations {
+		lines = append(lines, each.Lines...)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Advance moves the broker's clock, by "7d" or "90s".

@@ -4,9 +4,11 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.net.URI;
+import java.net.URLEncoder;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.regex.Matcher;
@@ -14,6 +16,7 @@ import java.util.regex.Pattern;
 import org.junit.jupiter.api.extension.BeforeEachCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.ParameterContext;
+import org.junit.jupiter.api.extension.ParameterResolutionException;
 import org.junit.jupiter.api.extension.ParameterResolver;
 
 /**
@@ -42,6 +45,8 @@ public final class Odradek implements BeforeEachCallback, ParameterResolver {
   private String bootstrapServers;
   private String control;
 
+  private Odradek() {}
+
   /** The addresses of all nodes. */
   public String bootstrapServers() {
     return bootstrapServers;
@@ -68,6 +73,11 @@ public final class Odradek implements BeforeEachCallback, ParameterResolver {
     return number("hits", call("GET", "/v1/faults/" + id, ""));
   }
 
+  /** Why readers of a topic stop, as `odradek explain` says it, in JSON: for the message of a failure. */
+  public String explain(String topic) throws IOException, InterruptedException {
+    return call("GET", "/v1/explain?topic=" + URLEncoder.encode(topic, StandardCharsets.UTF_8), "");
+  }
+
   /** Moves the broker's clock, by "7d" or "90s". */
   public void advance(String by) throws IOException, InterruptedException {
     call("POST", "/v1/clock/advance", "{\"by\": \"" + by + "\"}");
@@ -85,7 +95,11 @@ public final class Odradek implements BeforeEachCallback, ParameterResolver {
 
   @Override
   public Object resolveParameter(ParameterContext parameter, ExtensionContext context) {
-    return running;
+    try {
+      return broker();
+    } catch (IOException error) {
+      throw new ParameterResolutionException(error.getMessage(), error);
+    }
   }
 
   /** The broker of this run. It ends with this process: its standard input does. */

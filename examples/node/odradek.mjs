@@ -49,6 +49,12 @@ export class Odradek {
     return (await this.#call("GET", `/v1/faults/${id}`)).hits;
   }
 
+  /** Why readers of a topic stop, as `odradek explain` says it: for the message of a failure. */
+  async explain(topic) {
+    const { explanations } = await this.#call("GET", `/v1/explain?topic=${encodeURIComponent(topic)}`);
+    return explanations.flatMap(({ lines }) => lines).join("\n");
+  }
+
   /** Moves the broker's clock, by "7d" or "90s". */
   advance(by) {
     return this.#call("POST", "/v1/clock/advance", { by });
