@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -32,6 +32,8 @@ _UNHIT_VALUES: Final = ("warn", "fail", "ignore")
 _PREFIX_CHARACTERS_MAX: Final = 100
 _rules_at_the_end = pytest.StashKey[str]()
 _rules_of_the_test = pytest.StashKey["list[Rule]"]()
+_options_of_the_broker = pytest.StashKey["pytest.FixtureDef[Any]"]()
+_ends_of_the_broker = pytest.StashKey["list[Callable[[], None]]"]()
 
 
 class UnhitRuleWarning(pytest.PytestWarning):
@@ -53,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def odradek_options() -> dict[str, Any]:
-    """The arguments of the brokers of these fixtures; a conftest.py overrides it.
+    """The arguments of the brokers of these fixtures; a conftest.py, a module or a class overrides it.
 
     It returns the arguments of ``odradek.Broker``: topics, settings, nodes, transaction_version, tls, users, mechanism.
 
@@ -67,13 +69,64 @@ def odradek_options() -> dict[str, Any]:
     return {}
 
 
-@pytest.fixture(scope="session")
-def odradek_broker(odradek_options: dict[str, Any]) -> Iterator[Broker]:
-    """One broker for all tests of the session: each test uses topics and ids of its own."""
-    from odradek.broker import Broker
+class _SessionBroker:
+    """The broker of the options that were asked for last: one process at a time."""
 
-    with Broker(**odradek_options) as broker:
-        yield broker
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._options: dict[str, Any] = {}
+        self._broker: Broker | None = None
+
+    def of(self, options: dict[str, Any]) -> Broker:
+        """The running broker, reset, if it has these options. Else it is closed, and one that has them is started."""
+        if self._broker is not None and self._options == options:
+            return self._broker.reset()
+        self.close()
+        from odradek.broker import Broker
+
+        self._broker = self._stack.enter_context(Broker(**options))
+        self._options = dict(options)
+        return self._broker
+
+    def close(self) -> None:
+        self._broker = None
+        self._stack.close()
+
+
+@pytest.fixture(scope="session")
+def _odradek_session_broker() -> Iterator[_SessionBroker]:
+    with closing(_SessionBroker()) as kept:
+        yield kept
+
+
+@pytest.fixture(scope="session")
+def odradek_broker(odradek_options: dict[str, Any], _odradek_session_broker: _SessionBroker) -> Broker:
+    """One broker for all tests of the session: each test uses topics and ids of its own.
+
+    Tests of a module or a class with other ``odradek_options`` have another one, which takes the place of the one before.
+    """
+    return _odradek_session_broker.of(odradek_options)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: Any) -> Generator[None, object, object]:
+    if fixturedef.argname == "odradek_broker":
+        request.session.stash.setdefault(_ends_of_the_broker, []).append(partial(fixturedef.finish, request))
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """End ``odradek_broker`` before a test with another ``odradek_options``: pytest itself keeps the first of a session."""
+    fixtures = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    if "odradek_broker" not in fixtures:
+        return
+    stash, options = item.session.stash, fixtures["odradek_options"][-1]
+    if stash.get(_options_of_the_broker, options) is not options:
+        ends = stash.setdefault(_ends_of_the_broker, [])
+        while ends:
+            ends.pop()()
+    stash[_options_of_the_broker] = options
 
 
 @pytest.fixture

@@ -68,11 +68,11 @@ def test_python_does_as_it_stands_there(snippet: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("snippet", blocks("python pytest"))
-def test_tests_pass_as_they_stand_there(
-    snippet: str, run_pytest: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+def test_tests_pass_as_they_stand_there_in_one_folder(
+    run_pytest: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    (tmp_path / "test_snippet.py").write_text(snippet)
+    for number, snippet in enumerate(blocks("python pytest")):
+        (tmp_path / f"test_snippet_{number}.py").write_text(snippet)
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout
 

@@ -33,6 +33,34 @@ def test_it_loads_nothing_before_a_test_asks() -> None:
     assert done.stdout.split() == ["odradek", "odradek.pytest_plugin"]
 
 
+def test_each_set_of_options_has_a_broker(run_pytest: Run, tmp_path: Path) -> None:
+    options = """
+import pytest
+
+@pytest.fixture(scope="session")
+def odradek_options(odradek_options):
+    return {**odradek_options, "topics": ["TOPIC"]}
+
+@pytest.fixture(scope="session")
+def filled(odradek_broker):
+    return odradek_broker.create_topic("filled")
+"""
+    look = """
+def test_it(odradek_broker, filled):
+    assert sorted(odradek_broker.nodes[1].leads) == ["filled", "TOPIC"]
+    print(f"\\nPROCESS {odradek_broker.control_url}")
+"""
+    write(tmp_path, options.replace("TOPIC", "of-all"), "conftest.py")
+    write(tmp_path, look.replace("TOPIC", "of-all"), "test_1.py")
+    write(tmp_path, (options + look).replace("TOPIC", "own"), "test_2.py")
+    write(tmp_path, (options + look).replace("TOPIC", "own"), "test_3.py")
+    write(tmp_path, look.replace("TOPIC", "of-all"), "test_4.py")
+    done = run_pytest(tmp_path, "-s")
+    assert "4 passed" in done.stdout, done.stdout
+    one, two, three, four = re.findall(r"PROCESS (\S+)", done.stdout)
+    assert (two, len({one, two, four})) == (three, 3)
+
+
 def test_one_broker_serves_the_session_and_rules_go_with_their_test(run_pytest: Run, tmp_path: Path) -> None:
     write(
         tmp_path,
