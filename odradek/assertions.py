@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient, in_path
+from odradek.elsewhere import found_elsewhere
 from odradek.errors import (
     HIDDEN_IN_TRACEBACKS,
     AssertionFailed,
@@ -27,6 +28,7 @@ from odradek.errors import (
 )
 from odradek.explanations import Explanation, causes, explanations
 from odradek.hidden_records import hidden_records, why_hidden
+from odradek.nearest import did_you_mean, listed
 from odradek.printable import printable, printable_lines
 from odradek.topics import ReadRecords, Record, TopicOperations, read_records
 from odradek.transactions import PREPARED, Transaction, Transactions
@@ -74,16 +76,16 @@ class Assertions(TopicOperations, ErrorsOfABroker):
             warn(printable_lines("\n".join(hidden)), RecordsHiddenWarning)
         return read.records
 
-    def assert_exactly_once(
-        self, topic: str, expected: Iterable[str | bytes], timeout_s: float = WAIT_S
-    ) -> None:
+    def assert_exactly_once(self, topic: str, expected: Iterable[Value], timeout_s: float = WAIT_S) -> None:
         """Assert that read_committed consumers get each expected value once, in any order, and nothing else.
+
+        A value is text, bytes, or None of a record without one. ``TypeError`` for anything else.
 
         ``AssertionFailed`` lists the values that are lost, duplicated and unexpected, each with what became of its records,
         and the timelines of the transactional ids that wrote them. It waits as ``records`` does.
         """
+        wanted = _expected(expected)
         client = self._control_client()
-        wanted = Counter(map(_as_text, expected))
         read, _ = read_decided(client, topic, timeout_s=timeout_s)
         if Counter(record.value for record in read.records) != wanted:
             raise AssertionFailed(_exactly_once_report(client, topic, wanted, read.records))
@@ -98,9 +100,10 @@ class Assertions(TopicOperations, ErrorsOfABroker):
         try:
             shown = client.get(f"/v1/transactions/{in_path(transactional_id)}/timeline")
         except NotFound:
-            known = ", ".join(each.transactional_id for each in Transactions(client)) or "none"
+            known = [each.transactional_id for each in Transactions(client)]
             raise AssertionFailed(
-                printable(f"no coordinator knows the transactional id {transactional_id!r}; known: {known}")
+                f"no coordinator knows the transactional id {printable(transactional_id)!r}; known: {listed(known)}"
+                + did_you_mean(transactional_id, known)
             ) from None
         transactions = shown["timeline"]["transactions"]
         verdict = transactions[-1]["verdict"] if transactions else "not begun"
@@ -215,12 +218,15 @@ def _exactly_once_report(
     lines = [f"{topic}: {len(lost)} lost, {len(duplicated)} duplicated, {len(unexpected)} unexpected"]
     visible = {_place(record) for record in found}
     concerned: list[Record] = []
+    in_log = {record.value for record in everything}
+    places = found_elsewhere(client, topic, {value for value in lost if value not in in_log})
     for kind, values in (("lost", lost), ("duplicated", duplicated), ("unexpected", unexpected)):
         told = []
         for value in values:
             records = [record for record in everything if record.value == value]
             concerned += records
-            told.append(f"  {kind} {value!r}: {_records_said(records, visible)}")
+            place = f"; another topic has it: {places[value]}" if value in places else ""
+            told.append(f"  {kind} {value!r}: {_records_said(records, visible)}{place}")
         lines += _some(told)
     hidden = [each for each in concerned if each.outcome != "aborted" and _place(each) not in visible]
     lines += why_hidden(client, topic, {each.partition for each in hidden})
@@ -285,10 +291,20 @@ def _some(texts: Sequence[str]) -> list[str]:
     return [*texts[:LISTED_MAX], *([f"  and {more} more"] if more > 0 else [])]
 
 
-def _as_text(value: str | bytes) -> Value:
+def _expected(values: Iterable[Value]) -> Counter[Value]:
+    if isinstance(values, str | bytes):
+        raise TypeError(f"expected is a list of values, such as [{values!r}], not {values!r} alone")
+    if not isinstance(values, Iterable):
+        raise TypeError(f"expected is a list of values, not {values!r}")
+    return Counter(map(_as_text, values))
+
+
+def _as_text(value: Value) -> Value:
     """As a record's value is: text where it is UTF-8."""
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return value
+    if not isinstance(value, bytes):
+        raise TypeError(f"a record's value is a str, bytes or None, not {value!r} ({type(value).__name__})")
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Final
 
 from odradek.printable import printable
 
 NEAR: Final = 0.82
 """Names of a cluster that differ by one letter or two."""
+LISTED_MAX: Final = 10
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -21,6 +23,17 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 
     found = get_close_matches(name, list(known), 1, cutoff)
     return found[0] if found else None
+
+
+def listed(names: Collection[str]) -> str:
+    """The names in an error message, the first 10 of them; "none" without any.
+
+    >>> listed(["orders", "payments"]), listed([])
+    ('orders, payments', 'none')
+    """
+    more = len(names) - LISTED_MAX
+    first = ", ".join(printable(name) for name in islice(names, LISTED_MAX)) or "none"
+    return f"{first} and {more} more" if more > 0 else first
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from odradek.assertions import Assertions
 from odradek.asynchronous import asynchronous
 from odradek.control_client import ADVANCE_TIMEOUT_S, CA_VARIABLE, ControlClient, in_path
 from odradek.errors import HIDDEN_IN_TRACEBACKS, ControlUnreachable, FaultNotHit, NotFound
+from odradek.nearest import did_you_mean
 from odradek.nodes import Loss, Node, Nodes, Partition, losses, move_coordinator, move_leader, partitions
 from odradek.snapshots import Snapshot
 from odradek.transactions import Timeline, Transaction, Transactions
@@ -193,11 +194,15 @@ def _rule(on: str | None, words: Mapping[str, object]) -> dict[str, Any]:
                 form.setdefault(part, {})[name] = duration
                 break
         else:
-            known = ", ".join(sorted(MATCH | WHEN | ACTION))
-            raise TypeError(f"a rule has no {name!r}; there is {known}")
+            raise TypeError(f"a rule has no {name!r}{_meant(name)}")
     if "do" not in form.get("action", {}):
         raise TypeError('a rule says what happens: do="lose-answer", for instance')
     return form
+
+
+def _meant(name: str) -> str:
+    known = sorted(MATCH | WHEN | ACTION)
+    return did_you_mean(name, known) or f"; there is {', '.join(known)}"
 
 
 class Rule:

@@ -9,6 +9,8 @@ from typing import Any, Final
 from odradek.asynchronous import asynchronous
 from odradek.control_client import ControlClient, in_path
 from odradek.errors import HIDDEN_IN_TRACEBACKS, TransactionNotReached
+from odradek.nearest import did_you_mean, listed
+from odradek.printable import printable
 from odradek.waiting import WAIT_S, hint_of_coroutine, slices_ms
 from odradek.words import TransactionState
 
@@ -79,11 +81,16 @@ class Transactions:
         last = found["transaction"]
         now = "unknown" if last is None else last["state"]
         raise TransactionNotReached(
-            f"{transactional_id}: {now}, not {states}, after {timeout_s} s"
+            f"{printable(transactional_id)}: {now}, not {states}, after {timeout_s} s"
+            + ("" if last is not None else self._known_instead_of(transactional_id))
             + hint_of_coroutine("transactions.wait")
         )
 
     wait_async = asynchronous(wait)
+
+    def _known_instead_of(self, transactional_id: str) -> str:
+        known = [each.transactional_id for each in self.list()]
+        return f"; known: {listed(known)}{did_you_mean(transactional_id, known)}"
 
 
 def _transaction(view: dict[str, Any]) -> Transaction:

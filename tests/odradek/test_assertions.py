@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 import odradek
 from tests.support.clients import ConfluentProducer
@@ -88,6 +90,33 @@ def test_lost_duplicated_and_unexpected_are_listed_with_the_timeline(broker: odr
     assert unexpected.startswith(r"  unexpected 'x\x1b': ")
     assert f"transactional id {topic}\n" in text
     assert "ABORT marker" in text
+
+
+@pytest.mark.parametrize("expected", ["paid", b"paid", 1, None, [1], [("paid",)]])
+def test_what_is_no_list_of_values_is_refused(broker: odradek.Broker, topic: str, expected: Any):
+    with pytest.raises(
+        TypeError, match=r"^(expected is a list of values, |a record's value is a str, bytes or None)"
+    ):
+        broker.assert_exactly_once(topic, expected)
+
+
+def test_a_lost_value_in_a_topic_that_a_misspelt_name_has_created_is_found(broker: odradek.Broker):
+    broker.create_topic("invoices", partitions=2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce("invioces", "due")
+    producer.flush()
+    assert refusal(broker.assert_exactly_once, "invoices", ["due", "never"]).splitlines()[1:] == [
+        "  lost 'due': not in the log; another topic has it: invioces-0 @0",
+        "  lost 'never': not in the log",
+    ]
+
+
+def test_a_record_without_a_value_may_be_expected(broker: odradek.Broker, topic: str):
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce(topic, key="a")
+    producer.flush()
+    broker.assert_exactly_once(topic, [None])
+    assert "unexpected None: " in refusal(broker.assert_exactly_once, topic, ["b"])
 
 
 def test_a_value_that_is_expected_twice_must_be_there_twice(broker: odradek.Broker, topic: str):

@@ -1,0 +1,46 @@
+"""Values that a topic lacks and another one has: the client may have written to a misspelt name, which created a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from difflib import SequenceMatcher
+from typing import Any, Final
+
+from odradek.control_client import ControlClient
+from odradek.errors import ControlRefused
+from odradek.topics import read_records
+
+TOPICS_MAX: Final = 10
+RECORDS_MAX: Final = 1000
+"""A topic with more records is not read."""
+
+
+def found_elsewhere(
+    client: ControlClient, topic: str, values: Collection[str | bytes | None]
+) -> dict[str | bytes | None, str]:
+    """Which of these values another topic has, and where ("ordres-0 @3"): value -> the first place.
+
+    It reads a few small topics, those with the nearest names first.
+    """
+    found: dict[str | bytes | None, str] = {}
+    for name in _nearest_first(client, topic) if values else []:
+        with suppress(ControlRefused):  # deleted meanwhile, or without a leader
+            for record in read_records(client, name, "read_uncommitted").records:
+                if record.value in values:
+                    found.setdefault(record.value, record.place)
+        if len(found) == len(set(values)):
+            break
+    return found
+
+
+def _nearest_first(client: ControlClient, topic: str) -> list[str]:
+    topics = client.get("/v1/topics")["topics"]
+    names = [each["name"] for each in topics if each["name"] != topic and 0 < _size(each) <= RECORDS_MAX]
+    names.sort(key=lambda name: SequenceMatcher(None, topic, name).ratio(), reverse=True)
+    return names[:TOPICS_MAX]
+
+
+def _size(topic: dict[str, Any]) -> int:
+    """Offsets, which are at least as many as its records."""
+    return sum(each["high_watermark"] - each["log_start_offset"] for each in topic["partitions"])
