@@ -151,14 +151,18 @@ class Access:
         """Without tokens every caller may do everything."""
         if not self.wants_token:
             return Role.STOP
-        scheme, _, given = (authorization or "").partition(" ")
+        if authorization is None:
+            raise HttpError(401, "the control port wants its token in the header Authorization: Bearer TOKEN")
+        scheme, _, given = authorization.partition(" ")
         found = None
         for role, token in self.tokens.by_role():
             # Compared in constant time: the duration must not show how much of it was right.
             is_right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
             found = role if token and is_right else found
-        if scheme.lower() != "bearer" or found is None:
-            raise HttpError(401, "the control port wants its token in the header Authorization: Bearer TOKEN")
+        if scheme.lower() != "bearer" or not given.strip():
+            raise HttpError(401, "the header Authorization is not of the form: Bearer TOKEN")
+        if found is None:
+            raise HttpError(401, "the token in the header Authorization is not one of this control port's")
         return found
 
     def _is_allowed(self, host: str | None) -> bool:

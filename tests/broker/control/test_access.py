@@ -126,6 +126,15 @@ def test_with_the_token_it_may_be_called_by_any_name_but_by_no_page_of_elsewhere
     assert refused(access, host="kafka.test:18092", **page).status == 403
 
 
+def test_a_refusal_says_whether_a_token_was_sent_at_all() -> None:
+    access = Access.of("127.0.0.1", SECRET)
+    assert "wants its token in the header Authorization: Bearer TOKEN" in refused(access).sentence
+    wrong = refused(access, authorization="Bearer other").sentence
+    assert wrong == "the token in the header Authorization is not one of this control port's"
+    for malformed in ("", "secret", "Basic secret", "Bearer"):
+        assert "is not of the form: Bearer TOKEN" in refused(access, authorization=malformed).sentence
+
+
 @pytest.mark.parametrize(
     "authorization", ["", "secret", "Basic secret", "Bearer", "Bearer Secret", "Bearer secrets", "Bearer ü"]
 )
