@@ -77,7 +77,9 @@ async def watch(control: Looking, params: Watch) -> Stream:
             400, f"the batches of {BATCHES_OF_MAX} partitions can be watched, not of {len(positions)}"
         )
     if control.watchers.now >= WATCHERS_MAX:
-        raise HttpError(429, f"{WATCHERS_MAX} watch already: wait for one of them to end")
+        raise HttpError(
+            429, f"{WATCHERS_MAX} callers watch already: wait for one of them to end, or close a page"
+        )
     return Stream(EVENT_STREAM, _events(control, params, wanted, positions))
 
 

@@ -217,4 +217,7 @@ async def test_what_cannot_be_watched_is_refused(caller: Caller) -> None:
 async def test_too_many_viewers_are_refused(caller: Caller) -> None:
     caller.control.watchers.now = 8
     status, answer = await caller("GET", "/v1/watch")
-    assert (status, answer["error"]) == (429, "8 watch already: wait for one of them to end")
+    assert (status, answer["error"]) == (
+        429,
+        "8 callers watch already: wait for one of them to end, or close a page",
+    )
