@@ -18,5 +18,10 @@ class HttpError(Exception):
 
 def not_found(what: str, name: str, known: Iterable[str]) -> HttpError:
     """404 for a name that nothing has; it asks whether the nearest known name was meant."""
+    return HttpError(404, unknown(what, name, known))
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that nothing has; it asks whether the nearest known name was meant."""
     near = nearest(name, known)
-    return HttpError(404, f"there is no {what} {name}" + (f"; did you mean {near}?" if near else ""))
+    return f"there is no {what} {name}" + (f"; did you mean {near}?" if near else "")

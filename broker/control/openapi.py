@@ -21,7 +21,7 @@ _ERROR: Final = {
                 "properties": {"error": {"type": "string"}},
                 "required": ["error"],
             },
-            "example": {"error": "there is no fault 7: GET /v1/faults lists those that there are"},
+            "example": {"error": "there is no topic ordres; did you mean orders?"},
         }
     },
 }

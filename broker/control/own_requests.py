@@ -1,7 +1,7 @@
 """Requests that the control port makes of a node itself, without a connection: neither rules nor ACLs apply to them.
 
 Each function returns what was done, or raises ``HttpError``: 404 for what does not exist, 409 for what the node refuses. It
-repeats nothing: an error after which a client would ask again is the caller's to see.
+repeats nothing but the begin of a transaction: another error after which a client would ask again is the caller's to see.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
 from broker.cluster import Cluster
-from broker.control.errors import HttpError, not_found
+from broker.control.errors import HttpError
+from broker.control.forms import WAIT_MS_MAX
+from broker.control.pausing import pause
+from broker.control.ports import Control, topic_of
 from broker.metadata import ApiError
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.metadata.values import TOPIC_RESOURCE, PartitionState
@@ -61,6 +64,9 @@ _DESCRIBE_CONFIGS: Final = (32, 4)
 _ALTER_CONFIGS: Final = (44, 1)
 _CONSUMER_GROUP_DESCRIBE: Final = (69, 1)
 _SET, _DELETE = 0, 1
+_SETTLED: Final = ("Empty", "CompleteCommit", "CompleteAbort")
+RETRY_BACKOFF_MS: Final = 20
+_IS_INVALID: Final = (ErrorCode.invalid_config, ErrorCode.invalid_request)
 _IS_MISSING: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.group_id_not_found)
 
 Offsets = Mapping[tuple[str, int], int]
@@ -103,7 +109,8 @@ def check(code: int, what: str, message: str | None = None) -> None:
     error = ErrorCode(code)
     if error is not NONE:
         said = f" ({message})" if message else ""
-        raise HttpError(404 if error in _IS_MISSING else 409, f"{what}: {error.name.upper()}{said}")
+        status = 404 if error in _IS_MISSING else 400 if error in _IS_INVALID else 409
+        raise HttpError(status, f"{what}: {error.name.upper()}{said}")
 
 
 # -- who is asked ---------------------------------------------------------------------------------------------------
@@ -111,10 +118,7 @@ def check(code: int, what: str, message: str | None = None) -> None:
 
 def leader(cluster: Cluster, topic: str, index: int) -> tuple[Node, Partition]:
     """The node that leads a partition, and its replica."""
-    known = cluster.metadata.topic(topic)
-    state = None if known is None else known.partition(index)
-    if known is None:
-        raise not_found("topic", topic, cluster.metadata.topics)
+    state = topic_of(cluster.metadata, topic).partition(index)
     if state is None:
         raise HttpError(404, f"there is no partition {topic}-{index}")
     node, partition = cluster.running(state.leader), led(cluster, topic, index)
@@ -207,12 +211,13 @@ async def produce(cluster: Cluster, topic: str, index: int, record: Record) -> i
 
 
 async def produce_in_transaction(
-    cluster: Cluster, topic: str, index: int, record: Record, transactional_id: str, end: str
+    control: Control, topic: str, index: int, record: Record, transactional_id: str, end: str
 ) -> tuple[int, Producer]:
     """Write a record in a transaction of its own that ends by ``end``: commit, abort, or none, which leaves it open.
 
     As each producer that begins, it fences the id's producer and aborts what that has left open.
     """
+    cluster = control.cluster
     leader(cluster, topic, index)
     node = await coordinator(cluster, TRANSACTION_STATE, transactional_id)
     what = f"transactional id {transactional_id}"
@@ -223,8 +228,8 @@ async def produce_in_transaction(
         producer_id=-1,
         producer_epoch=-1,
     )
-    begun = await ask(cluster, node, _INIT_PRODUCER_ID, begin)
-    check(begun.error_code, what, _still_ending(begun.error_code))
+    begun = await _begun(control, node, begin)
+    check(begun.error_code, what)
     producer = (begun.producer_id, begun.producer_epoch)
     add = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
@@ -234,7 +239,7 @@ async def produce_in_transaction(
     )
     added = await ask(cluster, node, _ADD_PARTITIONS, add)
     (result,) = added.results_by_topic_v3_and_below[0].results_by_partition
-    check(result.partition_error_code, what, _still_ending(result.partition_error_code))
+    check(result.partition_error_code, what)
     batch = build_batch(
         [record], producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True
     )
@@ -250,9 +255,34 @@ async def produce_in_transaction(
     return offset, producer
 
 
-def _still_ending(code: int) -> str | None:
-    is_ending = code == ErrorCode.concurrent_transactions
-    return "its transaction before this one is still being ended" if is_ending else None
+async def _begun(control: Control, node: Node, begin: InitProducerIdRequest) -> Any:
+    """The response to InitProducerId, which is asked again while the id's transaction before is being ended."""
+    transactional_id = begin.transactional_id
+    assert transactional_id is not None
+    try:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            while True:
+                begun = await ask(control.cluster, node, _INIT_PRODUCER_ID, begin)
+                if begun.error_code != ErrorCode.concurrent_transactions:
+                    return begun
+                await control.awaited_states.reached(transactional_id, _SETTLED, WAIT_MS_MAX)
+                # As clients do: another producer of the id may be beginning.
+                await pause(RETRY_BACKOFF_MS)
+    except TimeoutError:
+        check(
+            ErrorCode.concurrent_transactions,
+            f"transactional id {transactional_id}",
+            "its transaction before this one is still being ended" + _held_by(control, transactional_id),
+        )
+
+
+def _held_by(control: Control, transactional_id: str) -> str:
+    """Which rule holds a step of an id, or a request that names it."""
+    for active in control.faults.list():
+        for item in active.held:
+            if transactional_id in item.subjects.transactional_ids:
+                return f": rule {active.id} holds {item.at}"
+    return ""
 
 
 async def _produce(
@@ -277,6 +307,7 @@ async def _produce(
 
 async def describe_configs(cluster: Cluster, topic: str) -> Sequence[Any]:
     """The settings of a topic, as DescribeConfigs returns them."""
+    topic_of(cluster.metadata, topic)
     resource = DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
     )

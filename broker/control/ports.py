@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from broker.control.errors import not_found
 from broker.faults import parse_rule
 from protocol.slotted import slotted
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from broker.cluster import Cluster
     from broker.cluster.snapshots import Snapshots
     from broker.faults import Faults
+    from broker.metadata import ClusterMetadata
+    from broker.metadata.values import Topic
     from broker.metrics.metrics import Metrics
     from broker.trace.awaited_states import AwaitedStates
     from broker.trace.timeline_view import Timeline
@@ -97,3 +100,11 @@ class Control(Looking):
         """Add the rules that the broker was started with. ``FaultError`` if it does not have what one names."""
         for text in self.cluster.settings.faults:
             self.faults.add(parse_rule(text))
+
+
+def topic_of(metadata: ClusterMetadata, name: str) -> Topic:
+    """The topic of this name; 404 if there is none."""
+    found = metadata.topic(name)
+    if found is None:
+        raise not_found("topic", name, metadata.topics)
+    return found

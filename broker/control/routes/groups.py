@@ -9,7 +9,7 @@ from msgspec import Meta
 from broker.control.errors import HttpError
 from broker.control.forms import Given, View
 from broker.control.operations import operation
-from broker.control.ports import Control
+from broker.control.ports import Control, topic_of
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.group import ClassicGroup
 from broker.groups.offsets import GroupOffsets
@@ -39,6 +39,19 @@ class MemberView(View):
 class GroupView(View):
     summary: GroupSummary
     members: list[MemberView]
+
+
+class ClampedView(View):
+    partition: int
+    asked: int
+    """The offset that was asked for; the log does not have it."""
+    committed: int
+    """The nearest offset that the log has: its start or its end."""
+
+
+class ResetView(GroupView):
+    clamped: list[ClampedView]
+    """Partitions whose log does not reach to the offset that was asked for."""
 
 
 class OneGroup(Given):
@@ -112,22 +125,25 @@ async def show_group(control: Control, params: OneGroup) -> GroupView:
     "POST",
     "/v1/groups/{group}/offsets",
     body_example={"topic": "orders", "partition": 0, "to": "earliest"},
-    answer_example={**_EXAMPLE, "members": []},
+    answer_example={
+        **_EXAMPLE,
+        "members": [],
+        "clamped": [{"partition": 0, "asked": 99, "committed": 12}],
+    },
     may_wait=True,
 )
-async def reset_offsets(control: Control, params: OneGroup, body: Reset) -> GroupView:
+async def reset_offsets(control: Control, params: OneGroup, body: Reset) -> ResetView:
     """Reset the committed offsets of a group that has no members: to an offset, the beginning, the end, or a time.
 
-    A group that does not exist is created with them.
+    A group that does not exist is created with them. Where a log does not have the offset, its start or its end is
+    committed, as by kafka-consumer-groups.sh; the response names these partitions in clamped.
     """
     from broker.control import own_requests  # few ask for it
 
     if (body.to is None) == (body.time_ms is None):
         raise HttpError(400, 'say where to, either as {"to": "earliest"} or as {"time_ms": 1795291007000}')
     cluster = control.cluster
-    topic = cluster.metadata.topic(body.topic)
-    if topic is None:
-        raise HttpError(404, f"there is no topic {body.topic}")
+    topic = topic_of(cluster.metadata, body.topic)
     found = _find(control, params.group)
     if found is not None and found[0].members:
         raise HttpError(409, f"the group {params.group} has members: stop them first")
@@ -144,7 +160,13 @@ async def reset_offsets(control: Control, params: OneGroup, body: Reset) -> Grou
                 node, partition, body.time_ms, read_committed=False
             )
     await own_requests.commit_offsets(cluster, params.group, offsets)
-    return await show_group(control, params)
+    shown = await show_group(control, params)
+    clamped = [
+        ClampedView(partition=index, asked=body.to, committed=offset)
+        for (_, index), offset in offsets.items()
+        if isinstance(body.to, int) and offset != body.to
+    ]
+    return ResetView(summary=shown.summary, members=shown.members, clamped=clamped)
 
 
 def _target(partition: Partition, to: str | int) -> int:

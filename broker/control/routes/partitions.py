@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from broker.cluster.in_words import nodes_in_words
-from broker.control.errors import HttpError, not_found
+from broker.control.errors import HttpError
 from broker.control.forms import Given, NodeId, View
 from broker.control.operations import operation
-from broker.control.ports import Control
+from broker.control.ports import Control, topic_of
 from broker.metadata import ApiError
 from broker.metadata.topics import CONSUMER_OFFSETS, NAME_CHARACTERS_MAX, TRANSACTION_STATE, is_internal
 from broker.metadata.values import NO_LEADER, PartitionState
@@ -141,9 +141,7 @@ async def list_partitions(control: Control, params: WantedPartitions) -> Partiti
     names = [params.topic] if params.topic is not None else sorted(metadata.topics)
     found: list[PartitionView] = []
     for name in names:
-        topic = metadata.topic(name)
-        if topic is None:
-            raise not_found("topic", name, metadata.topics)
+        topic = topic_of(metadata, name)
         if is_internal(name) and not params.internal and params.topic is None:
             continue
         for state in tuple(topic.partitions):
@@ -262,8 +260,7 @@ async def _move(control: Control, name: str, index: int, to: int) -> PartitionVi
     cluster = control.cluster
     if to not in cluster.nodes:
         raise HttpError(404, f"there is no node {to}: {nodes_in_words(cluster.nodes)}")
-    if cluster.metadata.topic(name) is None:
-        raise not_found("topic", name, cluster.metadata.topics)
+    topic_of(cluster.metadata, name)
     try:
         await cluster.metadata.move_leader(name, index, to)
     except ApiError as error:

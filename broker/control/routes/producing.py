@@ -10,7 +10,7 @@ from msgspec import Meta
 from broker.control.errors import HttpError
 from broker.control.forms import Given, View
 from broker.control.operations import operation
-from broker.control.ports import Control
+from broker.control.ports import Control, topic_of
 from broker.metadata.topics import NAME_CHARACTERS_MAX
 from protocol.hashing import partition_of_key
 
@@ -41,9 +41,9 @@ class NewRecord(Given):
         Meta(description="Write it in a transaction of this id."),
     ] = None
     end: Annotated[
-        Literal["commit", "abort", "none"],
-        Meta(description="How that transaction ends; none leaves it open."),
-    ] = "commit"
+        Literal["commit", "abort", "none"] | None,
+        Meta(description="How that transaction ends: commit if it is left out; none leaves it open."),
+    ] = None
 
 
 class WrittenView(View):
@@ -83,14 +83,18 @@ _EXAMPLE: Final[dict[str, Any]] = {
 async def produce_record(control: Control, params: OneTopic, body: NewRecord) -> WrittenView:
     """Write one record with acks=all: on its own, or in a transaction that is committed, aborted or left open.
 
-    A producer that has the transactional id already is fenced, and what it has left open is aborted: until that has ended
-    the response is 409. The response to a commit comes when it is decided, before the markers are written.
+    Each call begins a transaction of its own: a producer that has the transactional id already is fenced, and what it, or a
+    call with end none, has left open is aborted first. If that does not end within 10 s the response is 409. The response to
+    a commit comes when it is decided, before the markers are written. Rules for Produce do not meet the record: it does not
+    come over the network.
     """
     from broker.control import own_requests  # few ask for it
 
-    topic = control.cluster.metadata.topic(params.topic)
-    if topic is None:
-        raise HttpError(404, f"there is no topic {params.topic}")
+    topic = topic_of(control.cluster.metadata, params.topic)
+    if body.transactional_id is None and body.end is not None:
+        raise HttpError(
+            400, f"end {body.end} needs a transactional_id: a record on its own is in no transaction"
+        )
     key = None if body.key is None else body.key.encode()
     index = body.partition
     if index is None:
@@ -106,7 +110,7 @@ async def produce_record(control: Control, params: OneTopic, body: NewRecord) ->
         offset = await own_requests.produce(control.cluster, params.topic, index, record)
     else:
         offset, producer = await own_requests.produce_in_transaction(
-            control.cluster, params.topic, index, record, body.transactional_id, body.end
+            control, params.topic, index, record, body.transactional_id, body.end or "commit"
         )
     return WrittenView(
         topic=params.topic,

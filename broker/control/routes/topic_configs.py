@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from broker.control.errors import HttpError
+from broker.control.errors import HttpError, unknown
 from broker.control.forms import Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
@@ -95,6 +95,11 @@ async def alter_topic_configs(control: Control, params: OneTopic, body: Settings
     if not body.set and not body.delete:
         raise HttpError(400, "say which settings change: in set with their values, or in delete")
     async with control.cluster.lifecycle.call():
+        known = {each.name for each in await own_requests.describe_configs(control.cluster, params.topic)}
+        # As kafka-configs.sh, and not as the request, which passes over a name that nothing has.
+        for name in body.delete:
+            if name not in known:
+                raise HttpError(400, unknown("setting", name, known))
         await own_requests.alter_configs(control.cluster, params.topic, body.set, body.delete)
     return await show_topic_configs(control, params)
 

@@ -11,10 +11,10 @@ from uuid import uuid4
 import msgspec
 from msgspec import Meta
 
-from broker.control.errors import HttpError, not_found
+from broker.control.errors import HttpError
 from broker.control.forms import Given, View
 from broker.control.operations import operation
-from broker.control.ports import Control
+from broker.control.ports import Control, topic_of
 from broker.metadata import ApiError, NewTopic
 from broker.metadata.internal_topics import creatable_topic
 from broker.metadata.topics import CLUSTER_METADATA
@@ -251,12 +251,11 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
     """Read the records of a partition as a consumer gets them: up to the last stable offset, without aborted records.
 
     With isolation=read_uncommitted up to the high watermark, with aborted and open records. Control records are never
-    returned. A call returns ``limit`` records at most, and may return fewer, or none: go on at next_offset until it is
-    end_offset. A search (key, header, contains) looks through 1 MiB of the log in a call.
+    returned. A call returns ``limit`` records at most, and may return fewer, or none: go on at next_offset while it is
+    below end_offset. An offset below the log's start means its start, one above its end is refused. A search (key, header,
+    contains) looks through 1 MiB of the log in a call.
     """
-    topic = control.cluster.metadata.topic(params.topic)
-    if topic is None:
-        raise not_found("topic", params.topic, control.cluster.metadata.topics)
+    topic = topic_of(control.cluster.metadata, params.topic)
     state = topic.partition(params.partition)
     if state is None:
         raise HttpError(404, f"there is no partition {params.topic}-{params.partition}")
@@ -268,6 +267,13 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
     if params.time_ms is not None:
         params = msgspec.structs.replace(
             params, offset=await _first_at(control, partition, params), time_ms=None
+        )
+    first, end = partition.log_start_offset, partition.high_watermark
+    if params.offset is not None and params.offset > end:
+        raise HttpError(
+            400,
+            f"{params.topic}-{params.partition}: offset {params.offset} is out of range: the log begins at {first} "
+            f"and ends at {end}",
         )
     try:
         read = _Read(partition, params)

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from broker.clock import Domain, SystemClock, stopwatch_us
+from broker.clock import stopwatch_us
 from broker.control.errors import HttpError
 from broker.control.forms import Given
 from broker.control.operations import Stream, operation
+from broker.control.pausing import pause
 from broker.control.ports import WATCHERS_MAX, Looking
 from broker.control.routes.faults import rules_view
 from broker.faults.rules import there_is
@@ -118,17 +119,7 @@ async def _events(
             if silent_ms >= SILENCE_MS_MAX:
                 silent_ms = 0
                 yield b": still here\n\n"
-            await _pause(pause_ms)
-
-
-async def _pause(pause_ms: float) -> None:
-    """In real time: an hour that the clock is advanced by is not an hour of looks."""
-    over = asyncio.Event()
-    timer = SystemClock().call_later_ms(pause_ms, over.set, Domain.REQUESTS)
-    try:
-        await over.wait()
-    finally:
-        timer.cancel()
+            await pause(pause_ms)
 
 
 async def _summary(control: Looking, name: str, params: Watch) -> Any:

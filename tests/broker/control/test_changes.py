@@ -12,6 +12,8 @@ from confluent_kafka import Consumer
 from tests.broker.control.conftest import Caller, OpenControl, hang
 
 RECORDS = "/v1/topics/orders/records"
+CONFIGS = "/v1/topics/orders/configs"
+GROUP = "/v1/groups/workers/offsets"
 
 
 async def open_one(caller: Caller, transactional_id: str = "payments", value: str = "v") -> Any:
@@ -61,20 +63,46 @@ async def test_a_key_chooses_the_partition_as_a_producer_does(caller: Caller) ->
     assert (await caller.post(RECORDS, {"value": "no key"}))["partition"] == 0
 
 
+async def test_an_id_that_was_left_open_is_written_with_again(caller: Caller) -> None:
+    first = await open_one(caller, value="left")
+    again = {"partition": 0, "value": "again", "transactional_id": "payments", "end": "commit"}
+    second = await caller.post(RECORDS, again)
+    assert second["producer_epoch"] > first["producer_epoch"]
+    assert await ended(caller) == "CompleteCommit"
+    assert await read(caller) == [("left", "aborted"), ("again", "committed")]
+
+
+async def test_a_rule_that_keeps_an_id_from_being_written_with_is_named(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await open_one(caller)
+    rule = await caller.post("/v1/faults", {"rule": "txn.marker -> hold"})
+    await caller.post("/v1/transactions/payments/abort")
+    await caller.get(f"/v1/faults/{rule['id']}/wait?hits=1")
+    monkeypatch.setattr("broker.control.own_requests.ANSWER_S_MAX", 0.05)
+    status, answer = await caller("POST", RECORDS, {"transactional_id": "payments", "value": "v"})
+    words = "CONCURRENT_TRANSACTIONS (its transaction before this one is still being ended: rule 1 holds txn.marker)"
+    assert (status, answer["error"]) == (409, f"transactional id payments: {words}")
+
+
 async def test_what_cannot_be_written_is_a_sentence(caller: Caller) -> None:
     await open_one(caller)
-    again = {"transactional_id": "payments", "value": "v"}
-    await caller.post("/v1/faults", {"rule": "txn.marker -> hold"})
-    # It begins by aborting what the id has open, and that cannot end.
     for path, body, status, words in (
-        (
-            RECORDS,
-            again,
-            409,
-            "CONCURRENT_TRANSACTIONS (its transaction before this one is still being ended)",
-        ),
         (RECORDS, {"partition": 9}, 404, "there is no partition orders-9"),
         ("/v1/topics/gone/records", {}, 404, "there is no topic gone"),
+        ("/v1/topics/ordres/records", {}, 404, "there is no topic ordres; did you mean orders?"),
+        (RECORDS, {"value": "v", "end": "abort"}, 400, "end abort needs a transactional_id"),
+        (RECORDS, {"value": "v", "end": "commit"}, 400, "end commit needs a transactional_id"),
+        (GROUP, {"topic": "ordres", "to": 0}, 404, "there is no topic ordres; did you mean orders?"),
+        (CONFIGS, {"set": {"retention.ms": "x"}}, 400, "INVALID_CONFIG"),
+        (CONFIGS, {"set": {"no.such": "1"}}, 400, "INVALID_CONFIG"),
+        (
+            CONFIGS,
+            {"delete": ["retention.m"]},
+            400,
+            "there is no setting retention.m; did you mean retention.ms?",
+        ),
+        ("/v1/topics/ordres/configs", {"delete": ["retention.ms"]}, 404, "did you mean orders?"),
         ("/v1/topics/__transaction_state/records", {"value": "v"}, 409, "INVALID_TOPIC_EXCEPTION"),
     ):
         answered, answer = await caller("POST", path, body)
@@ -184,10 +212,9 @@ async def test_the_settings_of_a_topic_are_shown_and_changed(caller: Caller) -> 
     assert shown(await caller.get(path)) == ("604800000", "default")
     assert shown(await caller.post(path, {"set": {"retention.ms": "1000"}})) == ("1000", "topic")
     assert shown(await caller.post(path, {"delete": ["retention.ms"]})) == ("604800000", "default")
-    for body, status in (({"set": {"retention.ms": "x"}}, 409), ({"set": {"no.such": "1"}}, 409), ({}, 400)):
-        answered, answer = await caller("POST", path, body)
-        assert (answered, bool(answer["error"])) == (status, True), body
-    assert (await caller("GET", "/v1/topics/gone/configs"))[0] == 404
+    assert (await caller("POST", path, {}))[0] == 400
+    status, answer = await caller("GET", "/v1/topics/ordres/configs")
+    assert (status, answer["error"]) == (404, "there is no topic ordres; did you mean orders?")
 
 
 async def test_the_offsets_of_a_group_are_reset(caller: Caller) -> None:
@@ -203,7 +230,10 @@ async def test_the_offsets_of_a_group_are_reset(caller: Caller) -> None:
     for to, expected in targets:
         answer = await caller.post("/v1/groups/workers/offsets", {"topic": "orders", "partition": 0, **to})
         (offset,) = answer["summary"]["offsets"]
-        assert (offset["committed"], offset["lag"]) == (expected, 3 - expected), to
+        assert (offset["committed"], offset["lag"], answer["clamped"]) == (expected, 3 - expected, []), to
+    answer = await caller.post(GROUP, {"topic": "orders", "partition": 0, "to": 99})
+    assert answer["summary"]["offsets"][0]["committed"] == 3
+    assert answer["clamped"] == [{"partition": 0, "asked": 99, "committed": 3}]
     answer = await caller.post("/v1/groups/all/offsets", {"topic": "orders", "to": "latest"})
     assert [each["committed"] for each in answer["summary"]["offsets"]] == [3, 0, 0, 0]
 

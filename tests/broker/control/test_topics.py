@@ -33,6 +33,9 @@ async def test_a_call_returns_as_many_records_as_were_asked_for_out_of_a_batch(c
             break
         offset = page["next_offset"]
     assert seen == [str(number) for number in range(10)]
+    status, answer = await caller("GET", "/v1/topics/orders/records?offset=99")
+    expected = "orders-0: offset 99 is out of range: the log begins at 0 and ends at 10"
+    assert (status, answer["error"]) == (400, expected)
 
 
 async def test_bytes_that_are_no_text_are_base64(caller: Caller) -> None:

@@ -42,8 +42,12 @@ const resetForm = (group, topics, paint) => {
     partition: partition === '' ? null : Number(partition),
     ...(to.value === 'offset' ? { to: Number(at.value) } : when.hidden ? { to: to.value } : { time_ms: timeOf(when.value) }),
   })
-  onSubmit(form, async (fields) => paint(await post(`v1/groups/${encodeURIComponent(group)}/offsets`, body(fields))),
-    () => `The offsets of ${group} are reset.`)
+  onSubmit(form, async (fields) => {
+    const answer = await post(`v1/groups/${encodeURIComponent(group)}/offsets`, body(fields))
+    paint(answer)
+    return answer.clamped
+  }, (clamped) => [`The offsets of ${group} are reset.`, ...clamped.map(({ partition, asked, committed }) =>
+    `Partition ${partition} does not have offset ${number(asked)}: ${number(committed)} is committed.`)].join(' '))
   return form
 }
 
