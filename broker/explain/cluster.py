@@ -22,7 +22,7 @@ from broker.explain.partitions import explain_partition
 from broker.explain.refusals import refusal_troubles, throttle_troubles
 from broker.explain.transactions import held_trouble
 from broker.explain.trouble import HEALTHY, Trouble
-from broker.explain.words import all_away, away, capital, counted, listed, waking
+from broker.explain.words import all_away, away, capital, counted, listed, rule_text, times, waking
 
 SUBJECT: Final = "the cluster"
 SHOWN_MAX: Final = 20
@@ -103,22 +103,43 @@ def explain_cluster(facts: ClusterFacts, around: ClusterContext) -> list[Explana
     said = {line for each in found for line in each.lines}
     found += [each for each in _held(around.held, quiet) if said.isdisjoint(each.lines)]
     found = sorted(_distinct(found), key=severity)
+    found += [*_distinct(_clients(facts, quiet, is_old=True)), *_rules(found, quiet)]
     left_out = facts.left_out + max(0, len(found) - SHOWN_MAX)
     found = found[:SHOWN_MAX]
     if left_out:
-        found.append(Explanation(SUBJECT, Cause.UNKNOWN, (f"{left_out} more of these are not told.",)))
+        what = "partitions, transactions, groups and clients that may be in trouble"
+        found.append(
+            Explanation(SUBJECT, Cause.UNKNOWN, (f"Of the {what}, {left_out} more are not told here.",))
+        )
     if around.not_asked:
         found.append(Explanation(SUBJECT, Cause.UNKNOWN, around.not_asked))
-    return found or [Explanation(SUBJECT, Cause.NOTHING, (_nothing(around),))]
+    return found or [Explanation(SUBJECT, Cause.NOTHING, tuple(_nothing(around)))]
 
 
-def _nothing(around: ClusterContext) -> str:
+def _nothing(around: ClusterContext) -> Iterator[str]:
     waits = "no partition, transaction or group waits for anything"
+    nodes = len(around.nodes or ())
     if around.nodes is None:
-        return f"Nothing is wrong: {waits}."
-    if around.rules is None:  # a client sees nodes that are registered
-        return f"Nothing is wrong: {counted(len(around.nodes), 'node')} responded, and {waits}."
-    return f"Nothing is wrong: all {counted(len(around.nodes), 'node')} run, and {waits}."
+        yield f"Nothing is wrong: {waits}."
+    elif around.rules is None:  # a client sees nodes that are registered
+        yield f"Nothing is wrong: {counted(nodes, 'node')} responded, and {waits}."
+    else:
+        run = "its node runs" if nodes == 1 else f"all {nodes} nodes run"
+        yield f"Nothing is wrong: {run}, and {waits}."
+    rules = [rule_text(around, each.rule) for each in around.rules or ()]
+    if rules:
+        yield f"{counted(len(rules), 'fault rule')} {'is' if len(rules) == 1 else 'are'} there: {listed(rules)}."
+
+
+def _rules(found: Iterable[Explanation], around: ClusterContext) -> Iterator[Explanation]:
+    """Rules that have hit and may hit again, and that nothing above names."""
+    told = "\n".join(line for each in found for line in each.lines)
+    for each in around.rules or ():
+        text = rule_text(around, each.rule)
+        if each.hits and not each.spent and text not in told and capital(text) not in told:
+            first = f"{capital(text)} is there, and has hit {times(each.hits)}."
+            clear = f"Remove the rule: odradek fault clear {each.rule}"
+            yield Explanation(f"rule {each.rule}", Cause.ACTIVE_RULE, (first, clear))
 
 
 def _distinct(found: Iterable[Explanation]) -> Iterator[Explanation]:
@@ -179,8 +200,8 @@ def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Expla
             yield found
 
 
-def _clients(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
-    """Refusals and throttles, which no partition or group above has told."""
+def _clients(facts: ClusterFacts, around: ClusterContext, *, is_old: bool = False) -> Iterator[Explanation]:
+    """Refusals and throttles, which no partition or group above has told: those of now, or the old ones."""
     names = {at.name for at in facts.partitions}
     groups = {at.group for at in facts.groups}
     refused = [
@@ -189,15 +210,16 @@ def _clients(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanatio
         if not names.intersection(each.partitions) and each.group not in groups
     ]
     for each in refused:
-        yield from _as_explanations(_whose(each), refusal_troubles(around, [each]))
+        yield from _as_explanations(_whose(each), refusal_troubles(around, [each]), is_old)
     throttled = [each for each in around.throttles if not names.intersection(each.partitions)]
     for throttle in throttled:
-        yield from _as_explanations(f"client {throttle.client_id}", throttle_troubles([throttle]))
+        told = throttle_troubles(around, [throttle])
+        yield from _as_explanations(f"client {throttle.client_id}", told, is_old)
 
 
-def _as_explanations(subject: str, troubles: Iterable[Trouble]) -> Iterator[Explanation]:
+def _as_explanations(subject: str, troubles: Iterable[Trouble], is_old: bool) -> Iterator[Explanation]:
     for each in troubles:
-        if each.is_cause:
+        if each.is_cause and each.is_old is is_old:
             yield Explanation(subject, each.cause, each.lines)
 
 

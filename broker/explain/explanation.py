@@ -58,6 +58,8 @@ class Cause(Enum):
     NODE_AWAY = "node-away"
     THROTTLED = "throttled"
     NOT_AUTHORIZED = "not-authorized"
+    ACTIVE_RULE = "active-rule"
+    """A fault rule that is there has hit requests or steps, and no trouble above names it."""
 
 
 @slotted(frozen=True)

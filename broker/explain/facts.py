@@ -80,6 +80,8 @@ class Throttle:
     group: str | None = None
     partitions: tuple[str, ...] = ()
     """Those that its requests named; empty also where that is not known."""
+    rule: int | None = None
+    """The fault rule that answered: then it is no quota."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -235,13 +237,13 @@ class GroupOffsetFacts:
 
     at: PartitionFacts
     committed: int | None
-    """None where an open transaction holds the only offset."""
+    """None: nothing is committed, or, where ``pending``, an open transaction holds the only offset."""
     pending: bool
     """An open transaction will commit another one (UNSTABLE_OFFSET_COMMIT)."""
     pending_of: str | None
     """The transactional id of that transaction, where it is known."""
     records: int | None = None
-    """Between ``committed`` and the last stable offset; None where they were not counted, as the two below."""
+    """From ``committed``, or the start of the log, to the last stable offset; None: not counted, as the two below."""
     aborted: int | None = None
     markers: int | None = None
     is_counted_to_the_end: bool = True
@@ -283,4 +285,4 @@ class ClusterFacts:
     ahead_ms: int | None = None
     """By how much the clock has been advanced."""
     left_out: int = 0
-    """More of these than the bound."""
+    """Partitions, transactions and groups beyond the bound."""

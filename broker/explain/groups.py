@@ -9,18 +9,20 @@ from broker.explain.coordinators import coordinator_trouble
 from broker.explain.explanation import Cause, Explanation
 from broker.explain.facts import ClusterContext, GroupFacts, GroupOffsetFacts, HeldByRule
 from broker.explain.members import JOINS, rebalancing, stopped_polling
-from broker.explain.partitions import content_text, partition_troubles
+from broker.explain.partitions import content_text, partition_troubles, stops
 from broker.explain.refusals import refusal_troubles, throttle_troubles
 from broker.explain.transactions import held_trouble
 from broker.explain.trouble import Trouble, explained
 from broker.explain.words import counted, listed
 
+FETCHES_UNKNOWN: Final = (
+    "The trace is off: when members have sent a Fetch is not known. Record it: odradek trace --start"
+)
 PARTITIONS_MAX: Final = 20
 """Of so many partitions the lag is told."""
 _RANK: Final = (
     Cause.COORDINATOR_NOT_AVAILABLE,
     Cause.COORDINATOR_LOADING,
-    Cause.UNKNOWN_GROUP,
     Cause.GROUP_REBALANCING,
     Cause.REQUEST_HELD,
     Cause.NOT_AUTHORIZED,
@@ -38,6 +40,7 @@ _RANK: Final = (
     Cause.MEMBER_STOPPED_POLLING,
     Cause.REFUSED_REQUEST,
     Cause.THROTTLED,
+    Cause.UNKNOWN_GROUP,
     Cause.UNKNOWN,
     Cause.LAG,
 )
@@ -51,19 +54,30 @@ def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
     if of_coordinator is not None:
         found = [of_coordinator]
     elif not at.members and not at.offsets and at.state in ("", "Dead"):
-        found = [
-            Trouble(
-                Cause.UNKNOWN_GROUP,
-                (f"No coordinator knows group {at.group}: it has no members and no offsets.",),
-            )
-        ]
+        first = f"No coordinator knows group {at.group}: it has no members and no offsets."
+        held = [held_trouble(each, around) for each in around.held if each.group == at.group]
+        found = [*held, *_of_clients(at, around), Trouble(Cause.UNKNOWN_GROUP, (first,))]
     else:
         found = [*_of_group(at, around), *_of_partitions(at, around), *_of_clients(at, around)]
     found = [each for each in found if each.cause in _RANK]
     # Stable: of two troubles of one rank the first comes first.
     found.sort(key=lambda each: _RANK.index(each.cause))
+    found = _with_reached(at, found)
     details = [] if of_coordinator is not None else [*_state(at), *_lags(at)]
+    if found and at.members and around.trace_runs is False:
+        details.append(FETCHES_UNKNOWN)
     return explained(subject, found, _otherwise(at, around), details, around)
+
+
+def _with_reached(at: GroupFacts, found: list[Trouble]) -> list[Trouble]:
+    """The same; behind all others what holds readers at an offset that the group has yet to come to."""
+    beyond = tuple(stops(each.at) for each in at.offsets if each.committed is not None and _may_read(each))
+    return sorted(found, key=lambda each: each.lines[0].startswith(beyond))
+
+
+def _may_read(each: GroupOffsetFacts) -> bool:
+    """There are records for its members, or it is not known that there are none."""
+    return bool(_lag(each)) if each.records is None else each.records > 0
 
 
 def _of_group(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
@@ -92,6 +106,7 @@ def _is_fetch(at: GroupFacts, each: HeldByRule) -> bool:
 
 def _of_partitions(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
     owned = {name for member in at.members for name in member.assigned}
+    yield from _without_commits(at)
     for each in at.offsets[:PARTITIONS_MAX]:
         name = each.at.name
         yield from partition_troubles(each.at, around)
@@ -108,6 +123,30 @@ def _of_partitions(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
         elif each.records:
             behind = counted(each.records, "record") + ("" if each.is_counted_to_the_end else " at the least")
             yield Trouble(Cause.LAG, (f"Group {at.group} is {behind} behind in {name}.",))
+
+
+def _without_commits(at: GroupFacts) -> Iterator[Trouble]:
+    """Partitions of its members in which it has committed nothing, though there are records."""
+    bare = [each for each in at.offsets if _is_bare(each) and each.records]
+    if not bare:
+        return
+    number = counted(sum(each.records or 0 for each in bare), "record")
+    number += "" if all(each.is_counted_to_the_end for each in bare) else " or more"
+    names = listed([each.at.name for each in bare])
+    has = "has committed nothing" if all(map(_is_bare, at.offsets)) else f"has committed nothing in {names}"
+    where = f"its partitions ({names})" if all(map(_is_bare, at.offsets)) else names
+    are = "is" if number == "1 record" else "are"
+    yield Trouble(
+        Cause.LAG,
+        (
+            f"Group {at.group} {has}; {number} {are} in {where}.",
+            "Where a member begins there says its auto.offset.reset; what it has read only its commits tell.",
+        ),
+    )
+
+
+def _is_bare(each: GroupOffsetFacts) -> bool:
+    return each.committed is None and not each.pending
 
 
 def _pending(at: GroupFacts, each: GroupOffsetFacts) -> Trouble:
@@ -127,7 +166,7 @@ def _of_clients(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
     refused = [each for each in around.refusals if each.group == at.group]
     yield from refusal_troubles(around, refused)
     throttled = [each for each in around.throttles if each.group == at.group or each.client_id in clients]
-    yield from throttle_troubles(throttled)
+    yield from throttle_troubles(around, throttled)
 
 
 # -- lag --------------------------------------------------------------------------------------------------------
@@ -176,7 +215,7 @@ def _content(each: GroupOffsetFacts) -> str:
 
 
 def _otherwise(at: GroupFacts, around: ClusterContext) -> Trouble:
-    unread = [each.at.name for each in at.offsets if _lag(each) is None and each.committed is not None]
+    unread = [each.at.name for each in at.offsets if _is_unread(each)]
     if unread:
         first = f"How far group {at.group} is behind in {listed(unread)} is not known: the leader could not be asked."
         return Trouble(Cause.UNKNOWN, (first,))
@@ -193,4 +232,16 @@ def _otherwise(at: GroupFacts, around: ClusterContext) -> Trouble:
     if any(_lag(each) for each in at.offsets):
         first = f"Nothing stops group {at.group}, and it is behind: by what, was not counted."
         return Trouble(Cause.LAG, (first,))
-    return Trouble(Cause.NOTHING, (f"Nothing is wrong with group {at.group}: it has no lag.",))
+    return Trouble(Cause.NOTHING, (f"Nothing is wrong with group {at.group}: {_has_no_lag(at)}.",))
+
+
+def _is_unread(each: GroupOffsetFacts) -> bool:
+    return each.records is None if _is_bare(each) else _lag(each) is None and each.committed is not None
+
+
+def _has_no_lag(at: GroupFacts) -> str:
+    if not at.offsets:
+        return "its members have no partitions, and it has committed nothing"
+    if all(map(_is_bare, at.offsets)):
+        return "it has committed nothing, and its partitions hold no record for its members"
+    return "it has no lag"

@@ -32,7 +32,10 @@ REFUSED_IS_UNKNOWN = (
 
 def explain_id(at: IdFacts, around: ClusterContext) -> Explanation:
     """Its coordinator, its open, decided or hanging transactions, its refused requests and its history."""
-    troubles = [*_of_coordinator(at, around), *_of_transaction(at, around), *_hanging(at, around)]
+    of_coordinator = list(_of_coordinator(at, around))
+    unknown = [each for each in of_coordinator if each.cause is Cause.UNKNOWN_ID]
+    troubles = [each for each in of_coordinator if each not in unknown]
+    troubles += [*_of_transaction(at, around), *_hanging(at, around)]
     mine = [each for each in around.refusals if _is_of(at, each)]
     refused = refusal_troubles(around, mine, at.history or ())
     # A request that no client sends again by itself is worse than a transaction that is open in its time.
@@ -41,7 +44,7 @@ def explain_id(at: IdFacts, around: ClusterContext) -> Explanation:
     troubles += [opened] if opened is not None else []
     troubles += [each for each in refused if not each.is_cause]
     throttled = [each for each in around.throttles if each.transactional_id == at.transactional_id]
-    troubles += throttle_troubles(throttled)
+    troubles += [*throttle_troubles(around, throttled), *unknown]
     details = [*_state(at), *_steps(at.history or ())]
     if around.rules is None and at.transaction is not None and not any(each.is_cause for each in troubles):
         details.append(REFUSED_IS_UNKNOWN)

@@ -13,6 +13,10 @@ from broker.explain.words import capital, duration_text, listed, release, rule_t
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 SILENT_MS: Final = 10_000
 """A member without a Fetch for longer, while its group lags, does not poll; one without a heartbeat may be dead."""
+ASK_CONTROL: Final = (
+    "Whether a fault rule holds a request of the group only the control port of an Odradek broker tells: set "
+    "ODRADEK_CONTROL."
+)
 JOINS: Final = frozenset(
     {"JoinGroup", "SyncGroup", "Heartbeat", "ConsumerGroupHeartbeat", "group.append", "LeaveGroup"}
 )
@@ -35,12 +39,24 @@ def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterConte
         why = f"{rule_text(around, by_rule.rule)} holds {by_rule.at}{of} on node {by_rule.node}"
         held_for = duration_text(by_rule.for_ms)
         return Trouble(Cause.GROUP_REBALANCING, (f"{head}: {why}, for {held_for}.", release(by_rule)))
-    late = [each for each in at.members if each.has_joined is False]
+    hint = (ASK_CONTROL,) if around.rules is None else ()
+    late = late_members(at)
     if not late:
-        return Trouble(Cause.GROUP_REBALANCING, (f"{head}.",))
-    does = "to revoke its partitions" if at.state == "Reconciling" else "to join again"
-    first = f"{head}: it waits for {listed([member_text(each) for each in late])} {does}."
-    return Trouble(Cause.GROUP_REBALANCING, (first, *_heartbeats(late)))
+        return Trouble(Cause.GROUP_REBALANCING, (f"{head}.", *hint))
+    first = f"{head}: it waits for {listed([member_text(each) for each in late])} {_must(at)}."
+    return Trouble(Cause.GROUP_REBALANCING, (first, *_heartbeats(late), *hint))
+
+
+def _must(at: GroupFacts) -> str:
+    """What a late member has yet to do; one of the consumer protocol does not join again (KIP-848)."""
+    if at.state == "Reconciling":
+        return "to revoke its partitions"
+    return "to send a heartbeat" if at.type == "consumer" else "to join again"
+
+
+def late_members(at: GroupFacts) -> list[MemberFacts]:
+    """Those for whom a rebalance waits."""
+    return [each for each in at.members if at.state in REBALANCING and each.has_joined is False]
 
 
 def _heartbeats(members: Sequence[MemberFacts]) -> Iterator[str]:
@@ -59,7 +75,8 @@ def _ends(at: MemberFacts) -> str:
 def stopped_polling(at: GroupFacts) -> Iterator[Trouble]:
     """Members whose heartbeats stay away, and those that have something to read and do not fetch."""
     behind = {each.at.name for each in at.offsets if _is_behind(each)}
-    for each in at.members:
+    late = late_members(at)  # told with the rebalance
+    for each in [member for member in at.members if member not in late]:
         who = capital(member_text(each))
         if each.heartbeat_ms is not None and each.heartbeat_ms > SILENT_MS:
             first = f"{who} has sent no heartbeat for {duration_text(each.heartbeat_ms)}{_ends(each)}."

@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.explain.explanation import Cause, Explanation
 from broker.explain.facts import ClusterContext, PartitionFacts, Tail
-from broker.explain.refusals import refusal_troubles, throttle_troubles
+from broker.explain.refusals import refusal_troubles, refused_elsewhere, throttle_troubles
 from broker.explain.transactions import MARKER_POINTS, held_trouble, holder
 from broker.explain.trouble import Trouble, explained
 from broker.explain.words import (
@@ -38,7 +38,9 @@ def explain_partition(at: PartitionFacts, around: ClusterContext) -> Explanation
         if each.group is None and (at.name in each.partitions or at.topic in each.topics)
     ]
     troubles += refusal_troubles(around, refused)
-    troubles += throttle_troubles(each for each in around.throttles if at.name in each.partitions)
+    throttled = [each for each in around.throttles if at.name in each.partitions]
+    troubles += throttle_troubles(around, throttled)
+    troubles += refused_elsewhere(around, around.refusals, at.topic)
     return explained(at.name, troubles, _otherwise(at, around), list(_details(at)), around)
 
 
@@ -47,15 +49,18 @@ def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Troub
     if at.leader is None:
         return [offline(at, around) or no_leader(at, around)]
     troubles = [each for each in (offline(at, around), _leader_away(at, around)) if each is not None]
+    held = [each for each in around.held if at.name in each.partitions]
+    # Who waits for these gets nothing at all.
+    troubles += [held_trouble(each, around) for each in held if each.at == "Fetch"]
     troubles += _open(at, around)
     troubles += _isr(at, around)
     troubles += filter(None, [replica_away(at, around)])
     has_held_marker = any(each.cause is Cause.MARKER_HELD for each in troubles)
     troubles += [
-        held_trouble(held, around)
-        for held in around.held
-        if at.name in held.partitions
-        and (held.at not in MARKER_POINTS or (held.at == LOG_WRITE and not has_held_marker))
+        held_trouble(each, around)
+        for each in held
+        if each.at != "Fetch"
+        and (each.at not in MARKER_POINTS or (each.at == LOG_WRITE and not has_held_marker))
     ]
     return troubles
 

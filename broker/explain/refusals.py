@@ -12,8 +12,14 @@ from broker.explain.words import capital, duration_text, listed, producer_text, 
 
 RECENT_MS: Final = 600_000
 """A refusal, or a throttle, that is older is told, and is no cause."""
-MEANINGS: Final = {
-    "INVALID_PRODUCER_EPOCH": "the batch has an older epoch than the partition has seen: the producer is fenced",
+NOW_MS: Final = 60_000
+"""One that is older comes behind what is wrong now."""
+MEANINGS: Final[dict[str | tuple[str, str], str]] = {
+    "INVALID_PRODUCER_EPOCH": "the request has an older epoch than the coordinator has given: the producer is fenced",
+    (
+        "Produce",
+        "INVALID_PRODUCER_EPOCH",
+    ): "the batch has an older epoch than the partition has seen: the producer is fenced",
     "PRODUCER_FENCED": "the coordinator has given a newer epoch: the producer is fenced",
     "CONCURRENT_TRANSACTIONS": "the transaction before it is still being ended; the client asks again",
     "DUPLICATE_SEQUENCE_NUMBER": "the batch is older than the last five of its producer",
@@ -103,25 +109,33 @@ def refusal_troubles(
     return [_trouble(around, each, history) for each in refusals]
 
 
+def refused_elsewhere(around: ClusterContext, refusals: Sequence[Refusal], topic: str) -> Iterator[Trouble]:
+    """Denied requests that name no topic: their clients may have wanted this one."""
+    for each in refusals:
+        is_of_cluster = each.error in _DENIED and not (each.group or each.partitions or each.topics)
+        if is_of_cluster and each.rule is None and each.last_ms <= RECENT_MS:
+            yield Trouble(Cause.NOT_AUTHORIZED, _denied(each, topic), is_cause=False)
+
+
 def _trouble(around: ClusterContext, each: Refusal, history: Sequence[StateStep]) -> Trouble:
     by_rule = any(rule.rule == each.rule for rule in around.rules or ())
     cause, is_cause = cause_of(each), (by_rule or each.error not in RETRIED) and each.last_ms <= RECENT_MS
+    is_old = each.last_ms > NOW_MS
     if each.rule is not None:
-        return Trouble(
-            cause,
-            (f"{refused_text(each)}: {rule_text(around, each.rule)} answered.", _clear(each.rule)),
-            is_cause,
-        )
+        answered = f"{refused_text(each)}: {rule_text(around, each.rule)} answered."
+        return Trouble(cause, (answered, *_clear(around, each.rule)), is_cause, is_old)
     if cause is Cause.NOT_AUTHORIZED:
-        return Trouble(cause, _denied(each), is_cause)
-    meaning = MEANINGS.get(each.error)
+        return Trouble(cause, _denied(each), is_cause, is_old)
+    meaning = MEANINGS.get((each.api, each.error)) or MEANINGS.get(each.error)
     refused = f"{refused_text(each)}{f' ({meaning})' if meaning else ''}."
     lines = [*_fencing(each, history), refused] if each.error in _FENCED else [refused]
-    return Trouble(cause, tuple(lines), is_cause)
+    return Trouble(cause, tuple(lines), is_cause, is_old)
 
 
-def _clear(rule: int) -> str:
-    return f"Remove the rule: odradek fault clear {rule}"
+def _clear(around: ClusterContext, rule: int) -> Iterator[str]:
+    """Nothing for a rule that has been removed."""
+    if around.rules is None or any(each.rule == rule for each in around.rules):
+        yield f"Remove the rule: odradek fault clear {rule}"
 
 
 def cause_of(each: Refusal) -> Cause:
@@ -151,8 +165,8 @@ def refused_text(each: Refusal) -> str:
     return f"{what}: {each.error}, {f'{times(each.count)}, the newest ' if each.count > 1 else ''}{when}"
 
 
-def _denied(each: Refusal) -> tuple[str, ...]:
-    """Who may not do what, and the command that allows it."""
+def _denied(each: Refusal, wanted: str | None = None) -> tuple[str, ...]:
+    """Who may not do what, and the command that allows it; ``wanted``: the topic that the client may have meant."""
     kind = each.error.split("_", 1)[0]
     operation = _OPERATIONS.get((each.api, kind), _OF_RESOURCE.get(kind))
     topics = sorted({name.rpartition("-")[0] for name in each.partitions} | set(each.topics))
@@ -175,10 +189,15 @@ def _denied(each: Refusal) -> tuple[str, ...]:
     )
     if not (each.principal and operation and option):
         return (first,)
-    return (
-        first,
-        f"Allow it: odradek acl add {each.principal} --operation {operation} {option}",
+    allow = f"odradek acl add {each.principal} --operation"
+    login = "Give the command as an administrator, with --command-config where listeners need a login."
+    if operation == "IDEMPOTENT_WRITE":  # KIP-679
+        of = f"--topic {wanted or 'TOPIC'}"
+        return (first, f"WRITE on a topic that it writes to allows it too: {allow} WRITE {of}", login)
+    included = (
+        ("READ and WRITE on the topic include DESCRIBE.",) if f"{operation}{kind}" == "DESCRIBETOPIC" else ()
     )
+    return (first, f"Allow it: {allow} {operation} {option}", *included, login)
 
 
 # -- fencing ----------------------------------------------------------------------------------------------------
@@ -210,23 +229,23 @@ def fence_of(step: StateStep, before: StateStep) -> str:
         opened = step.time_ms - before.start_ms
         if before.start_ms >= 0 and 0 <= before.timeout_ms <= opened:
             return f"by the timeout of its transaction, which was open for {duration_text(opened)}"
-        return "" if before.version_2 else "by a newer producer or an administrator"
+        return "" if before.version_2 else "by the InitProducerId of a newer producer or an administrator"
     return "by the InitProducerId of a newer producer" if step.state == "Empty" else ""
 
 
 # -- throttles --------------------------------------------------------------------------------------------------
 
 
-def throttle_troubles(throttles: Iterable[Throttle]) -> list[Trouble]:
-    return [
-        Trouble(
-            Cause.THROTTLED,
-            (
-                f"Client {each.client_id}{f' ({each.principal})' if each.principal else ''} is throttled by its quota: "
-                f"a response to {each.api} told it to wait {duration_text(each.throttle_ms)}, "
-                f"{duration_text(each.last_ms)} ago{f'; {each.count} responses in all' if each.count > 1 else ''}.",
-            ),
-            each.last_ms <= RECENT_MS,
-        )
-        for each in throttles
-    ]
+def throttle_troubles(around: ClusterContext, throttles: Iterable[Throttle]) -> list[Trouble]:
+    return [_throttled(around, each) for each in throttles]
+
+
+def _throttled(around: ClusterContext, each: Throttle) -> Trouble:
+    by = "its quota" if each.rule is None else rule_text(around, each.rule)
+    first = (
+        f"Client {each.client_id}{f' ({each.principal})' if each.principal else ''} is throttled by {by}: "
+        f"a response to {each.api} told it to wait {duration_text(each.throttle_ms)}, "
+        f"{duration_text(each.last_ms)} ago{f'; {each.count} responses in all' if each.count > 1 else ''}."
+    )
+    remedy = () if each.rule is None else _clear(around, each.rule)
+    return Trouble(Cause.THROTTLED, (first, *remedy), each.last_ms <= RECENT_MS, is_old=each.last_ms > NOW_MS)

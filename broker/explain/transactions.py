@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import Final
 
 from broker.explain.explanation import Cause
-from broker.explain.facts import ClusterContext, HeldByRule, OpenInLog, PartitionFacts, TransactionFacts
+from broker.explain.facts import (
+    ClusterContext,
+    FaultRule,
+    HeldByRule,
+    OpenInLog,
+    PartitionFacts,
+    TransactionFacts,
+)
 from broker.explain.trouble import Trouble
 from broker.explain.words import (
     all_away,
@@ -25,6 +33,9 @@ from broker.explain.words import (
 
 ON_THE_WAY_MS: Final = 5_000
 """A marker that is not written for longer is no longer called on the way."""
+RESENT_MS: Final = 1_000
+OPEN_MAX: Final = 50
+"""Open transactions of one partition that are looked at, at the most."""
 MARKER_POINTS: Final = frozenset({"txn.marker", "WriteTxnMarkers", "log.write", "txn.complete.append"})
 """Where a rule holds a marker on its way from the coordinator into the log."""
 ASK_CONTROL: Final = (
@@ -63,6 +74,7 @@ def holder(place: PartitionFacts, open_: OpenInLog, around: ClusterContext, pref
             (
                 f"{prefix}{producer} has records without a marker from there on.",
                 "Whether a coordinator will end its transaction is not known: not every coordinator could be asked.",
+                *_away(around),
             ),
         )
     return _hangs(place, open_, prefix)
@@ -86,6 +98,15 @@ def _hangs(place: PartitionFacts, open_: OpenInLog, prefix: str) -> Trouble:
             knows,
         ),
     )
+
+
+def _away(around: ClusterContext) -> Iterator[str]:
+    """The nodes that may be its coordinator, and cannot say so."""
+    nodes = sorted(around.nodes or ())
+    gone = all_away(around, nodes)
+    if gone:
+        yield f"{capital(listed(gone))}."
+    yield from waking(around, nodes)
 
 
 def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext, prefix: str) -> Trouble:
@@ -200,11 +221,18 @@ def _held_marker(
     behind = f", and that of {names[0]} comes after it" if is_other else ""
     first = (
         f"{rule_text(around, held.rule)} holds the {_marker(at)} of {at.transactional_id}{where} on node {held.node}, "
-        f"for {duration_text(held.for_ms)}{behind}."
+        f"for {duration_text(held.for_ms)}{_again(held, at)}{behind}."
     )
     return Trouble(
         Cause.MARKER_HELD, (prefix + first if prefix else capital(first), release(held), _known(at))
     )
+
+
+def _again(held: HeldByRule, at: TransactionFacts) -> str:
+    """A coordinator sends WriteTxnMarkers again when its request has timed out: that one is held since then."""
+    if held.at != "WriteTxnMarkers" or at.decided_ms is None or at.decided_ms < held.for_ms + RESENT_MS:
+        return ""
+    return f" this time, {duration_text(at.decided_ms)} after the decision"
 
 
 def _holds_marker(held: HeldByRule, at: TransactionFacts, names: Sequence[str]) -> bool:
@@ -244,13 +272,20 @@ def _leader_away(
 
 def _late(at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext, the: str) -> Trouble:
     """No known rule and no dead leader holds it."""
+    suspects = _suspects(around, at)
+    is_late = at.decided_ms is not None and at.decided_ms > ON_THE_WAY_MS
+    if (suspects or is_late) and place is not None and _is_free(at, place):
+        return _not_heard(at, place, around)
     if at.decided_ms is None:
-        first = f"{the} is not written yet, though the transaction is decided."
-    elif at.decided_ms <= ON_THE_WAY_MS:
-        first = f"{the} is on the way, for {duration_text(at.decided_ms)}."
+        first = f"{the} is not written yet, though the transaction is decided"
+    elif not suspects and not is_late:
+        first = f"{the} is on the way, for {duration_text(at.decided_ms)}"
     else:
-        first = f"{the} has not been written for {duration_text(at.decided_ms)}."
-    lines = [first, *_suspects(around)]
+        first = f"{the} has not been written for {duration_text(at.decided_ms)}"
+    lines = [f"{first}{_taken(around, suspects)}."]
+    lines += [f"Remove the rule: odradek fault clear {each.rule}" for each in suspects if not each.spent]
+    if suspects or is_late:
+        lines += _written_again(at, place, around)
     if around.rules is None:
         lines.append(ASK_CONTROL)
     lines.append(_known(at))
@@ -271,12 +306,63 @@ def all_written(at: TransactionFacts, held: Sequence[HeldByRule], around: Cluste
     return Trouble(Cause.MARKER_ON_THE_WAY, (first, _known(at)))
 
 
-def _suspects(around: ClusterContext) -> Iterator[str]:
+def _suspects(around: ClusterContext, at: TransactionFacts) -> list[FaultRule]:
     """Rules that have hit markers and do not hold them: what became of those is not known here."""
-    for each in around.rules or ():
-        on = each.text.split(" ", 1)[0]
-        if each.hits and on in ("txn.marker", "WriteTxnMarkers") and not each.text.endswith("-> hold"):
-            yield (
-                f"{capital(rule_text(around, each.rule))} has hit {times(each.hits)}: it may have kept the marker from the "
-                f"log. Remove it: odradek fault clear {each.rule}"
-            )
+    return [each for each in around.rules or () if each.hits and _may_take(each, at)]
+
+
+def _may_take(rule: FaultRule, at: TransactionFacts) -> bool:
+    on, _, action = rule.text.partition(" -> ")
+    where, *matchers = on.split() or [""]
+    named = dict(each.split("=", 1) for each in matchers if "=" in each)
+    topics = {each.rpartition("-")[0] for each in at.partitions}
+    return (
+        where in ("txn.marker", "WriteTxnMarkers")
+        and not action.startswith(("hold", "delay"))
+        and fnmatchcase(at.transactional_id, named.get("transactional_id", "*"))
+        and any(fnmatchcase(topic, named.get("topic", "*")) for topic in topics)
+    )
+
+
+def _taken(around: ClusterContext, suspects: Sequence[FaultRule]) -> str:
+    hits = [f"{rule_text(around, each.rule)} has hit {times(each.hits)}" for each in suspects]
+    return f": {listed(hits)}, and may have taken it" if hits else ""
+
+
+def _written_again(
+    at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext
+) -> Iterator[str]:
+    """What makes a marker that was lost: nothing but its coordinator's next start, or a hand."""
+    if around.rules is not None:
+        node = at.coordinator
+        yield (
+            "If it was lost, the coordinator's next start writes it again: "
+            f"odradek node kill {node}; odradek node start {node}"
+        )
+    opened = () if place is None else place.open
+    first = next((each.first_offset for each in opened if each.producer_id == at.producer_id), None)
+    if place is not None and first is not None:
+        ends = "commit" if at.state == "PrepareCommit" else "abort"
+        where = f"--partition {place.topic}/{place.index} --start-offset {first}"
+        yield f"Or write it by hand, of which the coordinator learns nothing: odradek txn {ends} {where}"
+
+
+def _is_free(at: TransactionFacts, place: PartitionFacts) -> bool:
+    """Its leader knows no open transaction of the producer: it has a marker, or never had a record."""
+    is_whole = len(place.open) < OPEN_MAX
+    return (
+        place.log_start is not None
+        and not place.advances
+        and is_whole
+        and all(each.producer_id != at.producer_id for each in place.open)
+    )
+
+
+def _not_heard(at: TransactionFacts, place: PartitionFacts, around: ClusterContext) -> Trouble:
+    since = "" if at.decided_ms is None else f", {duration_text(at.decided_ms)} after its decision"
+    first = (
+        f"{at.transactional_id} has no open transaction in {place.name}, and holds no reader there; its coordinator, "
+        f"node {at.coordinator}, has not heard of a marker there{since}."
+    )
+    until = f"Until it has, {at.transactional_id} begins no other transaction (CONCURRENT_TRANSACTIONS)."
+    return Trouble(Cause.MARKER_ON_THE_WAY, (first, until, *_written_again(at, place, around), _known(at)))

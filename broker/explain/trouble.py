@@ -25,6 +25,8 @@ class Trouble:
     lines: tuple[str, ...]
     is_cause: bool = True
     """False: it is told among the details, and nothing need be wrong because of it."""
+    is_old: bool = False
+    """It has been, and what is wrong now comes before it."""
 
 
 def explained(
@@ -34,12 +36,13 @@ def explained(
     details: Sequence[str],
     around: ClusterContext,
 ) -> Explanation:
-    """The first of ``troubles`` that is a cause, then the others, the details, and what could not be asked.
+    """The first of ``troubles`` that is a cause, rather one of now; then the others, the details, what could not be asked.
 
     ``otherwise`` is said where there is no cause, and whether refused requests would be known. Equal lines are said once.
     """
     found = list(troubles)
-    worst = next((each for each in found if each.is_cause), None)
+    causes = [each for each in found if each.is_cause]
+    worst = next((each for each in causes if not each.is_old), causes[0] if causes else None)
     hint = [TRACE_IS_OFF] if worst is None and around.trace_runs is False else []
     worst = worst or otherwise
     lines = [*worst.lines]

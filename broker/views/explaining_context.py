@@ -181,6 +181,7 @@ def _throttle(exchange: Exchange) -> Throttle:
         last_ms=0,
         throttle_ms=0,
         transactional_id=None if facts is None else facts.transactional_id,
+        rule=exchange.rule,
     )
 
 

@@ -70,9 +70,23 @@ def shard_of(cluster: Cluster, group_id: str) -> GroupShard | ErrorCode | None:
 
 
 def spots(cluster: Cluster, group_id: str) -> list[Place]:
-    """The partitions in which a group has an offset, or will have one."""
+    """The partitions in which a group has an offset, or will have one, and those of its members."""
     shard = shard_of(cluster, group_id)
-    return sorted(shard.state.offsets.all_spots(group_id)) if isinstance(shard, GroupShard) else []
+    return _spots(cluster, shard, group_id) if isinstance(shard, GroupShard) else []
+
+
+def _spots(cluster: Cluster, shard: GroupShard, group_id: str) -> list[Place]:
+    found = set(shard.state.offsets.all_spots(group_id))
+    group = shard.state.group(group_id)
+    if group is not None:
+        for member in _members(cluster, shard, group, {}):
+            found.update(map(_place, member.assigned))
+    return sorted(found)
+
+
+def _place(name: str) -> Place:
+    topic, _, index = name.rpartition("-")
+    return topic, int(index)
 
 
 def pending_producers(cluster: Cluster, group_id: str) -> frozenset[int]:
@@ -234,7 +248,7 @@ def _offsets(
     cluster: Cluster, owners: Owners, shard: GroupShard, group_id: str
 ) -> Iterator[GroupOffsetFacts]:
     offsets = shard.state.offsets
-    for topic, index in islice(sorted(offsets.all_spots(group_id)), OFFSETS_OF_GROUP_MAX):
+    for topic, index in islice(_spots(cluster, shard, group_id), OFFSETS_OF_GROUP_MAX):
         at = partition_facts(cluster, owners, topic, index)
         if at is None:
             continue
@@ -250,7 +264,9 @@ def _offsets(
 
 
 def _counted(cluster: Cluster, facts: GroupOffsetFacts, batches_max: int) -> GroupOffsetFacts:
-    committed, end = facts.committed, facts.at.last_stable
+    # Of a group that has committed nothing there, what its members could read; an offset that is to come says where.
+    bare = None if facts.pending else facts.at.log_start
+    committed, end = bare if facts.committed is None else facts.committed, facts.at.last_stable
     partition = replica_at_leader(cluster, facts.at.topic, facts.at.index)
     if (
         committed is None

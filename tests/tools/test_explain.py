@@ -209,7 +209,7 @@ def test_the_history_of_an_id_and_its_refused_requests(
         monkeypatch.setattr(Control, "explanations", explanations)
         told = run("explain", "--id", "e4-id", **control)
         assert "is fenced by the InitProducerId of a newer producer" in told
-        assert "(epoch 1 is fenced by a newer producer or an administrator)" in told
+        assert "(epoch 1 is fenced by the InitProducerId of a newer producer or an administrator)" in told
         assert "INVALID_PRODUCER_EPOCH, 2 times, the newest" in told
         assert "the batch has an older epoch than the partition has seen: the producer is fenced" in told
 

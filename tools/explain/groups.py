@@ -47,7 +47,7 @@ class _Described:
     state: str = ""
     members: tuple[MemberFacts, ...] = ()
     offsets: Mapping[Where, int | None] | None = None
-    """None: an open transaction has committed the only offset."""
+    """None: nothing is committed, or an open transaction has committed the only offset."""
     unstable: frozenset[Where] = frozenset()
 
 
@@ -108,7 +108,7 @@ def _describe(cluster: Cluster, group: str, node: int) -> _Described:
         state=described.state,
         members=described.members,
         offsets={
-            **{where: None for where in sorted(unstable)},
+            **{where: None for where in sorted(unstable | named)},
             **{where: offset for where, offset in offsets.items() if offset is not None},
         },
         unstable=unstable,
@@ -210,7 +210,7 @@ def _offsets(
     asking: Asking, described: _Described, places: Mapping[Where, PartitionFacts]
 ) -> tuple[GroupOffsetFacts, ...]:
     found = []
-    counts = _counts(asking, described.offsets or {}, places)
+    counts = _counts(asking, _begins(described, places), places)
     for where, committed in sorted((described.offsets or {}).items()):
         if where not in places:
             continue
@@ -228,6 +228,17 @@ def _offsets(
             )
         )
     return tuple(found)
+
+
+def _begins(described: _Described, places: Mapping[Where, PartitionFacts]) -> dict[Where, int | None]:
+    """The committed offsets; where nothing is committed, the start of the log, from which its members could read."""
+    offsets = described.offsets or {}
+    bare = {
+        where: places[where].log_start
+        for where, offset in offsets.items()
+        if offset is None and where not in described.unstable and where in places
+    }
+    return {**offsets, **bare}
 
 
 def _counts(

@@ -88,12 +88,39 @@ def test_nothing_is_wrong() -> None:
     )
 
 
+def test_a_rule_that_has_hit_is_told_where_nothing_else_names_it() -> None:
+    rule = "FindCoordinator transactional_id=pay* -> error COORDINATOR_NOT_AVAILABLE"
+    [found] = explain_cluster(cluster(), around(rule, hits=25, trace_runs=False))
+    assert (found.subject, found.cause) == ("rule 1", Cause.ACTIVE_RULE)
+    assert found.lines == (
+        f"Rule 1 ({rule}) is there, and has hit 25 times.",
+        "Remove the rule: odradek fault clear 1",
+    )
+    refused = refusal("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", rule=1, transactional_id="pay-1")
+    assert subjects(explain_cluster(cluster(), around(rule, refusals=(refused,)))) == [
+        ("transactional id pay-1", Cause.REFUSED_REQUEST)
+    ]
+    [nothing] = explain_cluster(cluster(), around(rule, hits=0, nodes={1: "running"}))
+    assert nothing.lines == (
+        "Nothing is wrong: its node runs, and no partition, transaction or group waits for anything.",
+        f"1 fault rule is there: rule 1 ({rule}).",
+    )
+
+
+def test_what_was_refused_a_while_ago_comes_behind_what_is_wrong_now() -> None:
+    old = refusal("Produce", "CORRUPT_MESSAGE", client_id="app-9", last_ms=120_000)
+    assert subjects(explain_cluster(cluster(), around(refusals=(old,), throttles=(throttle(),)))) == [
+        ("client app-1", Cause.THROTTLED),
+        ("client app-9", Cause.REFUSED_BATCH),
+    ]
+
+
 def test_what_could_not_be_asked_is_told_once_and_last() -> None:
     found = explain_cluster(
         cluster(at(in_log(txn())), left_out=3), foreign(not_asked=("Node 2 did not respond.",))
     )
     assert [each.lines[0] for each in found[1:]] == [
-        "3 more of these are not told.",
+        "Of the partitions, transactions, groups and clients that may be in trouble, 3 more are not told here.",
         "Node 2 did not respond.",
     ]
     [nothing] = explain_cluster(cluster(), foreign(not_asked=("Node 2 did not respond.",)))

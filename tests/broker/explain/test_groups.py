@@ -6,7 +6,7 @@ import pytest
 
 from broker.explain.explanation import Cause
 from broker.explain.facts import ClusterContext, GroupFacts
-from broker.explain.groups import explain_group
+from broker.explain.groups import FETCHES_UNKNOWN, explain_group
 from tests.broker.explain.staged import (
     around,
     at,
@@ -114,7 +114,86 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         Cause.GROUP_REBALANCING,
         "Group readers rebalances (Reconciling): it waits for member app-1-7f3c (client app-1, 127.0.0.1) to "
         "revoke its partitions.",
-        "Group readers is Reconciling with 1 member at its coordinator, node 1.",
+        "Whether a fault rule holds a request of the group only the control port of an Odradek broker tells: set "
+        "ODRADEK_CONTROL.",
+    ),
+    "a late member of the consumer protocol": (
+        of_group(
+            type="consumer", state="Assigning", members=(member(has_joined=False, heartbeat_ms=30_000),)
+        ),
+        around(),
+        Cause.GROUP_REBALANCING,
+        "Group readers rebalances (Assigning): it waits for member app-1-7f3c (client app-1, 127.0.0.1) to send a "
+        "heartbeat.",
+        "The last heartbeat of member app-1-7f3c (client app-1, 127.0.0.1) came 30.0 s ago; its session ends in 15.0 s.",
+    ),
+    "its first JoinGroup is held": (
+        of_group(state="", members=()),
+        around("JoinGroup -> hold", held=(held("JoinGroup", group="readers"),)),
+        Cause.REQUEST_HELD,
+        "Rule 1 (JoinGroup -> hold) holds JoinGroup of readers on node 1, for 2 min 41 s.",
+        "Release it: odradek fault release 1",
+    ),
+    "its first JoinGroup is refused": (
+        of_group(state="Dead", members=()),
+        around(
+            refusals=(
+                refusal("JoinGroup", "GROUP_AUTHORIZATION_FAILED", principal="User:bob", group="readers"),
+            )
+        ),
+        Cause.NOT_AUTHORIZED,
+        "User:bob is not authorized for READ on group readers: JoinGroup was refused with GROUP_AUTHORIZATION_FAILED, "
+        "12.0 s ago.",
+        "Allow it: odradek acl add User:bob --operation READ --group readers",
+    ),
+    "nothing committed": (
+        of_group(
+            offset(committed=None, records=5),
+            offset(at(index=1), committed=None, records=7, is_counted_to_the_end=False),
+        ),
+        foreign(),
+        Cause.LAG,
+        "Group readers has committed nothing; 12 records or more are in its partitions (orders-0 and orders-1).",
+        "Where a member begins there says its auto.offset.reset; what it has read only its commits tell.",
+    ),
+    "nothing committed in one of two": (
+        of_group(offset(), offset(at(index=1), committed=None, records=1)),
+        foreign(),
+        Cause.LAG,
+        "Group readers has committed nothing in orders-1; 1 record is in orders-1.",
+        "Where a member begins there says its auto.offset.reset; what it has read only its commits tell.",
+    ),
+    "nothing committed, and nothing there": (
+        of_group(offset(committed=None, records=0)),
+        foreign(),
+        Cause.NOTHING,
+        "Nothing is wrong with group readers: it has committed nothing, and its partitions hold no record for its members.",
+        "Group readers is Stable with 1 member at its coordinator, node 1.",
+    ),
+    "no partitions": (
+        of_group(members=(member(assigned=()),)),
+        foreign(),
+        Cause.NOTHING,
+        "Nothing is wrong with group readers: its members have no partitions, and it has committed nothing.",
+        "Group readers is Stable with 1 member at its coordinator, node 1.",
+    ),
+    "stopped polling before an open transaction": (
+        of_group(
+            offset(at(in_log(txn())), committed=9, records=3),
+            members=(member(fetch_ms=40_000, heartbeat_ms=None),),
+        ),
+        around(),
+        Cause.MEMBER_STOPPED_POLLING,
+        "Member app-1-7f3c (client app-1, 127.0.0.1) has sent no Fetch for 40.0 s, though it is behind in orders-0.",
+        "It does not call poll() any more, has paused these partitions, or still works on what it has fetched.",
+    ),
+    "lag before an open transaction": (
+        of_group(offset(at(in_log(txn())), committed=9, records=3)),
+        foreign(),
+        Cause.LAG,
+        "Group readers is 3 records behind in orders-0.",
+        "Readers with read_committed of orders-0 stop at offset 12: etl-1 (producer 5 epoch 0) has an open transaction, "
+        "for 42.0 s; it times out in 18.0 s.",
     ),
     "a held heartbeat": (
         of_group(offset()),
@@ -260,6 +339,17 @@ def test_the_first_lines(
     assert (found.subject, *(*found.lines, "")[:2]) == ("group readers", first, second)
     assert found.cause is cause
     assert found.lines[len(found.lines) - len(context.not_asked) :] == context.not_asked
+
+
+def test_with_the_trace_off_it_is_told_that_fetches_are_not_known() -> None:
+    found = explain_group(of_group(offset(committed=9, records=2)), around(trace_runs=False))
+    assert FETCHES_UNKNOWN in found.lines
+
+
+def test_a_late_member_is_told_once() -> None:
+    late = member(has_joined=False, heartbeat_ms=30_000)
+    lines = explain_group(of_group(state="PreparingRebalance", members=(late,)), around()).lines
+    assert sum("30.0 s" in line for line in lines) == 1
 
 
 def test_the_lag_of_each_partition_is_told_by_what_it_consists_of() -> None:

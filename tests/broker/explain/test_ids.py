@@ -90,6 +90,36 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         "No coordinator knows etl-1: no producer has used this id, or it has expired.",
         "",
     ),
+    "its first request is held": (
+        of_id(),
+        around("InitProducerId -> hold", held=(held("InitProducerId", transactional_id="etl-1"),)),
+        Cause.REQUEST_HELD,
+        "Rule 1 (InitProducerId -> hold) holds InitProducerId of etl-1 on node 1, for 2 min 41 s.",
+        "Release it: odradek fault release 1",
+    ),
+    "the log has a marker that was written by hand": (
+        of_id(decided(), places=(at(),)),
+        around(),
+        Cause.MARKER_ON_THE_WAY,
+        "etl-1 has no open transaction in orders-0, and holds no reader there; its coordinator, node 1, has not heard of "
+        "a marker there, 2 min 41 s after its decision.",
+        "Until it has, etl-1 begins no other transaction (CONCURRENT_TRANSACTIONS).",
+    ),
+    "an EndTxn of an old epoch": (
+        of_id(ENDED),
+        around(refusals=(refusal("EndTxn", "INVALID_PRODUCER_EPOCH", transactional_id="etl-1"),)),
+        Cause.REFUSED_END_TXN,
+        "Refused EndTxn of etl-1: INVALID_PRODUCER_EPOCH, 12.0 s ago on node 1 (the request has an older epoch than the "
+        "coordinator has given: the producer is fenced).",
+        STATE,
+    ),
+    "refused two minutes ago, and a transaction is open": (
+        of_id(txn()),
+        around(refusals=(refusal("EndTxn", "INVALID_TXN_STATE", transactional_id="etl-1", last_ms=120_000),)),
+        Cause.OPEN_TRANSACTION,
+        "etl-1 (producer 5 epoch 0) has an open transaction, for 42.0 s; it times out in 18.0 s.",
+        "The client ends it, or: odradek txn abort etl-1",
+    ),
     "expired": (
         of_id(history=(step("Empty", 0), step("CompleteCommit", 0))),
         foreign(),

@@ -103,15 +103,75 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         around(),
         Cause.MARKER_ON_THE_WAY,
         f"{STOP}the COMMIT marker of etl-1 has not been written for 2 min 41 s.",
-        "Its coordinator, node 1, has decided 2 min 41 s ago (PrepareCommit, producer 5 epoch 0).",
+        "If it was lost, the coordinator's next start writes it again: odradek node kill 1; odradek node start 1",
     ),
     "a lost marker": (
         at(in_log(decided())),
         around("txn.marker nth=1 -> lose"),
         Cause.MARKER_ON_THE_WAY,
-        f"{STOP}the COMMIT marker of etl-1 has not been written for 2 min 41 s.",
-        "Rule 1 (txn.marker nth=1 -> lose) has hit once: it may have kept the marker from the log. Remove it: "
-        "odradek fault clear 1",
+        f"{STOP}the COMMIT marker of etl-1 has not been written for 2 min 41 s: rule 1 (txn.marker nth=1 -> lose) has hit "
+        "once, and may have taken it.",
+        "Remove the rule: odradek fault clear 1",
+    ),
+    "a marker lost a moment ago": (
+        at(in_log(decided(169))),
+        around("txn.marker topic=ord* -> lose"),
+        Cause.MARKER_ON_THE_WAY,
+        f"{STOP}the COMMIT marker of etl-1 has not been written for 169 ms: rule 1 (txn.marker topic=ord* -> lose) has hit "
+        "once, and may have taken it.",
+        "Remove the rule: odradek fault clear 1",
+    ),
+    "a rule for markers of another topic": (
+        at(in_log(decided(169))),
+        around("txn.marker topic=audit -> lose"),
+        Cause.MARKER_ON_THE_WAY,
+        f"{STOP}the COMMIT marker of etl-1 is on the way, for 169 ms.",
+        "Its coordinator, node 1, has decided 169 ms ago (PrepareCommit, producer 5 epoch 0).",
+    ),
+    "marker held in a request that was sent again": (
+        at(in_log(decided())),
+        around(
+            "WriteTxnMarkers -> hold", held=(held("WriteTxnMarkers", partitions=("orders-0",), for_ms=6_200),)
+        ),
+        Cause.MARKER_HELD,
+        f"{STOP}rule 1 (WriteTxnMarkers -> hold) holds the COMMIT marker of etl-1 on node 1, for 6.2 s this time, "
+        "2 min 41 s after the decision.",
+        "Release it: odradek fault release 1",
+    ),
+    "a held Fetch, and an open transaction": (
+        at(in_log(txn())),
+        around("Fetch -> hold", held=(held("Fetch", client_id="app-1", partitions=("orders-0",)),)),
+        Cause.REQUEST_HELD,
+        "Rule 1 (Fetch -> hold) holds Fetch of app-1 on node 1, for 2 min 41 s.",
+        "Release it: odradek fault release 1",
+    ),
+    "throttled by a rule": (
+        at(),
+        around(
+            "Produce -> answer throttle_time_ms=3000",
+            throttles=(throttle(partitions=("orders-0",), rule=1, count=1),),
+        ),
+        Cause.THROTTLED,
+        "Client app-1 is throttled by rule 1 (Produce -> answer throttle_time_ms=3000): a response to Produce told it to "
+        "wait 900 ms, 3.0 s ago.",
+        "Remove the rule: odradek fault clear 1",
+    ),
+    "a refusal of two minutes ago, and a throttle of now": (
+        at(),
+        around(
+            refusals=(refusal("Produce", "CORRUPT_MESSAGE", partitions=("orders-0",), last_ms=120_000),),
+            throttles=(throttle(partitions=("orders-0",), count=1),),
+        ),
+        Cause.THROTTLED,
+        "Client app-1 is throttled by its quota: a response to Produce told it to wait 900 ms, 3.0 s ago.",
+        "Refused Produce to orders-0: CORRUPT_MESSAGE, 2 min 0 s ago on node 1 (the CRC of the batch is wrong).",
+    ),
+    "the coordinator's node is dead": (
+        at(in_log(owner_is_known=False)),
+        around(nodes=nodes(n2="killed")),
+        Cause.UNKNOWN,
+        f"{STOP}producer 5 epoch 0 has records without a marker from there on.",
+        "Whether a coordinator will end its transaction is not known: not every coordinator could be asked.",
     ),
     "decided, of a foreign cluster": (
         at(in_log(decided(None))),
@@ -303,6 +363,16 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         "12.0 s ago.",
         "Allow it: odradek acl add User:alice --operation WRITE --topic orders",
     ),
+    "a producer may not write anywhere": (
+        at(),
+        around(
+            refusals=(refusal("InitProducerId", "CLUSTER_AUTHORIZATION_FAILED", principal="User:alice"),),
+        ),
+        Cause.NOTHING,
+        "Nothing is wrong with orders-0: readers with read_committed read to its end, offset 13.",
+        "User:alice is not authorized for IDEMPOTENT_WRITE on the cluster: InitProducerId was refused with "
+        "CLUSTER_AUTHORIZATION_FAILED, 12.0 s ago.",
+    ),
     "not authorized to see the topic": (
         at(),
         around(refusals=(refusal("Metadata", "TOPIC_AUTHORIZATION_FAILED", topics=("orders",)),)),
@@ -404,6 +474,37 @@ def test_the_first_lines(
     assert (found.subject, found.lines[0], found.lines[1]) == ("orders-0", first, second)
     assert found.cause is cause
     assert found.lines[len(found.lines) - len(context.not_asked) :] == context.not_asked
+
+
+def test_what_helps_where_a_marker_was_lost() -> None:
+    lines = explain_partition(at(in_log(decided())), around("txn.marker -> lose")).lines
+    assert lines[2:4] == (
+        "If it was lost, the coordinator's next start writes it again: odradek node kill 1; odradek node start 1",
+        "Or write it by hand, of which the coordinator learns nothing: odradek txn commit --partition orders/0 "
+        "--start-offset 12",
+    )
+    foreign_lines = explain_partition(at(in_log(decided(state="PrepareAbort"))), foreign()).lines
+    assert any(
+        line.endswith("odradek txn abort --partition orders/0 --start-offset 12") for line in foreign_lines
+    )
+    assert not any("odradek node" in line for line in foreign_lines)
+
+
+def test_a_node_that_may_be_the_coordinator_is_named() -> None:
+    lines = explain_partition(at(in_log(owner_is_known=False)), around(nodes=nodes(n2="killed"))).lines
+    assert lines[2:4] == ("Node 2 is killed.", "odradek node start 2")
+
+
+def test_what_allows_an_idempotent_producer() -> None:
+    refused = refusal("InitProducerId", "CLUSTER_AUTHORIZATION_FAILED", principal="User:alice")
+    assert explain_partition(at(), around(refusals=(refused,))).lines[2] == (
+        "WRITE on a topic that it writes to allows it too: odradek acl add User:alice --operation WRITE --topic orders"
+    )
+
+
+def test_a_rule_that_was_removed_is_not_to_be_removed() -> None:
+    refused = refusal("Produce", "MESSAGE_TOO_LARGE", partitions=("orders-0",), rule=7)
+    assert "fault clear" not in "".join(explain_partition(at(), around(refusals=(refused,))).lines)
 
 
 def test_what_was_refused_long_ago_or_is_sent_again_is_told_and_is_no_cause() -> None:

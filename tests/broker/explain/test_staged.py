@@ -66,6 +66,7 @@ SEEN_BY_PROTOCOL = {
     "the end of a log was aborted",
     "the lag is markers",
     "a group has no members",
+    "a group commits nothing",
 }
 QUESTIONS = {"TOPIC": "topic", "--group": "group", "--id": "transactional_id"}
 

@@ -191,6 +191,12 @@ def _(stage: Stage) -> None:
     rule.wait()
 
 
+@trouble("a marker was written by hand")
+def _(stage: Stage) -> None:
+    TROUBLES["a rule took its marker away"](stage)
+    stage.run("txn", "commit", "--partition", f"{stage.topic}/0", "--start-offset", "0")
+
+
 @trouble("a transaction hangs")
 def _(stage: Stage) -> None:
     stage.create()
@@ -255,6 +261,21 @@ def _(stage: Stage) -> None:
     to = coordinator % 3 + 1
     rule = stage.rule(f"coordinator.load node={to} topic=__transaction_state -> hold")
     stage.broker.move_coordinator(transactional_id=stage.id, to=to)
+    rule.wait()
+
+
+@trouble("a rule answers, and the trace is off")
+def _(stage: Stage) -> None:
+    stage.broker.trace.stop()
+    TROUBLES["a rule answers for the coordinator"](stage)
+
+
+@trouble("a rule holds each Fetch")
+def _(stage: Stage) -> None:
+    stage.create()
+    stage.open()
+    rule = stage.rule(f"Fetch topic={stage.topic} -> hold")
+    stage.in_background(stage.member().fetch)
     rule.wait()
 
 
@@ -397,6 +418,20 @@ def _(stage: Stage) -> None:
     member.join()
     stage.in_background(other.join)
     member.until_rebalance()
+
+
+@trouble("a group commits nothing")
+def _(stage: Stage) -> None:
+    stage.create()
+    stage.send(stage.producer())
+    stage.member().join()
+
+
+@trouble("a rule holds the JoinGroup of a new group")
+def _(stage: Stage) -> None:
+    rule = stage.rule(f"JoinGroup group={stage.group} -> hold")
+    stage.in_background(stage.member().join)
+    rule.wait()
 
 
 @trouble("a member does not poll")
