@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 from itertools import islice
 from typing import Final
@@ -19,7 +19,7 @@ from broker.replicas.partition import Partition
 from broker.transactions.transaction import SETTLED
 from broker.views.explaining_groups import LastFetches, group_facts
 from broker.views.explaining_partitions import OPEN_MAX, partition_facts
-from broker.views.explaining_transactions import Owners, Place, coordinated, known, transaction_facts
+from broker.views.explaining_transactions import DECIDED, Owners, Place, coordinated, known, transaction_facts
 from broker.views.turns import in_turns
 from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted
@@ -71,9 +71,10 @@ async def suspects(cluster: Cluster) -> Suspects:
         for each in nsmallest(PARTITIONS_MAX, (each for each in partitions if each.rank == rank), key=_order)
     ]
     idle_since_ms = cluster.clock.now_ms() - IDLE_MS
+    ids = tuple(each for _, each in nsmallest(TRANSACTIONS_MAX, open_ids))
     return Suspects(
-        tuple(each.place for each in shown),
-        tuple(each for _, each in nsmallest(TRANSACTIONS_MAX, open_ids)),
+        tuple(dict.fromkeys([*(each.place for each in shown), *_unmarked(cluster, ids)])),
+        ids,
         tuple(nsmallest(GROUPS_MAX, groups)),
         sum(each.last_ms < idle_since_ms for each in partitions)
         - sum(each.last_ms < idle_since_ms for each in shown)
@@ -99,6 +100,13 @@ def cluster_facts(cluster: Cluster, owners: Owners, fetched: LastFetches, found:
         ahead_ms=max(cluster.clock.offsets().values(), default=0),
         left_out=found.left_out,
     )
+
+
+def _unmarked(cluster: Cluster, transactional_ids: Iterable[str]) -> Iterator[Place]:
+    """Partitions of decided transactions: a marker that was written by hand holds no reader there."""
+    for at in (coordinated(cluster, each) for each in transactional_ids):
+        if at is not None and at.entry is not None and at.entry.txn.state in DECIDED:
+            yield from nsmallest(PARTITIONS_MAX, at.entry.unmarked)
 
 
 class Suspect(NamedTuple):

@@ -39,8 +39,13 @@ def cluster_facts(asking: Asking, ages: Ages) -> ClusterFacts:
         {node: partial(_under_way, asking.cluster) for node, (_, found) in listed.items() if found},
     )
     transactions = [each for found in again.values() for each in found if each in before]
+    unmarked = {
+        where for each in transactions if each.state.startswith("Prepare") for where in each.partitions
+    }
     return ClusterFacts(
-        partitions=tuple(places[where] for where in sorted(places) if _is_troubled(places[where])),
+        partitions=tuple(
+            places[where] for where in sorted(places) if where in unmarked or _is_troubled(places[where])
+        ),
         transactions=tuple(transaction_facts(each, ages) for each in transactions),
         groups=tuple(group_facts(asking, group, ages) for group in groups[:GROUPS_MAX]),
         left_out=max(0, len(groups) - GROUPS_MAX),

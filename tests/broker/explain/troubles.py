@@ -195,6 +195,8 @@ def _(stage: Stage) -> None:
 def _(stage: Stage) -> None:
     TROUBLES["a rule took its marker away"](stage)
     stage.run("txn", "commit", "--partition", f"{stage.topic}/0", "--start-offset", "0")
+    stage.broker.clock.advance("10s")  # its transaction
+    stage.broker.clock.advance("10s", only="requests")  # its decision
 
 
 @trouble("a transaction hangs")
