@@ -20,6 +20,7 @@ from odradek.assertions import Assertions
 from odradek.asynchronous import asynchronous
 from odradek.control_client import ADVANCE_TIMEOUT_S, CA_VARIABLE, ControlClient, in_path
 from odradek.errors import HIDDEN_IN_TRACEBACKS, ControlUnreachable, FaultNotHit, NotFound
+from odradek.instead import came_instead
 from odradek.nearest import did_you_mean
 from odradek.nodes import Loss, Node, Nodes, Partition, losses, move_coordinator, move_leader, partitions
 from odradek.snapshots import Snapshot
@@ -268,6 +269,7 @@ class Rule:
                 return self
         raise FaultNotHit(
             f"{self.text}: {self._last['hits']} of {hits} hits after {timeout_s} s ({self._last['matches']} matched)"
+            + came_instead(self.client, self._last["rule"])
             + hint_of_coroutine("rule.wait")
         )
 

@@ -1,0 +1,52 @@
+"""What came instead of the requests that a rule was to match: the end of an error about a rule without its hits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from odradek.control_client import ControlClient
+from odradek.errors import OdradekError
+from odradek.nearest import did_you_mean, listed
+
+REQUESTS_MAX: Final = 1000
+_IN_AN_EXCHANGE: Final = ("client_id", "node", "listener", "peer", "principal", "connection")
+
+
+def came_instead(client: ControlClient, rule: Mapping[str, Any]) -> str:
+    """Which requests of the rule's API the trace has, by the fields that the rule names. ``rule`` is its JSON form.
+
+    With the trace off: which transactional ids there are, if no coordinator knows that of the rule. Else empty.
+    """
+    on, match = rule.get("on"), rule.get("match", {})
+    try:
+        if on and client.get("/v1/trace", {"limit": 1, "bodies": False})["status"]["running"]:
+            query = {"api": on, "bodies": False, "limit": REQUESTS_MAX}
+            return _in_the_trace(str(on), match, client.get("/v1/trace", query)["exchanges"])
+        known = [each["transactional_id"] for each in client.get("/v1/transactions")["transactions"]]
+    except (
+        OdradekError
+    ):  # such as a point, which no exchange has; the error says without it how far the rule came
+        return ""
+    wanted = str(match.get("transactional_id", "*"))
+    if "*" in wanted or wanted in known:
+        return ""
+    return f"; no coordinator knows {wanted}, known: {listed(known)}{did_you_mean(wanted, known)}"
+
+
+def _in_the_trace(on: str, match: Mapping[str, object], exchanges: list[dict[str, Any]]) -> str:
+    if not exchanges:
+        return f"; the trace has no {on}"
+    count = f"{REQUESTS_MAX} or more" if len(exchanges) == REQUESTS_MAX else str(len(exchanges))
+    fields = [name for name in match if name in _IN_AN_EXCHANGE]
+    said = {name: _distinct(each[name] for each in exchanges) for name in fields}
+    ids = _distinct(each["transactional_id"] for one in exchanges for each in one["transactions"])
+    if ids and ("transactional_id" in match or not said):
+        said["transactional_id"] = ids
+    text = "".join(f", {name} {listed(values)}" for name, values in said.items())
+    wanted = str(match.get("transactional_id", "*"))
+    return f"; the trace has {count} {on}{text}" + ("" if "*" in wanted else did_you_mean(wanted, ids))
+
+
+def _distinct(values: Iterable[object]) -> list[str]:
+    return list(dict.fromkeys(str(each) for each in values if each is not None))
