@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -36,6 +37,8 @@ class Broker(Handle):
     """A broker in its own process, with its faults, clock, trace, transactions and nodes.
 
     ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md);
+    ``seed`` are records that a new data directory has from the start, as a file of JSON lines or a list of
+    ``{"topic": "orders", "value": "paid"}``, with ``key``, ``partition`` and ``aborted`` if wanted;
     without ``data_dir`` the data is deleted with it; ``transaction_version`` is 0, 1 or 2 (the default). ``start``, ``with``
     or ``async with`` starts it. Its methods raise ``OdradekError``.
 
@@ -55,6 +58,7 @@ class Broker(Handle):
         data_dir: str | Path | None = None,
         transaction_version: int | None = None,
         *,
+        seed: str | Path | Iterable[Mapping[str, object]] = (),
         tls: bool | str | Path = False,
         users: Mapping[str, str] | None = None,
         mechanism: Mechanism | None = None,
@@ -83,6 +87,7 @@ class Broker(Handle):
             "mechanism": mechanism,
         }
         self._directory = tempfile.TemporaryDirectory(prefix="odradek-", ignore_cleanup_errors=True)
+        more += seed_arguments(seed, Path(self._directory.name))
         self.process = BrokerProcess(
             Path(self._directory.name),
             *more,
@@ -209,3 +214,15 @@ class Broker(Handle):
         if self._remote is None:
             self._remote = Remote(ControlClient(self.control_url, self._token))
         return self._remote
+
+
+def seed_arguments(seed: str | Path | Iterable[Mapping[str, object]], directory: Path) -> list[str]:
+    """The options of `odradek serve` for a seed; a list is written into a file of this directory."""
+    if isinstance(seed, str | Path):
+        return ["--seed", str(Path(seed).absolute())]
+    lines = [json.dumps(dict(each)) for each in seed]
+    if not lines:
+        return []
+    file = directory / "seed.jsonl"
+    file.write_text("\n".join(lines), "utf-8")
+    return ["--seed", str(file)]

@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def odradek_options() -> dict[str, Any]:
     """The arguments of the brokers of these fixtures; a conftest.py, a module or a class overrides it.
 
-    It returns the arguments of ``odradek.Broker``: topics, settings, nodes, transaction_version, tls, users, mechanism.
+    It returns arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, tls, users, mechanism.
 
     @pytest.fixture(scope="session")
     def odradek_options():
@@ -292,7 +292,8 @@ def _listed(broker: Broker) -> str:
 
 
 def _line(rule: dict[str, Any]) -> str:
-    line = f"{rule['id']}: {rule['text']}: {rule['hits']} hits of {rule['matches']} matches"
+    hits, matches = rule["hits"], rule["matches"]
+    line = f"{rule['id']}: {rule['text']}: {hits} hit{'s' * (hits != 1)} of {matches} match{'es' * (matches != 1)}"
     held = [
         f"\n    holds {each['at']} on node {each['node']}"
         + (f", connection {each['connection']}" if each.get("connection") is not None else "")

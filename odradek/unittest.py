@@ -29,7 +29,7 @@ class OdradekMixin:
     """Resets the broker before each test. Classes with the same options share one broker."""
 
     odradek_options: ClassVar[dict[str, Any]] = {}
-    """The arguments of ``odradek.Broker``: topics, settings, nodes, transaction_version, tls, users, mechanism."""
+    """The arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, tls, users, mechanism."""
     broker: Broker
     """The broker, with its faults, clock, trace, transactions, nodes and assertions."""
 

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 import odradek
+from odradek.broker import seed_arguments
 from odradek.control_client import ControlClient
 from odradek.handle import Handle
 from odradek.remote import ACTION, MATCH, WHEN, Remote
@@ -188,6 +189,26 @@ def test_to_wait_in_vain_says_how_far_it_came(broker: odradek.Broker) -> None:
         rule.wait(3, timeout_s=0.01)
 
 
+def test_to_wait_in_vain_says_what_came_instead(broker: odradek.Broker) -> None:
+    commit(producer_of(broker, "instead"))
+
+    def said(rule: str) -> str:
+        with broker.faults.add(rule) as added, pytest.raises(odradek.FaultNotHit) as error:
+            added.wait(timeout_s=0)
+        return str(error.value).partition(" (0 matched)")[2]
+
+    assert said("EndTxn -> drop") == ""
+    assert said("EndTxn transactional_id=insted -> drop").startswith("; no coordinator knows insted, known: ")
+    assert said("EndTxn transactional_id=insted -> drop").endswith("; did you mean instead?")
+    with broker.trace:
+        commit(producer_of(broker, "instead"))
+        assert said("EndTxn transactional_id=insted client_id=x -> drop") == (
+            "; the trace has 1 EndTxn, client_id rdkafka, transactional_id instead; did you mean instead?"
+        )
+        assert said("OffsetDelete -> drop") == "; the trace has no OffsetDelete"
+        assert said("txn.marker topic=x -> hold") == ""
+
+
 def test_a_wait_is_as_long_as_it_says_also_when_the_broker_s_time_is_moved(broker: odradek.Broker) -> None:
     with broker.faults.add("EndTxn -> drop") as rule:
         watch = Stopwatch()
@@ -197,6 +218,18 @@ def test_a_wait_is_as_long_as_it_says_also_when_the_broker_s_time_is_moved(broke
             rule.wait(timeout_s=0.5)
         assert watch.has_run_s(0.5)
         moving.join()
+
+
+def test_seed_is_a_file_or_a_list(tmp_path: Path) -> None:
+    file = tmp_path / "seed.jsonl"
+    assert seed_arguments(file, tmp_path) == seed_arguments(str(file), tmp_path) == ["--seed", str(file)]
+    assert seed_arguments([], tmp_path) == []
+    assert not file.exists()
+    records = iter([{"topic": "orders", "value": "a\n"}, {"topic": "orders", "value": None}])
+    assert seed_arguments(records, tmp_path) == ["--seed", str(file)]
+    assert file.read_text("utf-8") == (
+        '{"topic": "orders", "value": "a\\n"}\n{"topic": "orders", "value": null}'
+    )
 
 
 # -- time

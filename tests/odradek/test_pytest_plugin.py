@@ -200,7 +200,7 @@ def test_a_failure_shows_what_rules_hold(run_pytest: Run, tmp_path: Path, test: 
     done = run_pytest(tmp_path)
     assert done.returncode == 1
     assert "odradek rules" in done.stdout, done.stdout
-    assert "1: EndTxn transactional_id=payments -> hold: 1 hits of 1 matches" in done.stdout
+    assert "1: EndTxn transactional_id=payments -> hold: 1 hit of 1 match" in done.stdout
     assert "holds EndTxn on node 1, connection" in done.stdout
 
 
