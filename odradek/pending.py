@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import get_ident
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 _T = TypeVar("_T")
+Kind = Literal["group", "transactional_id"]
 QUICK_S: Final = 1.0
 """A step that took less was no wait: the next one counts from 0. Several slow ones, one after the other, are one wait."""
 NOTICES_S: Final = (2.0, 10.0, 60.0)
@@ -50,7 +51,7 @@ class Pending:
     steps: list[Step] = field(default_factory=list)
     where: str = ""
     """Where the last request went."""
-    names: set[str] = field(default_factory=set)
+    names: dict[str, Kind] = field(default_factory=dict)
     """The groups and transactional ids that the outermost step is about."""
     refusal: str = ""
     """The last error that was retried, and how often one was."""
@@ -177,7 +178,7 @@ def refused(error: Exception) -> None:
         pending.refused(str(error))
 
 
-def about(name: str) -> None:
+def about(name: str, kind: Kind) -> None:
     """The step is about this group or transactional id."""
     if (pending := pending_now()) is not None:
-        pending.names.add(name)
+        pending.names[name] = kind

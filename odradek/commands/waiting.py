@@ -11,15 +11,18 @@ from typing import Any, Final
 
 import click
 
+from odradek.control_client import ControlClient
 from odradek.deadlines import stretched
 from odradek.errors import OdradekError
-from odradek.pending import Pending, Step, watched
+from odradek.pending import Kind, Pending, Step, watched
 from odradek.printable import printable
 from odradek.remote import CONTROL_VARIABLE, PORT_VARIABLE, Remote, connect
 
 CLIENT_ID: Final = "odradek"
 """Of the commands' requests."""
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")
+_NOTHING_WRONG: Final = ("nothing", "unknown", "unknown-group", "unknown-id", "group-empty", "lag")
+"""Causes of explanations that make no request wait."""
 LOOK_S: Final = stretched(0.5)
 """How long the control port may take for what holds a request."""
 
@@ -76,7 +79,31 @@ def _looked_up(pending: Pending, remote: Remote | None) -> str:
     # The control port may be that of another cluster.
     if not any(same_port(pending.where, address) for each in nodes for address in _addresses(each)):
         return ""
-    return cause_of(step, pending.names, pending.refusal, nodes, rules)
+    cause = cause_of(step, pending.names, pending.refusal, nodes, rules)
+    return cause or (_explained(client, dict(pending.names)) if pending.refusal else "")
+
+
+def _explained(client: ControlClient, names: Mapping[str, Kind]) -> str:
+    """What the broker explains of the group or the transactional id whose requests it refuses; empty if nothing is wrong."""
+    with suppress(OdradekError):
+        for name, kind in names.items():
+            found = client.get("/v1/explain", {kind: name}, timeout_s=LOOK_S)["explanations"]
+            if cause := explained_cause(found):
+                return cause
+    return ""
+
+
+def explained_cause(explanations: Iterable[Mapping[str, Any]]) -> str:
+    """The first line of the first explanation of something wrong, and what ends it where that is a rule's release."""
+    for each in explanations:
+        if each["cause"] in _NOTHING_WRONG:
+            continue
+        first, *rest = each["lines"]
+        if first.startswith(("Rule ", "The ", "Node ")):
+            first = first[0].lower() + first[1:]
+        release = [line for line in rest[:1] if line.startswith("Release it: ")]
+        return " ".join([first, *release]).rstrip(".")
+    return ""
 
 
 def cause_of(
@@ -109,10 +136,19 @@ def cause_of(
     return "; ".join(f"node {each['node_id']} is {each['state']}" for each in at or away)
 
 
-def rule_that_holds(names: Collection[str], rules: Iterable[Mapping[str, Any]]) -> str:
-    """The first rule that holds a step or a request of one of these groups or transactional ids; empty if there is none."""
+def rule_that_holds(
+    names: Collection[str], rules: Iterable[Mapping[str, Any]], partitions: Collection[str] = ()
+) -> str:
+    """The first rule that holds a step or a request of one of these groups or transactional ids; empty if there is none.
+
+    ``partitions`` wait for a marker: the request that brings markers has no transactional id.
+    """
     for rule in rules:
         for held in rule["held"]:
+            if held["at"] == "WriteTxnMarkers" and (
+                here := [at for at in held["partitions"] if at in partitions]
+            ):
+                return f"{_text(rule)} holds {held['at']} for {' '.join(here)}: {_release(rule)}"
             for name in (held["transactional_id"], held["group"]):
                 if name is not None and name in names:
                     return f"{_text(rule)} holds {held['at']} of {name}: {_release(rule)}"

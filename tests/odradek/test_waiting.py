@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import odradek as package
-from odradek.commands.waiting import cause_of, same_port, telling_waits
+from odradek.commands.waiting import cause_of, explained_cause, rule_that_holds, same_port, telling_waits
 from odradek.pending import Pending, Step, pending_now, waiting_for
 from tests.support.deadlines import HANG_S
 
@@ -162,6 +162,28 @@ def test_the_rule_that_holds_a_step_of_the_transaction_is_named() -> None:
     held = rule("txn.marker -> hold", at="txn.marker", transactional_id="etl-1")
     assert cause(held, names=("etl-1",)) == (f"rule 3 (txn.marker -> hold) holds txn.marker of etl-1: {LETS}")
     assert cause(held, names=("etl-2",)) == ""
+
+
+def test_the_rule_that_holds_the_markers_of_a_partition_is_named() -> None:
+    held = rule("WriteTxnMarkers -> hold", at="WriteTxnMarkers")
+    held["held"][0]["partitions"] = ["orders-0", "orders-1"]
+    assert rule_that_holds(["etl-1"], [held], ["orders-1"]) == (
+        f"rule 3 (WriteTxnMarkers -> hold) holds WriteTxnMarkers for orders-1: {LETS}"
+    )
+    assert rule_that_holds(["etl-1"], [held], ["orders-2"]) == ""
+
+
+def test_what_the_broker_explains_is_told_in_one_line() -> None:
+    held = {
+        "cause": "marker-held",
+        "lines": ["Rule 3 (hold) holds the marker.", "Release it: odradek fault release 3", "Node 1."],
+    }
+    fine = {"cause": "nothing", "lines": ["Nothing is wrong."]}
+    assert (
+        explained_cause([fine, held]) == "rule 3 (hold) holds the marker. Release it: odradek fault release 3"
+    )
+    assert explained_cause([fine]) == ""
+    assert explained_cause([{"cause": "open-transaction", "lines": ["etl-1 is open."]}]) == "etl-1 is open"
 
 
 def test_the_rule_that_gives_the_error_is_named_once_it_has() -> None:

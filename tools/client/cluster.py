@@ -179,7 +179,7 @@ class Cluster:
 
     def coordinator(self, kind: int, name: str) -> int:
         """The node that coordinates a group (0) or a transactional id (1)."""
-        about(name)
+        about(name, "transactional_id" if kind == TRANSACTION else "group")
 
         def find() -> int:
             request = FindCoordinatorRequest(key=name, key_type=kind, coordinator_keys=[name])

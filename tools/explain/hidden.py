@@ -42,13 +42,17 @@ class Hidden:
     """The rule that holds its end."""
 
     @property
+    def where(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
     def stops(self) -> bool:
         """Records behind the last stable offset are not shown yet."""
         return self.end > self.stable
 
     def sentences(self) -> list[str]:
         """For stderr, empty if all was shown."""
-        where, found = f"{self.topic}-{self.partition}", []
+        where, found = self.where, []
         if self.aborted:
             found.append(
                 f"{where}: {self.aborted} aborted record{'s are' if self.aborted > 1 else ' is'} not shown"
@@ -142,7 +146,7 @@ def _with_causes(cluster: Cluster, found: list[Hidden]) -> list[Hidden]:
         if remote is not None:
             rules = remote.client.get("/v1/faults", timeout_s=LOOK_S)["faults"]
             return [
-                replace(each, cause=rule_that_holds([each.known.transactional_id], rules))
+                replace(each, cause=rule_that_holds([each.known.transactional_id], rules, [each.where]))
                 if each.known
                 else each
                 for each in found
