@@ -212,6 +212,14 @@ class IdFacts:
     """The partitions of its open or decided transaction, and those in which its producer's transaction hangs."""
     home: PartitionFacts | None = None
     """``state_partition`` as the cluster's metadata has it, without offsets; None where that was not read."""
+    near: str | None = None
+    """Of an id that no coordinator knows: one that is known, and was most likely meant."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Its coordinator does not know it, and its log has no state of it."""
+        is_told = self.coordinator is not None and self.coordinator_error is None
+        return is_told and self.transaction is None and not self.history
 
 
 @slotted(frozen=True, kw_only=True)
@@ -270,6 +278,14 @@ class GroupFacts:
     offsets: tuple[GroupOffsetFacts, ...] = ()
     home: PartitionFacts | None = None
     """``offsets_partition`` as the cluster's metadata has it, without offsets; None where that was not read."""
+    near: str | None = None
+    """Of a group that no coordinator knows: one that is known, and was most likely meant."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Its coordinator does not know it."""
+        is_told = self.coordinator is not None and self.coordinator_error is None
+        return is_told and not self.members and not self.offsets and self.state in ("", "Dead")
 
 
 @slotted(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from broker.explain.partitions import content_text, partition_troubles, stops
 from broker.explain.refusals import refusal_troubles, throttle_troubles
 from broker.explain.transactions import held_trouble
 from broker.explain.trouble import Trouble, explained
-from broker.explain.words import counted, listed
+from broker.explain.words import counted, listed, meant
 
 FETCHES_UNKNOWN: Final = (
     "The trace is off: when members have sent a Fetch is not known. Record it: odradek trace --start"
@@ -53,8 +53,8 @@ def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
     of_coordinator = coordinator_trouble(at, around)
     if of_coordinator is not None:
         found = [of_coordinator]
-    elif not at.members and not at.offsets and at.state in ("", "Dead"):
-        first = f"No coordinator knows group {at.group}: it has no members and no offsets."
+    elif at.is_unknown:
+        first = f"No coordinator knows group {at.group}: it has no members and no offsets{meant(at.near)}"
         held = [held_trouble(each, around) for each in around.held if each.group == at.group]
         found = [*held, *_of_clients(at, around), Trouble(Cause.UNKNOWN_GROUP, (first,))]
     else:

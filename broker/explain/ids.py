@@ -21,7 +21,7 @@ from broker.explain.transactions import (
     waits,
 )
 from broker.explain.trouble import Trouble, explained
-from broker.explain.words import listed, producer_text, time_text, who
+from broker.explain.words import listed, meant, producer_text, time_text, who
 
 PLACES_MAX = 5
 """Of so many partitions it is told what holds their markers."""
@@ -68,11 +68,12 @@ def _of_coordinator(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
     trouble = coordinator_trouble(at, around)
     if trouble is not None:
         yield trouble
-    elif at.transaction is None and at.coordinator_error is None and not at.history:
+    elif at.is_unknown:
         yield Trouble(
             Cause.UNKNOWN_ID,
             (
-                f"No coordinator knows {at.transactional_id}: no producer has used this id, or it has expired.",
+                f"No coordinator knows {at.transactional_id}: no producer has used this id, or it has expired"
+                f"{meant(at.near)}",
             ),
         )
 

@@ -57,6 +57,11 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def meant(near: str | None) -> str:
+    """``; did you mean readers?``, or a full stop."""
+    return "." if near is None else f"; did you mean {near}?"
+
+
 def producer_text(producer_id: int, epoch: int) -> str:
     return f"producer {producer_id} epoch {epoch}"
 

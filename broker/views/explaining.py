@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import islice
 from typing import Final, TypeVar
 
 from broker.cluster import Cluster
@@ -19,18 +20,24 @@ from broker.explain.groups import explain_group
 from broker.explain.ids import explain_id
 from broker.explain.partitions import explain_partition
 from broker.faults import Faults
+from broker.logging.printable import printable
 from broker.trace.trace import Trace
 from broker.views import explaining_cluster as cluster_of
 from broker.views import explaining_groups as groups_of
 from broker.views import explaining_ids as ids_of
 from broker.views.explaining_context import context, refused
 from broker.views.explaining_partitions import open_producers, partition_facts, with_tail
-from broker.views.explaining_transactions import Owners, Place, coordinated, owners_of, unserved
+from broker.views.explaining_transactions import Owners, Place, coordinated, known, owners_of, unserved
 from broker.views.ports import UnknownName
 from broker.views.turns import in_turns
 
 PARTITIONS_PER_LOOK: Final = 100
 TAILS_PER_TURN: Final = 1
+NAMES_MAX: Final = 1000
+"""So many names are looked at for one that was meant."""
+NAMES_PER_TURN: Final = 500
+NEAR: Final = 0.82
+"""Names that differ by one letter or two."""
 
 T = TypeVar("T")
 
@@ -61,6 +68,8 @@ class ClusterExplaining:
         facts, around = await self._look(
             producers, lambda owners: groups_of.group_facts(cluster, owners, fetched, group_id)
         )
+        if facts.is_unknown:
+            facts = replace(facts, near=await self._near(group_id, groups_of.names(cluster)))
         return [explain_group(await groups_of.with_content(cluster, facts), around)]
 
     async def transactional_id(self, transactional_id: str) -> list[Explanation]:
@@ -76,6 +85,9 @@ class ClusterExplaining:
         facts, around = await self._look(
             producers, lambda owners: ids_of.id_facts(cluster, owners, transactional_id, steps, suspects)
         )
+        if facts.is_unknown:
+            names = (each.transactional_id for each in known(cluster))
+            facts = replace(facts, near=await self._near(transactional_id, names))
         return [explain_id(facts, around)]
 
     async def everything(self) -> list[Explanation]:
@@ -110,6 +122,12 @@ class ClusterExplaining:
         refusals = await refused(self._trace, self._cluster.clock)
         owners = await owners_of(self._cluster, producers)
         return take(owners), context(self._cluster, self._faults, self._trace, refusals)
+
+    async def _near(self, name: str, names: Iterable[str]) -> str | None:
+        found = [each async for each in in_turns(islice(names, NAMES_MAX), NAMES_PER_TURN)]
+        near = get_close_matches(name, found, 1, NEAR)
+        # Any client may have made a group or an id of this name.
+        return printable(near[0]) if near else None
 
     def _places(self, name: str, index: int | None) -> list[Place]:
         topics = self._cluster.metadata.topics

@@ -69,6 +69,12 @@ def shard_of(cluster: Cluster, group_id: str) -> GroupShard | ErrorCode | None:
     return ErrorCode.coordinator_not_available if node is None else node.groups.shard_of(group_id)
 
 
+def names(cluster: Cluster) -> Iterator[str]:
+    """Each group, as its coordinator has it; groups may come and go between two of them."""
+    for node in cluster.running_nodes():
+        yield from (group.group_id for group, _ in node.groups.known())
+
+
 def spots(cluster: Cluster, group_id: str) -> list[Place]:
     """The partitions in which a group has an offset, or will have one, and those of its members."""
     shard = shard_of(cluster, group_id)

@@ -9,9 +9,12 @@ from typing import Final, TypeVar
 
 from broker.explain.words import duration_text
 from odradek.deadlines import stretched
+from odradek.nearest import NEAR, nearest
+from odradek.printable import printable
 from protocol.messages.metadata import MetadataResponseTopic
 from tools.client.cluster import Cluster
-from tools.client.errors import KafkaError, NoResponse, OutOfTime, ToolError, Unreachable, error_name
+from tools.client.errors import KafkaError, Kind, NoResponse, OutOfTime, ToolError, Unreachable, error_name
+from tools.client.names import names_of
 
 BUDGET_S: Final = stretched(1.6)
 """For all questions of an explanation: its lines are there within 2 s."""
@@ -75,6 +78,15 @@ class Asking:
         except ToolError as error:
             self._note("The cluster", None, what, error, began)
             return None
+
+    def near(self, kind: Kind, name: str) -> str | None:
+        """A name that the cluster knows, for one that it does not know."""
+        try:
+            with self.cluster.within(self.share_s):
+                found = nearest(name, names_of(self.cluster, kind), NEAR)
+        except ToolError:
+            return None
+        return None if found is None else printable(found)
 
     def each(self, what: str, questions: Mapping[int, Callable[[int], T]]) -> dict[int, T]:
         """One round: each question to its node, side by side; without those that could not be asked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -57,7 +57,7 @@ def group_facts(asking: Asking, group: str, ages: Ages) -> GroupFacts:
         facts = _group_facts(asking, group, ages)
         if not any(_is_beyond(each) for each in facts.offsets):
             break
-    return facts
+    return replace(facts, near=asking.near("group", group)) if facts.is_unknown else facts
 
 
 def _is_beyond(each: GroupOffsetFacts) -> bool:

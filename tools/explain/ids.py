@@ -54,7 +54,7 @@ def id_facts(asking: Asking, transactional_id: str, ages: Ages) -> IdFacts:
     producers |= {transaction.producer_id} if transaction is not None else set()
     wanted = {_where(name) for name in names} | (open_places(asking, producers) if producers else set())
     places = look(asking, wanted, ages, tails=False) if wanted else {}
-    return IdFacts(
+    facts = IdFacts(
         transactional_id=transactional_id,
         state_partition=at.home,
         coordinator=at.node,
@@ -64,6 +64,9 @@ def id_facts(asking: Asking, transactional_id: str, ages: Ages) -> IdFacts:
         places=tuple(places[where] for where in sorted(places)),
         home=at.at,
     )
+    if facts.is_unknown:
+        facts = replace(facts, near=asking.near("transactional id", transactional_id))
+    return facts
 
 
 def _where(name: str) -> Where:

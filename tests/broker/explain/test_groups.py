@@ -76,6 +76,13 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         "No coordinator knows group readers: it has no members and no offsets.",
         "",
     ),
+    "misspelt": (
+        of_group(state="Dead", members=(), near="readers-1"),
+        around(),
+        Cause.UNKNOWN_GROUP,
+        "No coordinator knows group readers: it has no members and no offsets; did you mean readers-1?",
+        "",
+    ),
     "empty": (
         of_group(offset(committed=9, records=4), state="Empty", members=()),
         foreign(),

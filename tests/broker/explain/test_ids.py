@@ -90,6 +90,13 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         "No coordinator knows etl-1: no producer has used this id, or it has expired.",
         "",
     ),
+    "misspelt": (
+        of_id(near="etl-2"),
+        foreign(),
+        Cause.UNKNOWN_ID,
+        "No coordinator knows etl-1: no producer has used this id, or it has expired; did you mean etl-2?",
+        "",
+    ),
     "its first request is held": (
         of_id(),
         around("InitProducerId -> hold", held=(held("InitProducerId", transactional_id="etl-1"),)),
