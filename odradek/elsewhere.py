@@ -28,7 +28,8 @@ def found_elsewhere(
         with suppress(ControlRefused):  # deleted meanwhile, or without a leader
             for record in read_records(client, name, "read_uncommitted").records:
                 if record.value in values:
-                    found.setdefault(record.value, record.place)
+                    outcome = f" ({record.outcome})" if record.outcome in ("aborted", "open") else ""
+                    found.setdefault(record.value, record.place + outcome)
         if len(found) == len(set(values)):
             break
     return found

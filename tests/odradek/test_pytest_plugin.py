@@ -55,8 +55,19 @@ def test_it(odradek_broker, filled):
     write(tmp_path, (options + look).replace("TOPIC", "own"), "test_2.py")
     write(tmp_path, (options + look).replace("TOPIC", "own"), "test_3.py")
     write(tmp_path, look.replace("TOPIC", "of-all"), "test_4.py")
+    mine = """
+import pytest
+
+@pytest.fixture(scope="session")
+def odradek_broker():
+    return "mine"
+
+def test_it(odradek_broker):
+    assert odradek_broker == "mine"
+"""
+    write(tmp_path, mine, "test_5.py")
     done = run_pytest(tmp_path, "-s")
-    assert "4 passed" in done.stdout, done.stdout
+    assert "5 passed" in done.stdout, done.stdout
     one, two, three, four = re.findall(r"PROCESS (\S+)", done.stdout)
     assert (two, len({one, two, four})) == (three, 3)
 
