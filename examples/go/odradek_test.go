@@ -2,6 +2,7 @@ package odradek
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -61,6 +62,9 @@ func TestAResetLeavesNothing(t *testing.T) {
 	broker := Start(t, "--topic", "orders:1")
 	commit(t, broker.BootstrapServers)
 	broker.Reset()
+	if said := broker.Explain("orders"); !strings.Contains(said, "orders-0") {
+		t.Errorf("explained: %q", said)
+	}
 	commit(t, broker.BootstrapServers)
 	if values := read(t, broker.BootstrapServers); len(values) != 1 {
 		t.Errorf("read %v", values)
