@@ -21,8 +21,8 @@ from broker.explain.ids import explain_id
 from broker.explain.partitions import explain_partition
 from broker.explain.refusals import refusal_troubles, throttle_troubles
 from broker.explain.transactions import held_trouble
-from broker.explain.trouble import HEALTHY, Trouble
-from broker.explain.words import all_away, away, capital, counted, listed, rule_text, times, waking
+from broker.explain.trouble import HEALTHY, TRACE_IS_OFF, Trouble, rule_there, unnamed_rules
+from broker.explain.words import all_away, away, capital, counted, listed, rule_text, waking
 
 SUBJECT: Final = "the cluster"
 SHOWN_MAX: Final = 20
@@ -73,7 +73,8 @@ def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
         if wrong
         else f"Nothing is wrong with the {number} of {topic}."
     )
-    return [*wrong, Explanation(topic, Cause.NOTHING, (line,))]
+    common = [each for each in healthy[0].lines[1:] if all(each in other.lines for other in healthy)]
+    return [*wrong, Explanation(topic, Cause.NOTHING, (line, *common))]
 
 
 def _alike(found: Iterable[Explanation]) -> list[Explanation]:
@@ -129,17 +130,17 @@ def _nothing(around: ClusterContext) -> Iterator[str]:
     rules = [rule_text(around, each.rule) for each in around.rules or ()]
     if rules:
         yield f"{counted(len(rules), 'fault rule')} {'is' if len(rules) == 1 else 'are'} there: {listed(rules)}."
+    yield "The lag of a group is not looked at here: odradek explain --group GROUP"
+    if around.trace_runs is False:
+        yield TRACE_IS_OFF
 
 
 def _rules(found: Iterable[Explanation], around: ClusterContext) -> Iterator[Explanation]:
     """Rules that have hit and may hit again, and that nothing above names."""
-    told = "\n".join(line for each in found for line in each.lines)
-    for each in around.rules or ():
-        text = rule_text(around, each.rule)
-        if each.hits and not each.spent and text not in told and capital(text) not in told:
-            first = f"{capital(text)} is there, and has hit {times(each.hits)}."
-            clear = f"Remove the rule: odradek fault clear {each.rule}"
-            yield Explanation(f"rule {each.rule}", Cause.ACTIVE_RULE, (first, clear))
+    told = [line for each in found for line in each.lines]
+    for each in unnamed_rules(around, told):
+        clear = f"Remove the rule: odradek fault clear {each.rule}"
+        yield Explanation(f"rule {each.rule}", Cause.ACTIVE_RULE, (rule_there(around, each), clear))
 
 
 def _distinct(found: Iterable[Explanation]) -> Iterator[Explanation]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from broker.explain.explanation import Cause, Explanation
-from broker.explain.facts import ClusterContext
+from broker.explain.facts import ClusterContext, FaultRule
+from broker.explain.words import capital, rule_text, times
 from protocol.slotted import slotted
 
 HEALTHY: Final = frozenset({Cause.NOTHING, Cause.EMPTY_LOG, Cause.ABORTED_TAIL, Cause.MARKERS_ONLY})
@@ -38,16 +39,30 @@ def explained(
 ) -> Explanation:
     """The first of ``troubles`` that is a cause, rather one of now; then the others, the details, what could not be asked.
 
-    ``otherwise`` is said where there is no cause, and whether refused requests would be known. Equal lines are said once.
+    ``otherwise`` is said where there is no cause, with the rules that are there, and whether refused requests would be
+    known. Equal lines are said once.
     """
     found = list(troubles)
     causes = [each for each in found if each.is_cause]
     worst = next((each for each in causes if not each.is_old), causes[0] if causes else None)
-    hint = [TRACE_IS_OFF] if worst is None and around.trace_runs is False else []
-    worst = worst or otherwise
+    is_well, worst = worst is None, worst or otherwise
     lines = [*worst.lines]
     for each in found:
         lines += each.lines if each is not worst else ()
-    return Explanation(
-        subject, worst.cause, tuple(dict.fromkeys([*lines, *details, *hint, *around.not_asked]))
-    )
+    lines += details
+    if is_well:
+        lines += [rule_there(around, each) for each in unnamed_rules(around, lines)]
+        lines += [TRACE_IS_OFF] if around.trace_runs is False else []
+    return Explanation(subject, worst.cause, tuple(dict.fromkeys([*lines, *around.not_asked])))
+
+
+def unnamed_rules(around: ClusterContext, lines: Iterable[str]) -> list[FaultRule]:
+    """Rules that have hit and may hit again, and that none of these lines names."""
+    told = "\n".join(lines)
+    active = [each for each in around.rules or () if each.hits and not each.spent]
+    texts = {each.rule: rule_text(around, each.rule) for each in active}
+    return [each for each in active if texts[each.rule] not in told and capital(texts[each.rule]) not in told]
+
+
+def rule_there(around: ClusterContext, rule: FaultRule) -> str:
+    return f"{capital(rule_text(around, rule.rule))} is there, and has hit {times(rule.hits)}."

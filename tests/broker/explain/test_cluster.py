@@ -14,6 +14,7 @@ from broker.explain.facts import ClusterContext, ClusterFacts, PartitionFacts, T
 from broker.explain.groups import explain_group
 from broker.explain.ids import explain_id
 from broker.explain.partitions import explain_partition
+from broker.explain.trouble import TRACE_IS_OFF
 from tests.broker.explain.staged import (
     around,
     at,
@@ -85,7 +86,9 @@ def test_nothing_is_wrong() -> None:
     assert found.cause is Cause.NOTHING
     assert found.lines == (
         "Nothing is wrong: all 3 nodes run, and no partition, transaction or group waits for anything.",
+        "The lag of a group is not looked at here: odradek explain --group GROUP",
     )
+    assert TRACE_IS_OFF in explain_cluster(cluster(at()), around(trace_runs=False))[0].lines
 
 
 def test_a_rule_that_has_hit_is_told_where_nothing_else_names_it() -> None:
@@ -104,7 +107,16 @@ def test_a_rule_that_has_hit_is_told_where_nothing_else_names_it() -> None:
     assert nothing.lines == (
         "Nothing is wrong: its node runs, and no partition, transaction or group waits for anything.",
         f"1 fault rule is there: rule 1 ({rule}).",
+        "The lag of a group is not looked at here: odradek explain --group GROUP",
     )
+    line = f"Rule 1 ({rule}) is there, and has hit 25 times."
+    places = [at(index=index) for index in range(3)]
+    found = explain_topic(places, around(rule, hits=25))
+    assert all(line in each.lines for each in found)
+    [healthy] = folded("orders", found)
+    assert healthy.lines == ("Nothing is wrong with the 3 partitions of orders.", line)
+    troubled = explain_partition(at(in_log(txn())), around(rule, hits=25))
+    assert line not in troubled.lines
 
 
 def test_what_was_refused_a_while_ago_comes_behind_what_is_wrong_now() -> None:
