@@ -32,8 +32,10 @@ _UNHIT_VALUES: Final = ("warn", "fail", "ignore")
 _PREFIX_CHARACTERS_MAX: Final = 100
 _rules_at_the_end = pytest.StashKey[str]()
 _rules_of_the_test = pytest.StashKey["list[Rule]"]()
-_options_of_the_broker = pytest.StashKey["pytest.FixtureDef[Any]"]()
-_ends_of_the_broker = pytest.StashKey["list[Callable[[], None]]"]()
+_OPTIONS_OF: Final = {"odradek_broker": "odradek_options", "kafka_broker": "kafka_options"}
+"""Fixtures of the session, and the fixtures by which a module or a class may want others; kafka_broker is Spark's."""
+_options_of_brokers = pytest.StashKey["dict[str, pytest.FixtureDef[Any]]"]()
+_ends_of_brokers = pytest.StashKey["dict[str, list[Callable[[], None]]]"]()
 
 
 class UnhitRuleWarning(pytest.PytestWarning):
@@ -110,25 +112,25 @@ def odradek_broker(odradek_options: dict[str, Any], _odradek_session_broker: _Se
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: Any) -> Generator[None, object, object]:
-    if fixturedef.argname == "odradek_broker":
-        request.session.stash.setdefault(_ends_of_the_broker, []).append(partial(fixturedef.finish, request))
+    if fixturedef.argname in _OPTIONS_OF:
+        ends = request.session.stash.setdefault(_ends_of_brokers, {})
+        ends.setdefault(fixturedef.argname, []).append(partial(fixturedef.finish, request))
     return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """End ``odradek_broker`` before a test with another ``odradek_options``: pytest itself keeps the first of a session."""
+    """End a broker of the session before a test with other options: pytest itself keeps the first of a session."""
     fixtures = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
-    if (
-        "odradek_broker" not in fixtures or "odradek_options" not in fixtures
-    ):  # such as a suite's own odradek_broker
-        return
-    stash, options = item.session.stash, fixtures["odradek_options"][-1]
-    if stash.get(_options_of_the_broker, options) is not options:
-        ends = stash.setdefault(_ends_of_the_broker, [])
-        while ends:
+    last = item.session.stash.setdefault(_options_of_brokers, {})
+    for broker, name in _OPTIONS_OF.items():
+        if broker not in fixtures or name not in fixtures:  # such as a suite's own odradek_broker
+            continue
+        options = fixtures[name][-1]
+        ends = item.session.stash.get(_ends_of_brokers, {}).get(broker, [])
+        while ends and last.get(broker) is not options:
             ends.pop()()
-    stash[_options_of_the_broker] = options
+        last[broker] = options
 
 
 @pytest.fixture

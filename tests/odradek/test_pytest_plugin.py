@@ -50,7 +50,8 @@ def test_it(odradek_broker, filled):
     assert sorted(odradek_broker.nodes[1].leads) == ["filled", "TOPIC"]
     print(f"\\nPROCESS {odradek_broker.control_url}")
 """
-    write(tmp_path, options.replace("TOPIC", "of-all"), "conftest.py")
+    spark_s = 'pytest_plugins = ["odradek.spark.testing.fixtures"]\n'
+    write(tmp_path, spark_s + options.replace("TOPIC", "of-all"), "conftest.py")
     write(tmp_path, look.replace("TOPIC", "of-all"), "test_1.py")
     write(tmp_path, (options + look).replace("TOPIC", "own"), "test_2.py")
     write(tmp_path, (options + look).replace("TOPIC", "own"), "test_3.py")
@@ -66,8 +67,15 @@ def test_it(odradek_broker):
     assert odradek_broker == "mine"
 """
     write(tmp_path, mine, "test_5.py")
+    of_spark = (options + look).replace("odradek_", "kafka_").replace("PROCESS", "").replace(", filled", "")
+    for number in (6, 7):
+        write(
+            tmp_path,
+            of_spark.replace('"filled", "TOPIC"', f'"{number}"').replace("TOPIC", str(number)),
+            f"test_{number}.py",
+        )
     done = run_pytest(tmp_path, "-s")
-    assert "5 passed" in done.stdout, done.stdout
+    assert "7 passed" in done.stdout, done.stdout
     one, two, three, four = re.findall(r"PROCESS (\S+)", done.stdout)
     assert (two, len({one, two, four})) == (three, 3)
 
