@@ -264,13 +264,16 @@ def matches(pattern: str, name: str | None) -> bool:
 
 
 def there_is(what: str, wrong: str, right: Iterable[str]) -> str:
-    """A sentence for a word that means nothing: the word that is nearest, or all of them if they are few."""
+    """A sentence for a word that means nothing: asks for the nearest words, or lists all of them if they are few."""
     known = sorted(right)
-    near = difflib.get_close_matches(wrong, known, n=3, cutoff=0.6)
-    if not near:
-        by_case = [each for each in known if each.lower() == wrong.lower()]
-        near = by_case or (known if len(known) <= WORDS_LISTED_MAX else [])
-    hint = f"; there is {', '.join(near)}" if near else ""
+    near = [each for each in known if each.lower() == wrong.lower()]
+    for cutoff in (0.85, 0.6):
+        near = near or difflib.get_close_matches(wrong, known, n=3, cutoff=cutoff)
+    hint = ""
+    if near:
+        hint = f"; did you mean {' or '.join(near)}?"
+    elif len(known) <= WORDS_LISTED_MAX:
+        hint = f"; there is {', '.join(known)}"
     return f"{what} {wrong!r} is not known{hint}"
 
 

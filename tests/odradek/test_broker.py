@@ -146,7 +146,7 @@ def test_a_word_that_no_rule_has_is_an_error_before_anything_happens(broker: odr
         broker.faults.add("EndTxn", trnsactional_id="a", do="drop")
     with pytest.raises(TypeError, match="what happens"):
         broker.faults.add("EndTxn", nth=2)
-    with pytest.raises(odradek.ControlRefused, match="'drp' is not known; there is drop") as refused:
+    with pytest.raises(odradek.ControlRefused, match="'drp' is not known; did you mean drop") as refused:
         broker.faults.add("EndTxn", do="drp")
     assert refused.value.status == 400
 
