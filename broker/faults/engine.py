@@ -194,6 +194,7 @@ class Faults:
                 text,
                 frozenset(subjects.transactional_ids),
                 frozenset(partitions),
+                at,
             )
         )
 

@@ -24,6 +24,8 @@ class Happening:
     text: str
     transactional_ids: frozenset[str] = frozenset()
     partitions: frozenset[TopicPartition] = frozenset()
+    at: str = ""
+    """Of a rule: the API or the point at which it was hit."""
 
     def concerns(self, transactional_id: str, partitions: frozenset[TopicPartition]) -> bool:
         """Does it belong into the timeline of an id with these partitions?"""

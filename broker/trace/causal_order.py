@@ -1,4 +1,6 @@
-"""Where requests belong in a timeline: each before the first thing that it has brought about, else where its time is."""
+"""Where requests and happenings belong in a timeline: a request before the first thing that it has brought about, the hit of
+a rule between the states that it must lie between, all else where its time is.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby
 from operator import itemgetter
 
+from broker.injection.happenings import Happening
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.trace.exchange import Exchange
 from broker.trace.timeline_records import (
@@ -23,6 +26,7 @@ from broker.transactions.transaction import PREPARED, TransactionState
 
 _PRODUCE, _INIT_PRODUCER_ID, _ADD_PARTITIONS, _ADD_OFFSETS, _END_TXN = 0, 22, 24, 25, 26
 _WRITE_MARKERS, _TXN_OFFSET_COMMIT = 27, 28
+COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 _JOINING = (_PRODUCE, _ADD_PARTITIONS, _ADD_OFFSETS, _TXN_OFFSET_COMMIT)
 
 
@@ -128,3 +132,58 @@ def _may_join(api_key: int, joined: Iterable[TopicPartition], sent: Collection[B
     if api_key == _PRODUCE and sent is not None:
         return not {key[:2] for key in sent}.isdisjoint(joined)
     return any(topic != CONSUMER_OFFSETS for topic, _ in joined)
+
+
+# -- happenings -----------------------------------------------------------------------------------------------------
+
+# The state before which a rule is hit at an API or a point. What it is hit at otherwise comes first in its millisecond.
+_LEADS_TO = {"EndTxn": PREPARED, "txn.prepare.append": PREPARED, "txn.complete.append": COMPLETE}
+_AFTER_THE_DECISION = ("txn.marker", "WriteTxnMarkers")
+
+
+def with_happenings(
+    events: list[Event], happenings: Iterable[Happening], transactional_id: str, *, is_over: bool
+) -> list[Event]:
+    """Those from the beginning of the timeline to its end, where their time is; to now, while a transaction is open.
+
+    Within one millisecond a rule is hit before what it acts on happens, and behind what leads to it.
+    """
+    if not events:
+        return events
+    reached_ms = _running(events)
+    found: list[Event] = []
+    done = 0
+    for each in happenings:
+        if each.time_ms < events[0].order_ms or (is_over and each.time_ms > reached_ms[-1]):
+            continue
+        first = max(done, bisect_left(reached_ms, each.time_ms))
+        index = _within_millisecond(each.at, events, first, bisect_right(reached_ms, each.time_ms))
+        found += events[done:index]
+        named = transactional_id in each.transactional_ids
+        found.append(Event(each, _open_at(events, index) if named else None, each.time_ms))
+        done = index
+    return found + events[done:]
+
+
+def _within_millisecond(at: str, events: Sequence[Event], first: int, end: int) -> int:
+    """Where a hit stands among ``events[first:end]``, which are of its millisecond."""
+    for index in range(first, end):
+        what = events[index].what
+        state = what.state if isinstance(what, StateRecord) else None
+        if state in _LEADS_TO.get(at, ()):
+            return index
+        if at in _AFTER_THE_DECISION:
+            if state in PREPARED:
+                return index + 1
+            if state in COMPLETE or isinstance(what, MarkerWritten):
+                return first
+    return first
+
+
+def _open_at(events: Sequence[Event], index: int) -> int | None:
+    """The number of the transaction that has begun and is not complete before ``events[index]``."""
+    states = (event for event in reversed(events[:index]) if isinstance(event.what, StateRecord))
+    last = next(states, None)
+    if last is None or not isinstance(last.what, StateRecord) or last.what.state in COMPLETE:
+        return None
+    return last.transaction

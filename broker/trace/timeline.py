@@ -8,13 +8,11 @@ between the decision and the state that says Complete.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from itertools import accumulate
 
 from broker.injection.happenings import Happening
-from broker.trace.causal_order import with_exchanges
+from broker.trace.causal_order import COMPLETE, with_exchanges, with_happenings
 from broker.trace.exchange import Exchange
 from broker.trace.timeline_records import (
     NEVER_MS,
@@ -32,7 +30,6 @@ from protocol.slotted import slotted
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 COMMITTING, ABORTING = "committing", "aborting"
-_COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 @slotted(eq=False)
@@ -56,7 +53,7 @@ class TransactionTimeline:
 
     @property
     def completed(self) -> StateRecord | None:
-        return self.state_in(_COMPLETE)
+        return self.state_in(COMPLETE)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -66,7 +63,7 @@ class TransactionTimeline:
     def producer_ids(self) -> frozenset[int]:
         """Of its batches and markers. In Complete the id may be the next transaction's already."""
         values = [record.value for record in self.states if record.value is not None]
-        found = {value.producer_id for value in values if value.transaction_status not in _COMPLETE}
+        found = {value.producer_id for value in values if value.transaction_status not in COMPLETE}
         if not found:
             found = {value.producer_id for value in values}
             found |= {value.previous_producer_id for value in values if value.previous_producer_id >= 0}
@@ -146,31 +143,13 @@ def assemble(
     events = _in_order(states, lives, _arrivals(exchanges, sent))
     for part in stray:
         _insert_stray(events, part)
-    events = _with_happenings(with_exchanges(events, exchanges, sent), lives, happenings)
+    events = with_happenings(
+        with_exchanges(events, exchanges, sent),
+        happenings,
+        transactional_id,
+        is_over=all(life.completed is not None for life in lives),
+    )
     return Assembled(transactional_id, tuple(lives), tuple(events), tuple(scanned), tuple(hanging))
-
-
-def _with_happenings(
-    events: list[Event], lives: Sequence[TransactionTimeline], happenings: Iterable[Happening]
-) -> list[Event]:
-    """Those from the beginning of the timeline to its end, where their time is; to now, while a transaction is open.
-
-    Of one millisecond they come first: a rule is hit before what it acts on happens.
-    """
-    if not events:
-        return events
-    reached_ms = list(accumulate((event.order_ms for event in events), max))
-    is_over = all(life.completed is not None for life in lives)
-    found: list[Event] = []
-    done = 0
-    for each in happenings:
-        if each.time_ms < events[0].order_ms or (is_over and each.time_ms > reached_ms[-1]):
-            continue
-        index = max(done, bisect_left(reached_ms, each.time_ms))
-        found += events[done:index]
-        found.append(Event(each, None, each.time_ms))
-        done = index
-    return found + events[done:]
 
 
 # -- transactions ---------------------------------------------------------------------------------------------------
@@ -188,7 +167,7 @@ def _lives(states: Iterable[StateRecord]) -> list[TransactionTimeline]:
             current = TransactionTimeline(len(lives) + 1)
             lives.append(current)
         current.states.append(record)
-        if state in _COMPLETE:
+        if state in COMPLETE:
             current = None
     return lives
 

@@ -218,7 +218,7 @@ def _event(event: Event) -> Json:
         return {
             "kind": what.kind,
             "time_ms": what.time_ms,
-            "transaction": None,
+            "transaction": event.transaction,
             "node": what.node_id,
             "text": what.text,
         }

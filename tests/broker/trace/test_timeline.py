@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.injection.happenings import Happening
 from broker.trace.exchange import Exchange, Outcome, TransactionFacts
 from broker.trace.timeline import assemble
 from broker.trace.timeline_records import (
@@ -35,6 +36,7 @@ class Story:
         self.states: list[StateRecord] = []
         self.written: list[BatchWritten | MarkerWritten] = []
         self.exchanges: list[Exchange] = []
+        self.happenings: list[Happening] = []
         self._ends: dict[tuple[str, int], int] = {}
         self._sequences: dict[tuple[str, int], int] = {}
 
@@ -116,9 +118,16 @@ class Story:
             self.marker(place, committed=True)
         return self.state(TransactionState.COMPLETE_COMMIT)
 
+    def hit(self, at: str, *ids: str) -> Story:
+        self.happenings.append(Happening(self.now_ms, "rule", 2, f"hit by {at}", frozenset(ids), at=at))
+        return self
+
     def told(self, sent: dict[int, Any] | None = None) -> Timeline:
         by_partition = sorted(self.written, key=lambda each: (each.topic, each.partition))
-        return Timeline(assemble("tx", self.states, by_partition, self.exchanges, sent))
+        assembled = assemble(
+            "tx", self.states, by_partition, self.exchanges, sent, happenings=self.happenings
+        )
+        return Timeline(assembled)
 
     def brief(self, sent: dict[int, Any] | None = None) -> list[str]:
         """`2 Ongoing`, `2 orders-0@3`, `2 COMMIT orders-0@4`, `- EndTxn`: which transaction, and what."""
@@ -135,6 +144,8 @@ class Story:
                     found.append(f"{number} {event['marker']} {place}")
                 case "exchange":
                     found.append(f"{number} {event['api']}")
+                case "rule":
+                    found.append(f"{number} {event['text']}")
         return found
 
     def verdicts(self) -> list[str]:
@@ -415,6 +426,41 @@ def test_the_table_for_people() -> None:
         "22:13:20.006  1   2     __consumer_offsets-3 @1   COMMIT marker of pid 7/0, coordinator epoch 9",
         "22:13:20.007  1   1     __transaction_state-4 @3  CompleteCommit pid 7/0",
     ]
+
+
+def test_a_hit_of_a_rule_stands_behind_what_leads_to_it_in_the_same_millisecond() -> None:
+    story = Story().state(TransactionState.ONGOING, ORDERS_0, ORDERS_1).wait(-1).hit("Produce", "tx")
+    story.batch(ORDERS_0).wait(-1).batch(ORDERS_1).wait(-1).asks(END_TXN).hit("EndTxn", "tx")
+    story.hit("txn.prepare.append", "tx").state(TransactionState.PREPARE_COMMIT, ORDERS_0, ORDERS_1)
+    # All of this is one millisecond, and so is the rest: that the second marker is held is seen by its hit.
+    story.wait(-1).hit("txn.marker", "tx").marker(ORDERS_0, committed=True).wait(-1).hit("txn.marker", "tx")
+    story.marker(ORDERS_1, committed=True).wait(-1).hit("txn.complete.append", "tx").hit("log.write")
+    assert story.state(TransactionState.COMPLETE_COMMIT).brief() == [
+        "- hit by Produce",
+        "1 Ongoing",
+        "1 orders-0@0",
+        "1 orders-1@0",
+        "1 EndTxn",
+        "1 hit by EndTxn",
+        "1 hit by txn.prepare.append",
+        "1 PrepareCommit",
+        "1 hit by txn.marker",
+        "1 hit by txn.marker",
+        "1 COMMIT orders-0@1",
+        "1 COMMIT orders-1@1",
+        "1 hit by txn.complete.append",
+        "- hit by log.write",
+        "1 CompleteCommit",
+    ]
+
+
+def test_a_hit_is_of_no_transaction_while_none_is_open() -> None:
+    story = Story().commit(ORDERS_0).hit("AddPartitionsToTxn", "tx").wait().commit(ORDERS_0)
+    assert "- hit by AddPartitionsToTxn" in story.brief()
+    # The marker of a decision that came before this millisecond.
+    story = Story().state(TransactionState.ONGOING, ORDERS_0).state(TransactionState.PREPARE_ABORT, ORDERS_0)
+    story.hit("txn.marker", "tx").marker(ORDERS_0, committed=False)
+    assert story.brief()[-3:] == ["1 PrepareAbort", "1 hit by txn.marker", "1 ABORT orders-0@0"]
 
 
 def test_what_was_not_read_is_said() -> None:
