@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 import msgspec
 
 from broker.control.access import Role
+from broker.control.input_errors import not_json, not_of_the_form
 from broker.control.ports import Looking
 from protocol.slotted import slotted
 
@@ -147,7 +148,11 @@ def arguments(operation: Operation, params: Mapping[str, str], body: bytes) -> d
     found: dict[str, object] = {}
     if operation.params is not None:
         # Path and query are text, so that "3" has to do for a number.
-        found["params"] = msgspec.convert(params, type=operation.params, strict=False)
+        try:
+            found["params"] = msgspec.convert(params, type=operation.params, strict=False)
+        except msgspec.ValidationError as error:
+            hidden = operation.path_names
+            raise ValueError(not_of_the_form(error, operation.params, params, "parameter", hidden)) from None
     elif params:
         raise ValueError(
             f"{operation.method} {operation.path} takes no parameters, but {', '.join(params)} was given"
@@ -161,11 +166,22 @@ def arguments(operation: Operation, params: Mapping[str, str], body: bytes) -> d
 
 def decode_body(operation: Operation, body: bytes) -> object:
     try:
-        return msgspec.json.decode(body.strip() or b"{}", type=operation.body)
+        return _decoded(operation, body.strip() or b"{}")
     except RecursionError:
         raise ValueError("the body is nested too deeply") from None
     except UnicodeDecodeError:
         raise ValueError("the body is not UTF-8") from None
+    except msgspec.DecodeError as error:
+        raise ValueError(not_json(error)) from None
+
+
+def _decoded(operation: Operation, body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body, type=operation.body)
+    except msgspec.ValidationError as error:
+        # It may raise, too: that the body is not JSON is said first.
+        given = msgspec.json.decode(body)
+        raise ValueError(not_of_the_form(error, operation.body, given, "field")) from None
 
 
 async def call(operation: Operation, control: Looking, found: Mapping[str, object]) -> object:
