@@ -1,4 +1,4 @@
-"""Sentences for input that does not have its form: the errors of msgspec in the words of the call. Pure."""
+"""Sentences for input that does not have its form: the errors of msgspec in the words of the call."""
 
 from __future__ import annotations
 

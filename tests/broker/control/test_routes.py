@@ -487,5 +487,5 @@ async def test_a_state_that_there_is_not_is_refused(caller: Caller) -> None:
     status, answer = await caller("GET", "/v1/transactions/payments/wait?state=CompletCommit")
     assert (status, answer["error"]) == (
         400,
-        "the state 'CompletCommit' is not known; there is CompleteCommit, CompleteAbort",
+        "the state 'CompletCommit' is not known; did you mean CompleteCommit?",
     )
