@@ -63,7 +63,7 @@ def spark(spark_conf: dict[str, str]) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def kafka_options() -> dict[str, Any]:
-    """The arguments of ``odradek.Broker`` for the broker below ``kafka``; a conftest.py, a module or a class overrides it."""
+    """The arguments of ``kafka_broker``, an ``odradek.Broker``; a conftest.py, a module or a class overrides it."""
     return {}
 
 
