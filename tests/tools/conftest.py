@@ -35,6 +35,7 @@ def cluster(cluster_of_two: package.Broker) -> Iterator[Cluster]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow machine is no cluster that does not respond."""
     monkeypatch.setattr("tools.explain.asking.BUDGET_S", HANG_S)
+    monkeypatch.setattr("tools.client.cluster.NODE_S", HANG_S)
     monkeypatch.setattr("tools.explain.by_control.CONTROL_S", HANG_S)
 
 

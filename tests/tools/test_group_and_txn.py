@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 
 import odradek as package
+from protocol.errors import ErrorCode
 from tests.support.clients import PATIENCE, eventually
-from tests.tools.conftest import Run
+from tests.tools.conftest import Run, invoke
+from tools.client.cluster import Cluster
+from tools.client.errors import KafkaError
 
 
 def test_the_lag_of_a_group_without_members(run: Run, refused: Callable[..., tuple[int, str]]) -> None:
@@ -141,3 +145,31 @@ def test_a_group_is_deleted_with_its_members(
     assert refused("group", "delete", group) == (1, f"Error: group {group}: NON_EMPTY_GROUP\n")
     assert run("group", "delete", "--with-members", group) == f"group {group} is deleted\n"
     consumer.close()
+
+
+@pytest.mark.parametrize("command", ["txn list", "group list"])
+def test_a_node_that_cannot_be_asked_is_named_below_what_the_others_have(
+    cluster_of_two: package.Broker, monkeypatch: pytest.MonkeyPatch, command: str, run: Run
+) -> None:
+    run("topic", "create", "x10", "--if-not-exists")
+    for number in range(8):
+        run("produce", "x10", "a", "-x", f"x10-{number}")
+        run("consume", "x10", "-g", f"x10-{number}")
+    assert run(*command.split()).count("\nx10-") == 8
+    ask = Cluster.ask_node
+
+    def loading(self: Cluster, node: int, *rest: Any) -> Any:
+        if node == 2:
+            raise KafkaError(ErrorCode.coordinator_load_in_progress, "what node 2 has")
+        return ask(self, node, *rest)
+
+    monkeypatch.setattr(Cluster, "ask_node", loading)
+    done = invoke(cluster_of_two.bootstrap_servers, *command.split())
+    assert 0 < done.stdout.count("\nx10-") < 8
+    assert (
+        done.exit_code,
+        "node 2 could not be asked: what node 2 has: COORDINATOR_LOAD_IN_PROGRESS\n" in done.stderr,
+    ) == (
+        1,
+        True,
+    )

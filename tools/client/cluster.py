@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 GROUP, TRANSACTION = 0, 1
 RETRY_S: Final = stretched(30.0)
 RETRY_PAUSE_S: Final = 0.1
+NODE_S: Final = stretched(2.0)
+"""How long one node of several may take, where the others can do without it."""
+THREADS_MAX: Final = 16
 FIRST_PAUSE_S: Final = 0.002
 """A transaction that is being ended (CONCURRENT_TRANSACTIONS) ends a moment later; each pause is twice the one before."""
 
@@ -58,6 +62,7 @@ class Cluster:
         self.controller_id = -1
         self.cluster_id: str | None = None
         self._topics: dict[str, MetadataResponseTopic] = {}
+        self._silent: dict[int, ToolError] = {}
 
     def within(self, timeout_s: float) -> AbstractContextManager[None]:
         """A shorter limit for the requests in the block: ``with cluster.within(0.5): ...``."""
@@ -98,10 +103,47 @@ class Cluster:
             self.refresh()
         return self.ask_node(self.controller_id, api, request)
 
-    def ask_all(self, api: str, request: Any) -> list[tuple[int, Any]]:
-        """The response of each node, with its id."""
-        self.refresh()
-        return [(node_id, self.ask_node(node_id, api, request)) for node_id in sorted(self.nodes)]
+    def each(
+        self, ask: Callable[[int], _T], nodes: Iterable[int] | None = None
+    ) -> tuple[dict[int, _T], dict[int, ToolError]]:
+        """Call for these nodes, by default for all, side by side: what it returned, and the error for each other node.
+
+        The limit is ``NODE_S``. A node that has not responded in that time is not asked again.
+        """
+        if nodes is None:
+            self.refresh()
+            nodes = self.nodes
+        wanted = sorted(nodes)
+        found: dict[int, _T] = {}
+        errors = {node_id: self._silent[node_id] for node_id in wanted if node_id in self._silent}
+        for node_id in wanted:
+            if node_id not in self.nodes:
+                errors[node_id] = Unreachable(f"node {node_id} is not running")
+        asked = [node_id for node_id in wanted if node_id not in errors]
+        if not asked:
+            return found, errors
+        with self.within(NODE_S), ThreadPoolExecutor(min(THREADS_MAX, len(asked))) as pool:
+            futures = {node_id: pool.submit(ask, node_id) for node_id in asked}
+            for node_id, future in futures.items():
+                try:
+                    found[node_id] = future.result()
+                except ToolError as error:
+                    errors[node_id] = error
+                    if isinstance(error, NoResponse | OutOfTime):
+                        self._silent[node_id] = error
+        return found, errors
+
+    def of_all(self, ask: Callable[[int], list[_T]], missing: list[str] | None = None) -> list[_T]:
+        """What each node has, together; ``missing`` gets a sentence for each node that could not be asked.
+
+        Without it, and where no node could be asked, such a node is the error that it made.
+        """
+        found, errors = self.each(ask)
+        if errors and (missing is None or not found):
+            raise next(iter(errors.values()))
+        if missing is not None:
+            missing += [f"node {node_id} could not be asked: {error}" for node_id, error in errors.items()]
+        return [each for of_node in found.values() for each in of_node]
 
     def ask_coordinator(
         self, kind: int, name: str, api: str, request: Any, highest: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from protocol.errors import ErrorCode
@@ -83,11 +84,9 @@ class Group:
         return {where: each for each in self.members for where in each.partitions}
 
 
-def list_groups(cluster: Cluster) -> list[Listed]:
-    """The groups of all coordinators, by id."""
-    found = []
-    for node_id, response in cluster.ask_all("list_groups", ListGroupsRequest()):
-        found += _listed(node_id, response)
+def list_groups(cluster: Cluster, missing: list[str] | None = None) -> list[Listed]:
+    """The groups of all coordinators, by id; ``missing`` as in ``Cluster.of_all``."""
+    found = cluster.of_all(partial(_groups_of, cluster), missing)
     return sorted(found, key=lambda each: each.group_id)
 
 
@@ -96,13 +95,13 @@ def listed_group(cluster: Cluster, group: str) -> Listed | None:
 
     def ask() -> Listed | None:
         node_id = cluster.coordinator(GROUP, group)
-        found = _listed(node_id, cluster.ask_node(node_id, "list_groups", ListGroupsRequest()))
-        return next((each for each in found if each.group_id == group), None)
+        return next((each for each in _groups_of(cluster, node_id) if each.group_id == group), None)
 
     return cluster.retrying(ask)
 
 
-def _listed(node_id: int, response: Any) -> list[Listed]:
+def _groups_of(cluster: Cluster, node_id: int) -> list[Listed]:
+    response = cluster.ask_node(node_id, "list_groups", ListGroupsRequest())
     check(response.error_code, f"the groups of node {node_id}")
     return [
         Listed(each.group_id, each.group_state, each.group_type, each.protocol_type, node_id)

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from odradek.printable import clipped
 from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
+from protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
+)
 from protocol.messages.metadata import MetadataResponseTopic
 from tools.client.cluster import Cluster
-from tools.client.errors import KafkaError, ToolError, check, error_name, is_retriable, no_such
+from tools.client.errors import ToolError, check, error_name, is_retriable, no_such
 from tools.client.transactions import Transaction, list_transactions
 
 STATE_TOPIC: Final = "__transaction_state"
+_NO_LEADER: Final = -1
 LOOKS: Final = 2
 """Partitions whose leader has changed are asked for again so often, with new metadata."""
 NAMED_MAX: Final = 5
@@ -86,9 +93,18 @@ class _Look:
         """Why a partition could not be looked at."""
         for _ in range(LOOKS):
             changed: set[Where] = set()
-            for leader, partitions in self._by_leader(wanted).items():
-                if node_id in (None, leader):
-                    changed |= self._ask(leader, partitions)
+            by_leader = {
+                leader: partitions
+                for leader, partitions in self._by_leader(wanted).items()
+                if node_id in (None, leader)
+            }
+            leaderless = f"its leader: {error_name(ErrorCode.leader_not_available)}"
+            self.unseen.update(dict.fromkeys(by_leader.pop(_NO_LEADER, ()), leaderless))
+            found, errors = cluster.each(partial(self._ask, by_leader), by_leader)
+            for leader, error in errors.items():
+                self.unseen.update(dict.fromkeys(by_leader[leader], str(error)))
+            for response in found.values():
+                changed |= self._take_in(response)
             if not changed:
                 return
             wanted = changed
@@ -102,21 +118,17 @@ class _Look:
                     found.setdefault(each.leader_id, []).append(where)
         return found
 
-    def _ask(self, leader: int, partitions: list[Where]) -> set[Where]:
-        """Take in what one leader responds; the partitions whose leader has changed."""
+    def _ask(self, by_leader: Mapping[int, list[Where]], leader: int) -> DescribeProducersResponse:
         by_topic: dict[str, list[int]] = {}
-        for topic, index in partitions:
+        for topic, index in by_leader[leader]:
             by_topic.setdefault(topic, []).append(index)
         topics = [TopicRequest(name=topic, partition_indexes=indexes) for topic, indexes in by_topic.items()]
-        try:
-            if leader < 0:
-                raise KafkaError(ErrorCode.leader_not_available, "its leader")
-            response = self._cluster.ask_node(
-                leader, "describe_producers", DescribeProducersRequest(topics=topics)
-            )
-        except ToolError as error:
-            self.unseen.update(dict.fromkeys(partitions, str(error)))
-            return set()
+        request = DescribeProducersRequest(topics=topics)
+        response: DescribeProducersResponse = self._cluster.ask_node(leader, "describe_producers", request)
+        return response
+
+    def _take_in(self, response: DescribeProducersResponse) -> set[Where]:
+        """What one leader responded; returns the partitions whose leader has changed."""
         changed = set()
         for name, each in ((topic.name, each) for topic in response.topics for each in topic.partitions):
             where = (name, each.partition_index)
@@ -206,7 +218,10 @@ def _partitions(topics: Iterable[MetadataResponseTopic], *, named: bool) -> set[
 def _not_looked_at(unseen: Mapping[Where, str]) -> list[str]:
     """A sentence for each reason: a broker that denies it, or a node that is away, is one for all its partitions."""
     by_reason: dict[str, list[str]] = {}
-    for (topic, index), why in sorted(unseen.items()):
+    # Topics of users first: few are named.
+    for (topic, index), why in sorted(
+        unseen.items(), key=lambda each: (each[0][0].startswith("__"), each[0])
+    ):
         by_reason.setdefault(why, []).append(f"{topic}-{index}")
     return [
         f"{' '.join(places[:NAMED_MAX])}{_and_more(len(places) - NAMED_MAX)} could not be looked at: {why}"

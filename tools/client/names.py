@@ -6,10 +6,10 @@ from typing import Final
 
 from odradek.deadlines import stretched
 from odradek.nearest import did_you_mean
-from protocol.messages.list_transactions import ListTransactionsRequest
 from tools.client.cluster import Cluster
 from tools.client.errors import Kind, ToolError
 from tools.client.groups import list_groups
+from tools.client.transactions import list_transactions
 
 LOOK_S: Final = stretched(2.0)
 """How long the cluster may take for the names, once a command has failed."""
@@ -20,15 +20,8 @@ def names_of(cluster: Cluster, kind: Kind) -> list[str]:
     if kind == "topic":
         return [each.name for each in cluster.refresh(None) if each.name and not each.is_internal]
     if kind == "group":
-        return [each.group_id for each in list_groups(cluster)]
-    request = ListTransactionsRequest(
-        state_filters=(), producer_id_filters=(), duration_filter=-1, transactional_id_pattern=None
-    )
-    return [
-        each.transactional_id
-        for _, response in cluster.ask_all("list_transactions", request)
-        for each in response.transaction_states
-    ]
+        return [each.group_id for each in list_groups(cluster, missing=[])]
+    return [each.transactional_id for each in list_transactions(cluster, missing=[])]
 
 
 def near_name(cluster: Cluster, error: ToolError) -> str:

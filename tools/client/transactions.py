@@ -57,13 +57,16 @@ class Transaction:
 
 
 def list_transactions(
-    cluster: Cluster, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
+    cluster: Cluster,
+    states: Sequence[str] = (),
+    producer_ids: Sequence[int] = (),
+    missing: list[str] | None = None,
 ) -> list[Transaction]:
-    """The transactional ids of all coordinators, by id; those in one of ``states`` or of one of ``producer_ids``."""
-    found: list[Transaction] = []
-    cluster.refresh()
-    for node_id in sorted(cluster.nodes):
-        found += transactions_of(cluster, node_id, states, producer_ids)
+    """The transactional ids of all coordinators, by id; those in one of ``states`` or of one of ``producer_ids``.
+
+    ``missing`` as in ``Cluster.of_all``.
+    """
+    found = cluster.of_all(lambda node_id: transactions_of(cluster, node_id, states, producer_ids), missing)
     return sorted(found, key=lambda each: each.transactional_id)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -25,6 +25,7 @@ from odradek.commands.groups import CommandGroup
 from odradek.commands.waiting import telling_waits
 from odradek.errors import BadClientSettings, OdradekError
 from odradek.health import local_bootstrap
+from odradek.printable import printable
 from odradek.remote import CONTROL_VARIABLE, connect
 from tools.client.cluster import Cluster
 from tools.client.errors import BadAddress, ToolError, Unreachable
@@ -37,6 +38,7 @@ __all__ = [
     "HELP_NAMES",
     "CommandGroup",
     "as_json",
+    "end_without",
     "find_bootstrap",
     "on_a_cluster",
     "pairs",
@@ -130,6 +132,14 @@ def on_a_cluster(function: _F) -> _F:
                 raise
 
     return call  # type: ignore[return-value]
+
+
+def end_without(missing: Sequence[str]) -> None:
+    """Say on stderr what a list lacks, and end with exit code 1; nothing where it lacks nothing."""
+    for sentence in missing:
+        click.echo(printable(sentence), err=True)
+    if missing:
+        raise SystemExit(1)
 
 
 def security_of(properties_file: Path | None, more: Mapping[str, str] | None = None) -> ClientSecurity | None:

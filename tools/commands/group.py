@@ -25,6 +25,7 @@ from tools.commands.common import (
     HELP_NAMES,
     CommandGroup,
     as_json,
+    end_without,
     on_a_cluster,
     say,
     say_done,
@@ -43,15 +44,21 @@ def group() -> None:
 @as_json
 @on_a_cluster
 def list_(cluster: Cluster, as_json: bool) -> None:
-    """List the groups of all coordinators with their states."""
-    found = list_groups(cluster)
+    """List the groups of all coordinators with their states.
+
+    A node that does not respond within 2 s is a line on stderr, and exit code 1.
+    """
+    missing: list[str] = []
+    found = list_groups(cluster, missing)
     if as_json:
         say_json([asdict(each) for each in found])
-        return
-    rows = [
-        (each.group_id, each.state, each.group_type, each.protocol_type, each.coordinator) for each in found
-    ]
-    say_table(("GROUP", "STATE", "TYPE", "PROTOCOL", "COORDINATOR"), rows)
+    else:
+        rows = [
+            (each.group_id, each.state, each.group_type, each.protocol_type, each.coordinator)
+            for each in found
+        ]
+        say_table(("GROUP", "STATE", "TYPE", "PROTOCOL", "COORDINATOR"), rows)
+    end_without(missing)
 
 
 @group.command()

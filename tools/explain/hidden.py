@@ -135,7 +135,7 @@ def with_owners(cluster: Cluster, hidden: Iterable[Hidden]) -> list[Hidden]:
 def _with_owner(cluster: Cluster, at: Hidden) -> Hidden:
     for each in describe_producers(cluster, at.topic, at.partition):
         if each.current_txn_start_offset == at.stable:
-            known = list_transactions(cluster, producer_ids=[each.producer_id])
+            known = list_transactions(cluster, producer_ids=[each.producer_id], missing=[])
             return replace(at, producer_id=each.producer_id, known=known[0] if known else None)
     return at
 
