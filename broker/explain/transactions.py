@@ -344,7 +344,8 @@ def _written_again(
     if place is not None and first is not None:
         ends = "commit" if at.state == "PrepareCommit" else "abort"
         where = f"--partition {place.topic}/{place.index} --start-offset {first}"
-        yield f"Or write it by hand, of which the coordinator learns nothing: odradek txn {ends} {where}"
+        by_hand = "Write it by hand" if around.rules is None else "Or write it by hand"
+        yield f"{by_hand}, of which the coordinator learns nothing: odradek txn {ends} {where}"
 
 
 def _is_free(at: TransactionFacts, place: PartitionFacts) -> bool:
