@@ -13,6 +13,7 @@ from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.topics import TRANSACTION_STATE
 from broker.metadata.values import NO_LEADER, PartitionState
 from broker.node import Node
+from broker.replicas.partition import Partition
 from broker.transactions.loaded import has_loaded
 from broker.transactions.shard import Entry
 from broker.transactions.transaction import PREPARED, SETTLED, Transaction, TransactionState
@@ -152,8 +153,14 @@ def _unserved(cluster: Cluster) -> Iterator[PartitionState]:
     topic = cluster.metadata.topic(TRANSACTION_STATE)
     for state in topic.partitions if topic is not None else ():
         node = cluster.running(state.leader)
-        if node is None or not has_loaded(node.transactions, state.index):
+        if node is None or not (has_loaded(node.transactions, state.index) or _is_empty(node, state.index)):
             yield state
+
+
+def _is_empty(node: Node, index: int) -> bool:
+    """Nothing was written to this partition: it has no ids, and is loaded when one is asked for."""
+    partition = node.replicas.leader(TRANSACTION_STATE, index)
+    return isinstance(partition, Partition) and partition.log_end_offset == 0
 
 
 def known(cluster: Cluster) -> Iterator[Transaction]:

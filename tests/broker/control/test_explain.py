@@ -10,6 +10,7 @@ import aiokafka
 import pytest
 
 from broker.views import explaining_cluster
+from broker.views.explaining_transactions import all_serve
 from tests.broker.control.conftest import Caller
 
 LOOKS: Final = 20
@@ -46,6 +47,9 @@ async def test_an_open_transaction_is_the_cause_by_its_topic_and_by_its_id(
                 assert "etl-1 (producer 0 epoch 0) has an open transaction" in first["lines"][0]
         [after] = (await caller.get("/v1/explain?transactional_id=etl-1"))["explanations"]
         assert after["cause"] == "nothing"
+        assert all_serve(
+            caller.control.cluster
+        )  # nothing has asked for the ids of the other partitions: there are none
 
 
 async def test_an_id_and_a_group_that_were_never_used_are_unknown(caller: Caller) -> None:
