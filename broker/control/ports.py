@@ -74,6 +74,10 @@ class Looking:
         summary = await self.views.cluster()
         return {str(each.node): each.state for each in summary.nodes}
 
+    def offline_partitions(self) -> int:
+        """How many replicas the nodes here cannot use; what is behind a proxy is not known."""
+        return 0
+
     def refusal(self, what: str) -> str:
         """The sentence for what only something else has."""
         return f"there is no {what} here: GET /openapi.json says what there is"
@@ -89,6 +93,10 @@ class Control(Looking):
 
     async def node_states(self) -> Mapping[str, str]:
         return {str(node.node_id): node.shown_state for node in self.cluster.nodes.values()}
+
+    def offline_partitions(self) -> int:
+        running = self.cluster.running_nodes()
+        return sum(each.offline is not None for node in running for each in node.replicas.opened())
 
     def forget(self) -> None:
         """Remove all rules, and what the trace has."""

@@ -55,12 +55,15 @@ class HealthView(View):
     status: str
     nodes: dict[str, str]
     """State by node id."""
+    offline_partitions: int
+    """Replicas that nodes cannot write or read, until they start again: GET /v1/partitions names them."""
 
 
 class OneNode(Given):
     node_id: NodeId
 
 
+_STATES_EXAMPLE: Final = {"nodes": {"1": "running"}, "offline_partitions": 0}
 NODE_EXAMPLE: Final[dict[str, Any]] = {
     "node_id": 2,
     "state": "running",
@@ -195,21 +198,24 @@ async def resume_node(control: Control, params: OneNode) -> NodeView:
     return _of(control, params)
 
 
-@operation("GET", "/health", answer_example={"status": "ok", "nodes": {"1": "running"}}, open_to_all=True)
+@operation("GET", "/health", answer_example={"status": "ok", **_STATES_EXAMPLE}, open_to_all=True)
 async def health(control: Looking) -> HealthView:
-    """Check that the broker responds; the status is ok if all nodes run, else degraded."""
+    """Check that the broker responds; the status is ok if all nodes run and no partition is offline, else degraded."""
     states = dict(await control.node_states())
     running = all(state == NodeState.RUNNING.value for state in states.values())
-    return HealthView(status="ok" if running else "degraded", nodes=states)
+    offline = control.offline_partitions()
+    status = "ok" if running and not offline else "degraded"
+    return HealthView(status=status, nodes=states, offline_partitions=offline)
 
 
-@operation("GET", "/ready", answer_example={"status": "ready", "nodes": {"1": "running"}}, open_to_all=True)
+@operation("GET", "/ready", answer_example={"status": "ready", **_STATES_EXAMPLE}, open_to_all=True)
 async def ready(control: Control) -> HealthView:
     """Check that clients can be served: 200 while a node runs, 503 while none does."""
-    states = (await health(control)).nodes
-    if NodeState.RUNNING.value not in states.values():
+    found = await health(control)
+    if NodeState.RUNNING.value not in found.nodes.values():
         raise HttpError(503, "no node runs")
-    return HealthView(status="ready", nodes=states)
+    found.status = "ready"
+    return found
 
 
 def _refused(control: Control, params: OneNode, error: NoSuchNode) -> HttpError:

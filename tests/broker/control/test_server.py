@@ -136,8 +136,19 @@ async def test_health_may_be_asked_by_any_name_and_says_little(open_control: Ope
     caller = await open_control(token="secret")
     assert await caller("GET", "/health", headers={"Host": "kafka.test"}) == (
         200,
-        {"status": "ok", "nodes": {"1": "running"}},
+        {"status": "ok", "nodes": {"1": "running"}, "offline_partitions": 0},
     )
+
+
+async def test_health_counts_the_partitions_that_are_offline(caller: Caller) -> None:
+    await caller.post("/v1/topics/orders/records", {"partition": 0, "value": "v"})
+    (node,) = caller.control.cluster.running_nodes()
+    partition = next(each for each in node.replicas.opened() if each.topic == "orders")
+    partition.offline = "No space left on device"
+    found = await caller.get("/health")
+    assert (found["status"], found["offline_partitions"]) == ("degraded", 1)
+    partition.offline = None
+    assert (await caller.get("/health"))["status"] == "ok"
 
 
 async def test_a_token_is_asked_for_everywhere_else(open_control: OpenControl) -> None:

@@ -205,7 +205,11 @@ async def test_the_control_port_has_what_a_proxy_can_do(both: Both) -> None:
 
         assert await call("GET", "/health") == (
             200,
-            {"status": "ok", "nodes": {"1": "running", "2": "running", "3": "running"}},
+            {
+                "status": "ok",
+                "nodes": {"1": "running", "2": "running", "3": "running"},
+                "offline_partitions": 0,
+            },
         )
         status, refusal = await call("POST", "/v1/nodes/1/kill")
         assert status == 404
