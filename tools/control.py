@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Final
 
+from broker.explain.words import duration_text
 from odradek.errors import ControlUnreachable, OdradekError
 from odradek.remote import CONTROL_VARIABLE, PORT_VARIABLE, Remote, connect
 from tools.client.cluster import Cluster
@@ -34,6 +36,10 @@ def control_of(cluster: Cluster) -> Remote | None:
         raise ToolError(str(error)) from None
 
 
+FUTURE_MS: Final = 60_000
+"""By so much the clocks of two machines may differ without a word."""
+
+
 class Ages:
     """For how long transactions have been open: by the clock of a broker of ours, which may be advanced; else by our own."""
 
@@ -55,8 +61,18 @@ class Ages:
         return self._open_ms.get((at.transactional_id, at.start_ms))
 
     def open_ms(self, at: Transaction) -> int:
-        """As its time-out counts, in milliseconds; 0 for a transaction that is not open."""
+        """As its time-out counts, in milliseconds; negative where it begins in the future, 0 where none is open."""
         if at.start_ms is None:
             return 0
-        by_broker = self._open_ms.get((at.transactional_id, at.start_ms))
-        return max(0, now_ms() - at.start_ms if by_broker is None else by_broker)
+        if (by_broker := self.known_open_ms(at)) is not None:
+            return by_broker
+        by_us = now_ms() - at.start_ms
+        return by_us if by_us < -FUTURE_MS else max(0, by_us)
+
+    def future(self, at: Transaction) -> str:
+        """``4 min 58 s in the future of the coordinator's clock``; empty for a transaction that has begun."""
+        open_ms = self.open_ms(at)
+        if open_ms >= 0:
+            return ""
+        clock = "this machine's" if self.known_open_ms(at) is None else "the coordinator's"
+        return f"{duration_text(-open_ms)} in the future of {clock} clock"

@@ -14,12 +14,12 @@ from tools.client.cluster import Cluster
 from tools.client.errors import KafkaError
 from tools.client.producing import Producer, now_ms
 from tools.client.transactions import Transaction
-from tools.control import Ages
+from tools.control import FUTURE_MS, Ages
 from tools.explain import looking
 from tools.explain.asking import Asking
 from tools.explain.by_control import Control, folded_refusals
 from tools.explain.explaining import Explaining
-from tools.explain.looking import FUTURE_MS, transaction_facts
+from tools.explain.looking import transaction_facts
 
 T = TypeVar("T")
 HELD_S = 0.1
@@ -342,6 +342,12 @@ def test_a_transaction_that_begins_a_little_ahead_of_this_clock_has_just_begun(c
     ahead = open_ms(now_ms() + 2 * FUTURE_MS)
     assert ahead is not None
     assert ahead < -FUTURE_MS
+    at = Transaction("i", "Ongoing", 7, 0, 2, 1000, 5, (("t", 0),))
+    assert (
+        Ages(cluster, {("i", 5): -298_000}).future(at)
+        == "4 min 58 s in the future of the coordinator's clock"
+    )
+    assert Ages(cluster, {("i", 5): 298_000}).future(at) == ""
     decided = Transaction("i", "PrepareCommit", 7, 0, 2, 1000, 0, (("t", 0),))
     assert transaction_facts(decided, Ages(cluster, {})).open_ms is None
 

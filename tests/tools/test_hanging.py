@@ -79,6 +79,9 @@ def test_a_hanging_transaction_is_found_listed_and_aborted(run: Run, hung: Calla
     assert {("h1", "Empty"), ("h1", "Hanging"), ("h1-open", "Ongoing")} <= listed
     assert command in run("txn", "list")
     assert "Empty" not in run("txn", "list", "--state", "Hanging")
+    sentence = f"a transaction of its producer hangs in h1-0 from offset {start} on; to abort it: {command}\n"
+    assert run("txn", "describe", "h1").endswith(f"  {sentence}")
+    assert run("txn", "abort", "h1").endswith(f" now\n{sentence}")
     assert command not in run("txn", "list", "--state", "Ongoing")
     run(*command.split()[1:])
     assert run("txn", "find-hanging", "-t", "h1") == "no transaction hangs\n"

@@ -32,6 +32,14 @@ def test_the_open_transaction_at_which_readers_stop_is_named() -> None:
     ]
 
 
+def test_a_transaction_that_begins_in_the_future_is_not_called_old() -> None:
+    future = "4 min 58 s in the future of the coordinator's clock"
+    assert replace(OPEN, future=future).sentences() == [
+        "orders-0: readers stop at offset 12 of 20: a transaction of producer 5 (etl-3), open since "
+        f"2026-11-28T22:13:20.000Z, {future}, begins there; {MORE}"
+    ]
+
+
 def test_a_decided_transaction_without_its_marker_is_not_called_open_and_the_rule_is_named() -> None:
     decided = replace(
         OPEN, known=replace(ETL, state="PrepareCommit"), cause="rule 6 (txn.marker -> hold) holds it"

@@ -7,6 +7,7 @@ were asked, and is unknown to them, hangs. What merely begins or ends between th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -20,7 +21,7 @@ from protocol.messages.describe_producers import (
     TopicRequest,
 )
 from protocol.messages.metadata import MetadataResponseTopic
-from tools.client.cluster import Cluster
+from tools.client.cluster import NODE_S, Cluster
 from tools.client.errors import ToolError, check, error_name, is_retriable, no_such
 from tools.client.transactions import Transaction, list_transactions
 
@@ -65,6 +66,14 @@ class Open:
         return (
             f"for its coordinator, node {self.known.coordinator}, {clipped(self.known.transactional_id)} is "
             f"{self.known.state}, without {self.topic}-{self.partition}"
+        )
+
+    @property
+    def sentence(self) -> str:
+        """For someone who asked for its transactional id."""
+        return (
+            f"a transaction of its producer hangs in {self.topic}-{self.partition} from offset {self.start_offset} on; "
+            f"to abort it: {self.abort_command}"
         )
 
     @property
@@ -184,6 +193,13 @@ def find_hanging(
         ]
         return Found(still_open(candidates, second.opened), unknown)
     return Found(unknown=unknown + [_may_hang(each, "a coordinator is away") for each in candidates])
+
+
+def hanging_of(cluster: Cluster, producer_id: int) -> list[Open]:
+    """What a producer left hanging, as far as the cluster responds within ``NODE_S``; its id has no open transaction."""
+    with suppress(ToolError), cluster.within(NODE_S):
+        return [each for each in find_hanging(cluster).hanging if each.producer_id == producer_id]
+    return []
 
 
 def _may_hang(each: Open, why: str) -> str:

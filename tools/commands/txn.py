@@ -8,13 +8,13 @@ from typing import Any, Final
 import click
 
 from odradek.commands.common import Remote, speaking
-from odradek.errors import NotFound, TransactionNotReached
+from odradek.errors import TransactionNotReached
 from odradek.nearest import did_you_mean
 from odradek.pending import waiting_for
 from odradek.printable import printable
 from odradek.words import TransactionState
 from tools.client.cluster import Cluster
-from tools.client.hanging import Found, Open, find_hanging
+from tools.client.hanging import Found, Open, find_hanging, hanging_of
 from tools.client.transactions import Transaction, describe_transaction, list_transactions
 from tools.commands.common import (
     HELP_NAMES,
@@ -159,7 +159,10 @@ def _json(each: Transaction) -> dict[str, Any]:
 
 
 def _age(each: Transaction, ages: Ages) -> str:
-    return "" if each.start_ms is None else duration_text(ages.open_ms(each))
+    if each.start_ms is None:
+        return ""
+    open_ms = ages.open_ms(each)
+    return f"begins in {duration_text(-open_ms)}" if open_ms < 0 else duration_text(open_ms)
 
 
 @txn.command()
@@ -167,10 +170,11 @@ def _age(each: Transaction, ages: Ages) -> str:
 @as_json
 @on_a_cluster
 def describe(cluster: Cluster, transactional_id: str, as_json: bool) -> None:
-    """Show the state of a transactional id, and since when its transaction is open."""
+    """Show the state of a transactional id, since when its transaction is open, and what its producer left hanging."""
     found = describe_transaction(cluster, transactional_id)
+    hanging = [] if found.is_open else hanging_of(cluster, found.producer_id)
     if as_json:
-        say_json(_json(found))
+        say_json({**_json(found), "hanging": [_place(each) for each in hanging]})
         return
     say(f"{found.transactional_id}: {found.state}")
     say(
@@ -180,10 +184,13 @@ def describe(cluster: Cluster, transactional_id: str, as_json: bool) -> None:
         ages = Ages(cluster)
         ends = found.timeout_ms - ages.open_ms(found)
         when = f"times out in {duration_text(ends)}" if ends > 0 else f"timed out {duration_text(-ends)} ago"
-        say(f"  open since {time_text(found.start_ms)}, for {_age(found, ages)}; {when}")
+        age = ages.future(found) or f"for {_age(found, ages)}"
+        say(f"  open since {time_text(found.start_ms)}, {age}; {when}")
     say(f"  transaction.timeout.ms {found.timeout_ms}")
     for topic, index in found.partitions:
         say(f"  {topic}-{index}")
+    for each in hanging:
+        say(f"  {each.sentence}")
 
 
 def _near_id(remote: Remote, transactional_id: str) -> str:
@@ -201,10 +208,7 @@ def timeline(remote: Remote, transactional_id: str, as_json: bool) -> None:
 
     It asks the control port: only Odradek has timelines.
     """
-    try:
-        found = remote.timeline(transactional_id)
-    except NotFound as error:
-        raise NotFound(error.status, f"{error}{_near_id(remote, transactional_id)}") from None
+    found = remote.timeline(transactional_id)
     if as_json:
         say_json(found.timeline)
     else:
@@ -235,7 +239,9 @@ def wait(
         with waiting_for(f"{transactional_id} is not in {' or '.join(wanted)} yet"):
             found = remote.transactions.wait(transactional_id, wanted, timeout)
     except TransactionNotReached as error:
-        raise click.ClickException(f"{error}{_near_id(remote, transactional_id)}") from None
+        # Of an id that no coordinator knows the error has it already.
+        near = "" if "did you mean" in str(error) else _near_id(remote, transactional_id)
+        raise click.ClickException(f"{error}{near}") from None
     if as_json:
         say_json(asdict(found))
     else:

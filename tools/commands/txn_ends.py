@@ -11,6 +11,7 @@ from tools.client.cluster import Cluster
 from tools.client.ending import SAMPLE, Ending, ending_of, open_transaction
 from tools.client.errors import ToolError
 from tools.client.fetching import Seen
+from tools.client.hanging import hanging_of
 from tools.client.producing import Producer, now_ms
 from tools.client.transactions import describe_transaction, list_transactions, write_marker
 from tools.client.unverified import send_unverified
@@ -97,11 +98,18 @@ def _fence(cluster: Cluster, transactional_id: str) -> tuple[dict[str, Any], str
     producer = Producer(cluster, transactional_id)
     producer.init()
     done = "aborted" if found.is_open else "no transaction was open"
-    view = {"transactional_id": transactional_id, "was_open": found.is_open, **_producer(producer)}
-    return (
-        view,
-        f"{transactional_id}: {done}; producer {producer.producer_id} has epoch {producer.producer_epoch} now",
+    # What its producer left hanging is none of the coordinator's transactions.
+    hanging = [] if found.is_open else hanging_of(cluster, found.producer_id)
+    view = {
+        "transactional_id": transactional_id,
+        "was_open": found.is_open,
+        **_producer(producer),
+        "hanging": [f"{each.topic}-{each.partition}@{each.start_offset}" for each in hanging],
+    }
+    text = (
+        f"{transactional_id}: {done}; producer {producer.producer_id} has epoch {producer.producer_epoch} now"
     )
+    return view, "\n".join([text, *(each.sentence for each in hanging)])
 
 
 def _producer(producer: Producer) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.client.fetching import Reader
 from tools.client.transactions import Transaction, describe_producers, list_transactions
-from tools.control import control_of
+from tools.control import Ages, control_of
 from tools.text import time_text
 
 LOOK_S: Final = stretched(2.0)
@@ -38,6 +38,8 @@ class Hidden:
     """The producer of the transaction that begins at ``stable``; -1 where that is not known."""
     known: Transaction | None = None
     """As its coordinator knows it."""
+    future: str = ""
+    """How far in the future it begins, in words."""
     cause: str = ""
     """The rule that holds its end."""
 
@@ -71,7 +73,8 @@ class Hidden:
         if self.known is None or self.known.start_ms is None:
             return f"a transaction of {name} without a marker"
         if self.known.state == "Ongoing":
-            return f"a transaction of {name}, open since {time_text(self.known.start_ms)},"
+            since = f"open since {time_text(self.known.start_ms)},"
+            return f"a transaction of {name}, {since}{self.future and f' {self.future},'}"
         return f"a transaction of {name}, in {self.known.state} and without its marker,"
 
 
@@ -142,6 +145,8 @@ def _with_owner(cluster: Cluster, at: Hidden) -> Hidden:
 
 def _with_causes(cluster: Cluster, found: list[Hidden]) -> list[Hidden]:
     with suppress(ToolError, OdradekError):
+        ages = Ages(cluster)
+        found = [replace(each, future=ages.future(each.known)) if each.known else each for each in found]
         remote = control_of(cluster)
         if remote is not None:
             rules = remote.client.get("/v1/faults", timeout_s=LOOK_S)["faults"]

@@ -19,7 +19,6 @@ from tools.client.configs import TOPIC, describe_configs
 from tools.client.errors import error_name
 from tools.client.fetching import Reader
 from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
-from tools.client.producing import now_ms
 from tools.client.transactions import Transaction, transactions_of
 from tools.control import Ages
 from tools.explain.asking import Asking
@@ -34,8 +33,6 @@ PLACES_MAX: Final = 5000
 """So many partitions of a cluster are asked for the open transactions of a producer."""
 MIN_ISR_MAX: Final = 10
 """Of so many topics whose replicas are not all in sync the setting min.insync.replicas is asked."""
-FUTURE_MS: Final = 60_000
-"""The clocks of two machines differ: what begins less than this ahead of ours has just begun."""
 
 Where = tuple[str, int]
 
@@ -274,10 +271,7 @@ def transaction_facts(at: Transaction, ages: Ages) -> TransactionFacts:
     """As the coordinator has it; its age by the broker's clock where that can be asked, else by ours."""
     open_ms = None
     if at.start_ms is not None and not at.state.startswith("Prepare"):
-        open_ms = ages.known_open_ms(at)
-        if open_ms is None:
-            open_ms = now_ms() - at.start_ms
-            open_ms = open_ms if open_ms < -FUTURE_MS else max(0, open_ms)
+        open_ms = ages.open_ms(at)
     return TransactionFacts(
         transactional_id=at.transactional_id,
         state=at.state,
