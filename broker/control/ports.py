@@ -74,6 +74,10 @@ class Looking:
         summary = await self.views.cluster()
         return {str(each.node): each.state for each in summary.nodes}
 
+    async def upstream(self) -> dict[str, Any]:
+        """What a proxy knows of the cluster behind it, in the form of ``GET /v1/cluster``."""
+        raise NotImplementedError
+
     def offline_partitions(self) -> int:
         """How many replicas the nodes here cannot use; what is behind a proxy is not known."""
         return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Domain
 from broker.control.access import ControlConfigError
@@ -55,6 +55,9 @@ class ProxyLooking(Looking):
 
     async def node_states(self) -> Mapping[str, str]:
         return {str(node_id): state for node_id, state in (await self.views.node_states()).items()}
+
+    async def upstream(self) -> dict[str, Any]:
+        return await self.views.upstream()
 
     def refusal(self, what: str) -> str:
         return f"{what} is not for a proxy: it sees requests and responses, and does not reach into the nodes behind it"

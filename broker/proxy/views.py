@@ -78,6 +78,24 @@ class ProxyViews:
             nodes=[_node(node, states[node_id], partitions) for node_id, node in sorted(proxy.nodes.items())],
         )
 
+    async def upstream(self) -> dict[str, Any]:
+        """The nodes with the listeners of the proxy, in the form of ``GET /v1/cluster``."""
+        proxy = self._admin.proxy
+        try:
+            topics = await self._admin.topics()
+        except NoAnswer:
+            topics = []
+        states = await self.node_states()
+        return {
+            "cluster_id": proxy.cluster_id,
+            "bootstrap_servers": proxy.bootstrap_servers,
+            "ca": None,
+            "features": {},
+            "nodes": [
+                _described(node, states[node_id], topics) for node_id, node in sorted(proxy.nodes.items())
+            ],
+        }
+
     async def node_states(self) -> dict[int, str]:
         """Which nodes of the upstream answer."""
 
@@ -224,6 +242,35 @@ class _Offsets:
         open_ones: dict[Place, list[OpenTransaction]],
     ) -> None:
         self.start, self.stable, self.high, self.open = start, stable, high, open_ones
+
+
+def _described(node: ProxyNode, state: str, topics: list[Any]) -> dict[str, Any]:
+    listener = node.listener
+    leads: dict[str, list[int]] = {}
+    follows: dict[str, list[int]] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            if each.leader_id == node.node_id:
+                leads.setdefault(topic.name, []).append(each.partition_index)
+            elif node.node_id in each.replica_nodes:
+                follows.setdefault(topic.name, []).append(each.partition_index)
+    return {
+        "node_id": node.node_id,
+        "state": state,
+        "skew_ms": 0,
+        "rack": None,
+        "listeners": [
+            {
+                "name": listener.name,
+                "security_protocol": listener.security_protocol,
+                "address": host_and_port(listener.host, listener.port),
+                "advertised": host_and_port(listener.advertised_host, listener.advertised_port),
+            }
+        ],
+        "connections": len(node.connections),
+        "leads": leads,
+        "follows": follows,
+    }
 
 
 def _node(node: ProxyNode, state: str, partitions: list[Any]) -> NodeSummary:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.addresses import bootstrap_servers, host_and_port
 from broker.cluster.reset import reset
@@ -29,7 +31,7 @@ class ListenerView(View):
 class NodeView(View):
     node_id: int
     state: str
-    """starting, running, paused, stopping, stopped or killed"""
+    """starting, running, paused, stopping, stopped or killed; of a node behind a proxy: running or unreachable"""
     skew_ms: int
     """How far the node's clock is ahead of the cluster's; negative if it is behind."""
     rack: str | None
@@ -93,8 +95,13 @@ _CLUSTER_EXAMPLE: Final[dict[str, Any]] = {
 
 
 @operation("GET", "/v1/cluster", answer_example=_CLUSTER_EXAMPLE)
-async def show_cluster(control: Control) -> ClusterView:
-    """Show the nodes of the cluster: state, listeners, and the partitions that each node leads."""
+async def show_cluster(control: Looking) -> ClusterView:
+    """Show the nodes of the cluster: state, listeners, and the partitions that each node leads.
+
+    A proxy shows its own listeners, and what the metadata of the upstream say; it knows no features, racks and skews.
+    """
+    if not isinstance(control, Control):
+        return msgspec.convert(await control.upstream(), type=ClusterView)
     cluster = control.cluster
     return ClusterView(
         cluster_id=cluster.metadata.cluster_id,

@@ -211,6 +211,12 @@ async def test_the_control_port_has_what_a_proxy_can_do(both: Both) -> None:
                 "offline_partitions": 0,
             },
         )
+        status, shown = await call("GET", "/v1/cluster")
+        assert (status, shown["cluster_id"]) == (200, both.control.cluster.metadata.cluster_id)
+        assert shown["bootstrap_servers"] == both.proxy.bootstrap_servers
+        assert sorted(index for node in shown["nodes"] for index in node["leads"]["orders"]) == [0, 1, 2]
+        addresses = [node["listeners"][0]["advertised"] for node in shown["nodes"]]
+        assert ",".join(addresses) == both.proxy.bootstrap_servers
         status, refusal = await call("POST", "/v1/nodes/1/kill")
         assert status == 404
         assert refusal["error"].startswith(
