@@ -436,7 +436,12 @@ def parse_topic(text: str, config: BrokerConfig, where: str = "--topic") -> Topi
         elif key:
             configs[key] += f",{part}"
         else:
-            raise usage_error(f"{where} {text}: expected key=value, not {part!r}.")
+            more = (
+                " The setting default.replication.factor sets the number of replicas."
+                if part.isdecimal()
+                else ""
+            )
+            raise usage_error(f"{where} {text}: expected key=value, not {part!r}.{more}")
     try:
         LogConfig.from_properties(configs, config.log_defaults)
     except ConfigError as error:

@@ -30,6 +30,8 @@ ENDS_WITH_CALLER: Final = ("/v1/clock/advance",)
 """The broker cancels these calls when the caller hangs up."""
 CA_VARIABLE: Final = "ODRADEK_CONTROL_CA"
 _JSON: Final = "application/json"
+TOKEN_VARIABLE: Final = "ODRADEK_CONTROL_TOKEN"
+_UNAUTHORIZED: Final = 401
 
 
 class ControlClient:
@@ -156,6 +158,8 @@ class ControlClient:
             sentence = str(json.loads(text)["error"])
         except (ValueError, KeyError, TypeError):
             sentence = f"{self.url} answered {answer.status} {answer.reason}, which no control port does"
+        if answer.status == _UNAUTHORIZED and not self._token:
+            sentence += f" ({TOKEN_VARIABLE}, or --token in a command)"
         # It may name what clients have sent, and ends on a terminal or in a test's report.
         sentence = printable_lines(sentence)
         return (NotFound if answer.status == 404 else ControlRefused)(answer.status, sentence)
@@ -178,7 +182,10 @@ class ControlClient:
                 f"the certificate of {self.url} is not trusted ({verify_message.rstrip('.')}): {CA_VARIABLE} names a PEM "
                 "file with the certificate of its authority, or with its own"
             )
-        reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
+        if isinstance(error, http.client.RemoteDisconnected):
+            reason = "it closed the connection without a response, as the port of Kafka's clients does"
+        else:
+            reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
         return ControlUnreachable(
             f"no control port at {self.url} ({reason}): is the broker running, and was it started with --control-port?"
         )

@@ -18,7 +18,7 @@ from typing import Any, Final, Unpack
 
 from odradek.assertions import Assertions
 from odradek.asynchronous import asynchronous
-from odradek.control_client import ADVANCE_TIMEOUT_S, CA_VARIABLE, ControlClient, in_path
+from odradek.control_client import ADVANCE_TIMEOUT_S, CA_VARIABLE, TOKEN_VARIABLE, ControlClient, in_path
 from odradek.errors import HIDDEN_IN_TRACEBACKS, ControlUnreachable, FaultNotHit, NotFound
 from odradek.instead import came_instead
 from odradek.nearest import did_you_mean
@@ -32,7 +32,6 @@ __tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 CONTROL_VARIABLE: Final = "ODRADEK_CONTROL"
 PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
-TOKEN_VARIABLE: Final = "ODRADEK_CONTROL_TOKEN"
 CERTIFICATE_VARIABLE: Final = "ODRADEK_CONTROL_TLS_CERTIFICATE"
 
 ENTRIES_MAX: Final = 10_000

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from inspect import cleandoc
+from itertools import pairwise
 from typing import Final
 
 import click
 
 _NEGATIVE: Final = re.compile(r"-[\d.].*")
+_NUMBER: Final = re.compile(r"-?[\d.]+")
+_UNITS: Final = ("ms", "s", "m", "h", "d")
 _SAME: Final = (
     ("list", "ls all get show"),
     ("describe show", "get info view inspect status cat"),
@@ -71,6 +74,9 @@ class TakesNegative(click.Command):
     """Takes ``-30s`` as its last argument, which click would read as options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for number, unit in pairwise(args):
+            if _NUMBER.fullmatch(number) and unit in _UNITS:
+                raise click.UsageError(f"{number} {unit}: a duration is one word: {number}{unit}", ctx)
         negative = [each for each in args if _NEGATIVE.fullmatch(each)]
         if negative and "--" not in args:
             args = [*(each for each in args if each not in negative), "--", *negative]

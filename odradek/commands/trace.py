@@ -34,7 +34,17 @@ def _filters(function: _F) -> _F:
     return function
 
 
-@click.command(context_settings=HELP_NAMES)
+class _HasOrders(click.Command):
+    """Its orders are options: where a word is typed, the option is meant."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for each in args[:1]:
+            if each in ("start", "stop", "follow", "pcap"):
+                raise click.UsageError(f"{each} is no argument. Did you mean --{each}?", ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_HasOrders, context_settings=HELP_NAMES)
 @click.option("--start", "order", flag_value="start", help="Start recording requests.")
 @click.option("--stop", "order", flag_value="stop", help="Stop recording requests.")
 @click.option(

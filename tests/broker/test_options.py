@@ -252,6 +252,7 @@ def test_topics_to_create_are_read_and_checked():
         (["--topic", "a/b:1"], "'a/b' is not a name that Kafka allows"),
         (["--topic", "..:1"], "'..' is not a name that Kafka allows"),
         (["--topic", "a:1:compact"], "expected key=value, not 'compact'"),
+        (["--topic", "a:1:3"], "The setting default.replication.factor sets the number of replicas."),
         (["--topic", "a:1:segment.bytes=1"], "Value must be at least 1048576"),
         (["--topic", "a:1:nonsense=1"], "Unknown topic config name: nonsense"),
         (["--topic", "a:1", "--topic", "a:2"], "--topic a is given more than once"),

@@ -70,6 +70,32 @@ def test_a_clock_does_not_go_back(words: list[str]) -> None:
     assert "-7d: the clock goes forward only; `odradek node skew ID -7d`" in done.output
 
 
+@pytest.mark.parametrize("words", ["clock advance 7 d", "clock advance 7 d --only ids"])
+def test_a_duration_of_two_words_is_one(words: str) -> None:
+    done = typed(*words.split())
+    assert (done.exit_code, "7 d: a duration is one word: 7d" in done.output) == (2, True)
+
+
+@pytest.mark.parametrize("word", ["start", "stop"])
+def test_the_orders_of_the_trace_are_options(word: str) -> None:
+    done = typed("trace", word)
+    assert (done.exit_code, f"Did you mean --{word}?" in done.output) == (2, True)
+
+
+def test_a_port_of_kafka_is_no_control_port(broker: package.Broker) -> None:
+    done = typed("fault", "list", ODRADEK_CONTROL=f"http://{broker.bootstrap_servers}")
+    assert done.exit_code == 3
+    assert "without a response, as the port of Kafka's clients does" in done.output
+
+
+def test_produce_takes_a_partition_as_consume_does(broker: package.Broker) -> None:
+    where = {"ODRADEK_CONTROL": None, "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    assert typed("produce", "placed/0", "x", **where).exit_code == 0
+    for words in ("placed/0 x -p 1", "placed/x x", "/0 x"):
+        done = typed("produce", *words.split(), **where)
+        assert (done.exit_code, "expected TOPIC or TOPIC/PARTITION" in done.output) == (2, True)
+
+
 def test_a_rule_without_quotes_is_explained() -> None:
     done = typed("fault", "add", "EndTxn", "nth=2", "-")
     assert done.exit_code == 2
@@ -84,7 +110,7 @@ def test_the_format_of_kcat_is_explained() -> None:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[package.Broker]:
-    with package.Broker(topics=["orders"]) as broker:
+    with package.Broker(topics=["orders", "placed"]) as broker:
         yield broker
 
 

@@ -29,7 +29,7 @@ Keyed = tuple[bytes | None, bytes | None]
 
 
 @click.command(context_settings=HELP_NAMES)
-@click.argument("topic", metavar="TOPIC")
+@click.argument("topic", metavar="TOPIC[/PARTITION]")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
 @click.option("-k", "--key", help="The key of all records.")
 @click.option("-K", "--key-separator", metavar="TEXT", help="What stands between key and value in each line.")
@@ -73,6 +73,7 @@ def produce(
     cat orders.txt | odradek produce orders -K : -z zstd
     odradek produce orders paid -x etl-1 --abort
     """
+    topic, partition = _place(topic, partition)
     if abort and transactional_id is None:
         raise click.UsageError("--abort needs --transactional-id")
     if acks != "all" and transactional_id is not None:
@@ -95,6 +96,16 @@ def produce(
     outcome = None if transactional_id is None else "aborted" if abort else "committed"
     text = f"{written} record{'s' * (written != 1)} to {topic}{f', {outcome}' if outcome else ''}"
     say_done(as_json, {"topic": topic, "records": written, "outcome": outcome}, text)
+
+
+def _place(topic: str, partition: int | None) -> tuple[str, int | None]:
+    """``orders/1`` as topic and partition, as `consume` takes it: no topic has a slash in its name."""
+    name, slash, index = topic.rpartition("/")
+    if not slash:
+        return topic, partition
+    if not name or not index.isdecimal() or partition not in (None, int(index)):
+        raise click.UsageError(f"{topic}: expected TOPIC or TOPIC/PARTITION, or --partition")
+    return name, int(index)
 
 
 def lines_as_they_come(stream: IO[bytes]) -> Iterator[list[str]]:
