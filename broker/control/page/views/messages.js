@@ -89,8 +89,9 @@ const writeForm = (place, wrote) => {
       ...(transactionalId ? { transactional_id: transactionalId, end: end.value } : {}),
     })
     wrote(written)
-    return written
-  }, ({ topic, partition, offset }) => `Written to ${topic}-${partition} at offset ${number(offset)}.`)
+    return { ...written, isOpen: transactionalId && end.value === 'none' }
+  }, ({ topic, partition, offset, isOpen }) => `Written to ${topic}-${partition} at offset ${number(offset)}.` +
+    (isOpen ? ' Its transaction is open: the next record with this transactional id aborts it first.' : ''))
   return form
 }
 
