@@ -57,6 +57,18 @@ def test_a_group_of_the_consumer_protocol_is_described(cluster: Cluster, run: Ru
     ]
 
 
+def test_of_a_group_that_does_not_exist_nothing_is_asked_that_is_refused(
+    refused: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask = Cluster.ask_node
+    monkeypatch.setattr(
+        Cluster, "ask_node", lambda self, node, api, *rest: asked.append(api) or ask(self, node, api, *rest)
+    )
+    assert refused("group", "describe", "xyzzy-group") == (1, "Error: there is no group xyzzy-group\n")
+    assert set(asked) == {"list_groups"}
+
+
 def test_a_group_without_offsets_has_a_row_for_each_partition_of_its_members(
     run: Run, of_consumers: str
 ) -> None:

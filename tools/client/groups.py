@@ -113,7 +113,9 @@ def describe_group(cluster: Cluster, group: str) -> Group:
     """State and members of a group, classic or of the consumer protocol; a group that does not exist is ``Dead``."""
     # Its type first: a question by the wrong protocol is refused, and brokers tell of refused requests.
     listed = listed_group(cluster, group)
-    kind = listed.group_type.lower() if listed is not None else ""
+    if listed is None:
+        return Group(group, "Dead", "")
+    kind = listed.group_type.lower()
     if kind == "consumer":
         return _of_consumers(consumer_group(cluster, group))
     if kind not in ("", "classic"):
