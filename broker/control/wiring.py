@@ -15,7 +15,7 @@ from broker.trace.awaited_states import AwaitedStates
 from broker.trace.reading import timeline, transactions
 from broker.trace.trace import Trace
 from broker.views.cluster_views import ClusterViews
-from broker.views.explaining import ClusterExplaining
+from broker.views.explaining.cluster_explaining import ClusterExplaining
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import Final
 import aiokafka
 import pytest
 
-from broker.views import explaining_cluster
-from broker.views.explaining_transactions import all_serve
+from broker.views.explaining import cluster as explained_cluster
+from broker.views.explaining.transactions import all_serve
 from tests.broker.control.conftest import Caller
 
 LOOKS: Final = 20
@@ -128,8 +128,8 @@ async def test_without_any_node_that_runs_the_nodes_are_the_cause(caller: Caller
 async def test_of_many_open_transactions_those_that_have_been_idle_for_longest_are_told(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explaining_cluster, "PARTITIONS_MAX", 1)
-    monkeypatch.setattr(explaining_cluster, "YOUNG_MS", 0)
+    monkeypatch.setattr(explained_cluster, "PARTITIONS_MAX", 1)
+    monkeypatch.setattr(explained_cluster, "YOUNG_MS", 0)
     bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
     idle = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="idle")
     busy = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="busy")
@@ -138,6 +138,6 @@ async def test_of_many_open_transactions_those_that_have_been_idle_for_longest_a
         await idle.send_and_wait("orders", b"1", partition=3, timestamp_ms=now_ms - 60_000)
         for index in range(3):
             await busy.send_and_wait("orders", b"1", partition=index, timestamp_ms=now_ms)
-        found = await explaining_cluster.suspects(caller.control.cluster)
+        found = await explained_cluster.suspects(caller.control.cluster)
     assert found.partitions == (("orders", 3),)
     assert (set(found.transactional_ids), found.left_out) == ({"idle", "busy"}, 0)

@@ -17,9 +17,9 @@ from broker.metadata.topics import is_internal
 from broker.metadata.values import NO_LEADER
 from broker.replicas.partition import Partition
 from broker.transactions.transaction import SETTLED
-from broker.views.explaining_groups import LastFetches, group_facts
-from broker.views.explaining_partitions import OPEN_MAX, partition_facts
-from broker.views.explaining_transactions import DECIDED, Owners, Place, coordinated, known, transaction_facts
+from broker.views.explaining.groups import LastFetches, group_facts
+from broker.views.explaining.partitions import OPEN_MAX, partition_facts
+from broker.views.explaining.transactions import DECIDED, Owners, Place, coordinated, known, transaction_facts
 from broker.views.turns import in_turns
 from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted

@@ -22,12 +22,12 @@ from broker.explain.partitions import explain_partition
 from broker.faults import Faults
 from broker.logging.printable import printable
 from broker.trace.trace import Trace
-from broker.views import explaining_cluster as cluster_of
-from broker.views import explaining_groups as groups_of
-from broker.views import explaining_ids as ids_of
-from broker.views.explaining_context import context, refused
-from broker.views.explaining_partitions import open_producers, partition_facts, with_tail
-from broker.views.explaining_transactions import Owners, Place, coordinated, known, owners_of, unserved
+from broker.views.explaining import cluster as cluster_of
+from broker.views.explaining import groups as groups_of
+from broker.views.explaining import ids as ids_of
+from broker.views.explaining.context import context, refused
+from broker.views.explaining.partitions import open_producers, partition_facts, with_tail
+from broker.views.explaining.transactions import Owners, Place, coordinated, known, owners_of, unserved
 from broker.views.ports import UnknownName
 from broker.views.turns import in_turns
 

@@ -23,9 +23,9 @@ from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.metadata.values import NO_LEADER
 from broker.node import Node
 from broker.trace.trace import Trace
-from broker.views.explaining_content import content
-from broker.views.explaining_partitions import home_facts, partition_facts, replica_at_leader, with_tail
-from broker.views.explaining_transactions import Owners, Place
+from broker.views.explaining.content import content
+from broker.views.explaining.partitions import home_facts, partition_facts, replica_at_leader, with_tail
+from broker.views.explaining.transactions import Owners, Place
 from broker.views.led import any_running, node_id_of
 from broker.views.ports import OFFSETS_OF_GROUP_MAX
 from protocol.errors import ErrorCode

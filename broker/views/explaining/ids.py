@@ -12,8 +12,8 @@ from broker.metadata.topics import TRANSACTION_STATE
 from broker.trace.reading import states
 from broker.trace.timeline_records import StateRecord
 from broker.transactions.transaction import SETTLED, TransactionState
-from broker.views.explaining_partitions import home_facts, partition_facts
-from broker.views.explaining_transactions import (
+from broker.views.explaining.partitions import home_facts, partition_facts
+from broker.views.explaining.transactions import (
     Coordinated,
     Owners,
     Place,

@@ -11,8 +11,8 @@ from broker.cluster import Cluster
 from broker.explain.facts import OpenInLog, PartitionFacts
 from broker.metadata.values import NO_LEADER, PartitionState, Topic
 from broker.replicas.partition import Partition
-from broker.views.explaining_content import tail
-from broker.views.explaining_transactions import Owners, Place, all_serve
+from broker.views.explaining.content import tail
+from broker.views.explaining.transactions import Owners, Place, all_serve
 from storage.config import LogConfig
 from storage.files import StorageError
 

@@ -1,0 +1,1 @@
+"""The look of `broker.explain` at the nodes in this process."""
