@@ -16,16 +16,11 @@ from broker.clock import Domain
 from broker.cluster.errors import StartError
 from broker.logging import get_logger
 from broker.metadata.topics import TRANSACTION_STATE
-from broker.node.context import RequestContext
-from broker.requests.api import discover
+from broker.requests import own_requests
 from protocol.batch import build_batch
 from protocol.errors import NONE, ErrorCode
 from protocol.hashing import partition_for, partition_of_key
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:
     from broker.cluster.cluster import Cluster
@@ -48,26 +43,7 @@ _RETRIABLE: Final = frozenset(
         ErrorCode.not_leader_or_follower,
     }
 )
-_PRODUCE, _FIND_COORDINATOR, _INIT_PRODUCER_ID, _ADD_PARTITIONS, _END_TXN = (
-    (0, 11),
-    (10, 3),
-    (22, 4),
-    (24, 3),
-    (26, 4),
-)
-"""Keys and versions: the last that name topics, and those in which the client adds partitions to its transaction."""
-
-
-class _OfBroker(RequestContext):
-    """The broker's own request: no ACL holds for it."""
-
-    __slots__ = ()
-
-    def authorize(self, *asked: object, **more: object) -> bool:
-        return True
-
-    def authorize_by_resource_type(self, *asked: object) -> bool:
-        return True
+_FIND_COORDINATOR: Final = (10, 3)
 
 
 async def write_seed(cluster: Cluster, *, is_new: bool) -> None:
@@ -101,7 +77,7 @@ class _Seed:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._producer_id, self._epoch = -1, -1
+        self._producer: own_requests.Producer = (-1, -1)
         self._sequences: dict[tuple[str, int], int] = {}
 
     def partitions(self, topic: str) -> int:
@@ -117,62 +93,44 @@ class _Seed:
         await self._retrying(
             lambda: self._ask(first, _FIND_COORDINATOR, find), lambda found: found.error_code
         )
-        request = InitProducerIdRequest(
-            transactional_id=TRANSACTIONAL_ID,
-            transaction_timeout_ms=TIMEOUT_MS,
-            producer_id=-1,
-            producer_epoch=-1,
+        request = own_requests.init_producer_id(TRANSACTIONAL_ID, TIMEOUT_MS)
+        found = await self._coordinator(
+            own_requests.INIT_PRODUCER_ID, request, lambda found: found.error_code
         )
-        found = await self._coordinator(_INIT_PRODUCER_ID, request, lambda found: found.error_code)
-        self._producer_id, self._epoch = found.producer_id, found.producer_epoch
+        self._producer = (found.producer_id, found.producer_epoch)
 
     async def write(self, batches: Batches) -> None:
         topics: dict[str, list[int]] = {}
         for topic, index in batches:
             topics.setdefault(topic, []).append(index)
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=TRANSACTIONAL_ID,
-            v3_and_below_producer_id=self._producer_id,
-            v3_and_below_producer_epoch=self._epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=topic, partitions=indexes) for topic, indexes in topics.items()
-            ],
-        )
-        await self._coordinator(_ADD_PARTITIONS, request, _first_error)
+        request = own_requests.add_partitions(TRANSACTIONAL_ID, self._producer, topics)
+        await self._coordinator(own_requests.ADD_PARTITIONS, request, _first_error)
         for where, records in batches.items():
             for begin in range(0, len(records), BATCH_RECORDS):
                 await self._produce(*where, records[begin : begin + BATCH_RECORDS])
 
     async def end(self, *, committed: bool) -> None:
-        request = EndTxnRequest(
-            transactional_id=TRANSACTIONAL_ID,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            committed=committed,
-        )
-        await self._coordinator(_END_TXN, request, lambda found: found.error_code)
+        request = own_requests.end_txn(TRANSACTIONAL_ID, self._producer, committed=committed)
+        await self._coordinator(own_requests.END_TXN, request, lambda found: found.error_code)
 
     async def _produce(self, topic: str, index: int, records: Sequence[SeedRecord]) -> None:
         sequence = self._sequences.get((topic, index), 0)
         now_ms = self._cluster.clock.now_ms()
         batch = build_batch(
             [(now_ms, each.key, each.value) for each in records],
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
+            producer_id=self._producer[0],
+            producer_epoch=self._producer[1],
             base_sequence=sequence,
             transactional=True,
         )
-        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=batch)])
-        request = ProduceRequest(
-            transactional_id=TRANSACTIONAL_ID, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[data]
-        )
+        request = own_requests.produce(topic, index, batch, TRANSACTIONAL_ID, TIMEOUT_MS)
         await self._retrying(
-            lambda: self._ask(self._leader(topic, index), _PRODUCE, request),
+            lambda: self._ask(self._leader(topic, index), own_requests.PRODUCE, request),
             lambda found: found.responses[0].partition_responses[0].error_code,
         )
         self._sequences[topic, index] = sequence + len(records)
 
-    async def _coordinator(self, api: tuple[int, int], request: Any, error_of: Callable[[Any], int]) -> Any:
+    async def _coordinator(self, api: own_requests.Api, request: Any, error_of: Callable[[Any], int]) -> Any:
         index = partition_for(TRANSACTIONAL_ID, self.partitions(TRANSACTION_STATE))
         return await self._retrying(
             lambda: self._ask(self._leader(TRANSACTION_STATE, index), api, request), error_of
@@ -183,11 +141,9 @@ class _Seed:
         assert found is not None
         return found.partitions[index].leader
 
-    async def _ask(self, node_id: int, api: tuple[int, int], request: Any) -> Any:
-        key, version = api
+    async def _ask(self, node_id: int, api: own_requests.Api, request: Any) -> Any:
         runtime = self._cluster.nodes[node_id]
-        context = _OfBroker(runtime.node, runtime.listeners[0], key, version, TRANSACTIONAL_ID, "/127.0.0.1")
-        found: Any = discover()[key].handler(request, context)
+        found = own_requests.handle(runtime.node, runtime.listeners[0], api, request, TRANSACTIONAL_ID)
         return await found if isawaitable(found) else found
 
     async def _retrying(self, ask: Callable[[], Awaitable[Any]], error_of: Callable[[Any], int]) -> Any:

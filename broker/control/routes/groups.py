@@ -98,14 +98,14 @@ _EXAMPLE: Final[dict[str, Any]] = {
 @operation("GET", "/v1/groups/{group}", answer_example=_EXAMPLE, may_wait=True)
 async def show_group(control: Control, params: OneGroup) -> GroupView:
     """Show a group: its members with their clients and assigned partitions, committed offsets and lag."""
-    from broker.control import own_requests  # few ask for it
+    from broker.control import node_requests  # few ask for it
 
     found = _find(control, params.group)
     if found is None:
         raise HttpError(404, f"no coordinator that runs knows the group {params.group}")
     group, offsets, node = found
     is_classic = isinstance(group, ClassicGroup)
-    described = await own_requests.describe_group(control.cluster, node, params.group, is_classic=is_classic)
+    described = await node_requests.describe_group(control.cluster, node, params.group, is_classic=is_classic)
     return GroupView(
         summary=summary(control.cluster, group, offsets, node),
         members=[
@@ -138,7 +138,7 @@ async def reset_offsets(control: Control, params: OneGroup, body: Reset) -> Rese
     A group that does not exist is created with them. Where a log does not have the offset, its start or its end is
     committed, as by kafka-consumer-groups.sh; the response names these partitions in clamped.
     """
-    from broker.control import own_requests  # few ask for it
+    from broker.control import node_requests  # few ask for it
 
     if (body.to is None) == (body.time_ms is None):
         raise HttpError(400, 'say where to, either as {"to": "earliest"} or as {"time_ms": 1795291007000}')
@@ -152,14 +152,14 @@ async def reset_offsets(control: Control, params: OneGroup, body: Reset) -> Rese
         raise HttpError(400, f"the offsets of {PARTITIONS_MAX} partitions can be reset at once")
     offsets: dict[tuple[str, int], int] = {}
     for index in indexes:
-        node, partition = own_requests.leader(cluster, body.topic, index)
+        node, partition = node_requests.leader(cluster, body.topic, index)
         if body.to is not None:
             offsets[body.topic, index] = _target(partition, body.to)
         elif body.time_ms is not None:
-            offsets[body.topic, index] = await own_requests.first_at(
+            offsets[body.topic, index] = await node_requests.first_at(
                 node, partition, body.time_ms, read_committed=False
             )
-    await own_requests.commit_offsets(cluster, params.group, offsets)
+    await node_requests.commit_offsets(cluster, params.group, offsets)
     shown = await show_group(control, params)
     clamped = [
         ClampedView(partition=index, asked=body.to, committed=offset)

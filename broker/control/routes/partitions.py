@@ -209,7 +209,7 @@ async def abort_in_partition(control: Control, params: OnePartition, body: Abort
 
     A transaction that a coordinator has open is aborted by its transactional id.
     """
-    from broker.control import own_requests  # few ask for it
+    from broker.control import node_requests  # few ask for it
     from broker.views.transactions import owners
 
     owner = (await owners(control.cluster)).get((body.producer_id, params.topic, params.partition))
@@ -217,7 +217,7 @@ async def abort_in_partition(control: Control, params: OnePartition, body: Abort
         raise HttpError(
             409, f"the transaction is that of {owner.transactional_id}: abort it by its transactional id"
         )
-    await own_requests.write_abort_marker(control.cluster, params.topic, params.partition, body.producer_id)
+    await node_requests.write_abort_marker(control.cluster, params.topic, params.partition, body.producer_id)
     topic = control.cluster.metadata.topic(params.topic)
     state = topic.partition(params.partition) if topic is not None else None
     if state is None:

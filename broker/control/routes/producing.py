@@ -88,7 +88,7 @@ async def produce_record(control: Control, params: OneTopic, body: NewRecord) ->
     a commit comes when it is decided, before the markers are written. Rules for Produce do not meet the record: it does not
     come over the network.
     """
-    from broker.control import own_requests  # few ask for it
+    from broker.control import node_requests  # few ask for it
 
     topic = topic_of(control.cluster.metadata, params.topic)
     if body.transactional_id is None and body.end is not None:
@@ -107,9 +107,9 @@ async def produce_record(control: Control, params: OneTopic, body: NewRecord) ->
     )
     producer = (-1, -1)
     if body.transactional_id is None:
-        offset = await own_requests.produce(control.cluster, params.topic, index, record)
+        offset = await node_requests.produce(control.cluster, params.topic, index, record)
     else:
-        offset, producer = await own_requests.produce_in_transaction(
+        offset, producer = await node_requests.produce_in_transaction(
             control, params.topic, index, record, body.transactional_id, body.end or "commit"
         )
     return WrittenView(

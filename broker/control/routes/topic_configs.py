@@ -66,9 +66,9 @@ _EXAMPLE: Final[dict[str, Any]] = {
 @operation("GET", "/v1/topics/{topic}/configs", answer_example=_EXAMPLE, may_wait=True)
 async def show_topic_configs(control: Control, params: OneTopic) -> SettingsView:
     """Show the settings of a topic, and where each of them comes from."""
-    from broker.control import own_requests  # few ask for it
+    from broker.control import node_requests  # few ask for it
 
-    found = await own_requests.describe_configs(control.cluster, params.topic)
+    found = await node_requests.describe_configs(control.cluster, params.topic)
     views = [
         SettingView(
             name=each.name,
@@ -90,17 +90,17 @@ async def show_topic_configs(control: Control, params: OneTopic) -> SettingsView
 )
 async def alter_topic_configs(control: Control, params: OneTopic, body: SettingsForm) -> SettingsView:
     """Change settings of a topic, as kafka-configs.sh --alter does: all of them, or none if one is refused."""
-    from broker.control import own_requests  # few ask for it
+    from broker.control import node_requests  # few ask for it
 
     if not body.set and not body.delete:
         raise HttpError(400, "say which settings change: in set with their values, or in delete")
     async with control.cluster.lifecycle.call():
-        known = {each.name for each in await own_requests.describe_configs(control.cluster, params.topic)}
+        known = {each.name for each in await node_requests.describe_configs(control.cluster, params.topic)}
         # As kafka-configs.sh, and not as the request, which passes over a name that nothing has.
         for name in body.delete:
             if name not in known:
                 raise HttpError(400, unknown("setting", name, known))
-        await own_requests.alter_configs(control.cluster, params.topic, body.set, body.delete)
+        await node_requests.alter_configs(control.cluster, params.topic, body.set, body.delete)
     return await show_topic_configs(control, params)
 
 

@@ -261,7 +261,7 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
         raise HttpError(404, f"there is no partition {params.topic}-{params.partition}")
     partition = _leader(control, params.topic, params.partition)
     if partition is None:
-        from broker.control.own_requests import no_leader  # few ask for it
+        from broker.control.node_requests import no_leader  # few ask for it
 
         raise no_leader(control.cluster, params.topic, state)
     if params.time_ms is not None:
@@ -299,7 +299,7 @@ def _leader(control: Control, topic: str, index: int) -> Partition | None:
 
 
 async def _first_at(control: Control, partition: Partition, params: RecordsForm) -> int:
-    from broker.control.own_requests import first_at  # few ask for it
+    from broker.control.node_requests import first_at  # few ask for it
 
     assert params.time_ms is not None
     node = control.cluster.nodes[partition.leader_id].node

@@ -142,7 +142,7 @@ async def abort_transaction(control: Control, params: OneTransaction) -> Transac
 
     The response comes when the abort is decided; the state is PrepareAbort until each partition has its marker.
     """
-    from broker.control import own_requests  # few ask for it
+    from broker.control import node_requests  # few ask for it
 
     transactional_id = params.transactional_id
     for node in control.cluster.running_nodes():
@@ -157,7 +157,7 @@ async def abort_transaction(control: Control, params: OneTransaction) -> Transac
         raise HttpError(
             409, f"{transactional_id} has no open transaction: its state is {txn.state.wire_name}"
         )
-    await own_requests.abort(control.cluster, node, transactional_id, txn.timeout_ms)
+    await node_requests.abort(control.cluster, node, transactional_id, txn.timeout_ms)
     found = (
         each for each in await control.transactions.list() if each["transactional_id"] == transactional_id
     )

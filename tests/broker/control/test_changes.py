@@ -79,7 +79,7 @@ async def test_a_rule_that_keeps_an_id_from_being_written_with_is_named(
     rule = await caller.post("/v1/faults", {"rule": "txn.marker -> hold"})
     await caller.post("/v1/transactions/payments/abort")
     await caller.get(f"/v1/faults/{rule['id']}/wait?hits=1")
-    monkeypatch.setattr("broker.control.own_requests.ANSWER_S_MAX", 0.05)
+    monkeypatch.setattr("broker.control.node_requests.ANSWER_S_MAX", 0.05)
     status, answer = await caller("POST", RECORDS, {"transactional_id": "payments", "value": "v"})
     words = "CONCURRENT_TRANSACTIONS (its transaction before this one is still being ended: rule 1 holds txn.marker)"
     assert (status, answer["error"]) == (409, f"transactional id payments: {words}")
@@ -189,7 +189,7 @@ async def test_a_paused_node_is_asked_nothing(caller: Caller) -> None:
 async def test_a_node_that_does_not_answer_is_named(
     open_control: OpenControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.control.own_requests.ANSWER_S_MAX", 0.02)
+    monkeypatch.setattr("broker.control.node_requests.ANSWER_S_MAX", 0.02)
     caller = await open_control(nodes=2)
     # With acks=all the leader waits for the follower.
     await caller.post("/v1/faults", {"rule": "cut 1 2"})

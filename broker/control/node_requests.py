@@ -19,17 +19,14 @@ from broker.metadata import ApiError
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.metadata.values import TOPIC_RESOURCE, PartitionState
 from broker.node import Node
-from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
-from broker.requests.api import discover
+from broker.requests import own_requests
 from broker.views.led import led
 from protocol.batch import build_batch
 from protocol.errors import NONE, ErrorCode
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -41,7 +38,6 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -52,13 +48,8 @@ from protocol.record import Header
 CLIENT_ID: Final = "odradek-control"
 ANSWER_S_MAX: Final = 10.0
 """A node that is killed or paused meanwhile does not answer, and one whose replicas do not follow waits."""
-# API keys with versions: the last that name topics, and in which the client adds partitions to its transaction.
-_PRODUCE: Final = (0, 11)
 _OFFSET_COMMIT: Final = (8, 9)
 _DESCRIBE_GROUPS: Final = (15, 6)
-_INIT_PRODUCER_ID: Final = (22, 5)
-_ADD_PARTITIONS: Final = (24, 3)
-_END_TXN: Final = (26, 4)
 _WRITE_MARKERS: Final = (27, 1)
 _DESCRIBE_CONFIGS: Final = (32, 4)
 _ALTER_CONFIGS: Final = (44, 1)
@@ -72,26 +63,12 @@ _IS_MISSING: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.group_id_n
 Offsets = Mapping[tuple[str, int], int]
 
 
-class _Unrestricted(RequestContext):
-    """The control port has roles of its own, and no principal."""
-
-    __slots__ = ()
-
-    def authorize(self, *_: object, **__: object) -> bool:
-        return True
-
-    def authorize_by_resource_type(self, *_: object) -> bool:
-        return True
-
-
-async def ask(cluster: Cluster, node: Node, api: tuple[int, int], request: object) -> Any:
+async def ask(cluster: Cluster, node: Node, api: own_requests.Api, request: object) -> Any:
     """The response of ``node`` to ``request`` in this API and version."""
     runtime = cluster.nodes[node.node_id]
     if runtime.is_paused:
         raise HttpError(409, f"node {node.node_id} is paused")
-    key, version = api
-    context = _Unrestricted(node, runtime.listeners[0], key, version, CLIENT_ID, "/127.0.0.1")
-    outcome = discover()[key].handler(request, context)
+    outcome = own_requests.handle(node, runtime.listeners[0], api, request, CLIENT_ID)
     if not isinstance(outcome, Awaitable):
         return outcome
     try:
@@ -169,13 +146,10 @@ async def abort(cluster: Cluster, node: Node, transactional_id: str, timeout_ms:
 
     Returns when the abort is decided; its markers follow.
     """
-    request = InitProducerIdRequest(
-        transactional_id=transactional_id,
-        transaction_timeout_ms=min(timeout_ms, node.config.transaction_max_timeout_ms),
-        producer_id=-1,
-        producer_epoch=-1,
+    request = own_requests.init_producer_id(
+        transactional_id, min(timeout_ms, node.config.transaction_max_timeout_ms)
     )
-    response = await ask(cluster, node, _INIT_PRODUCER_ID, request)
+    response = await ask(cluster, node, own_requests.INIT_PRODUCER_ID, request)
     # The producer would ask again until the abort is complete.
     if response.error_code != ErrorCode.concurrent_transactions:
         check(response.error_code, f"transactional id {transactional_id}")
@@ -201,8 +175,6 @@ async def write_abort_marker(cluster: Cluster, topic: str, index: int, producer_
 
 Record = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 """Timestamp in milliseconds, key, value, headers."""
-Producer = tuple[int, int]
-"""Producer id and epoch."""
 
 
 async def produce(cluster: Cluster, topic: str, index: int, record: Record) -> int:
@@ -212,7 +184,7 @@ async def produce(cluster: Cluster, topic: str, index: int, record: Record) -> i
 
 async def produce_in_transaction(
     control: Control, topic: str, index: int, record: Record, transactional_id: str, end: str
-) -> tuple[int, Producer]:
+) -> tuple[int, own_requests.Producer]:
     """Write a record in a transaction of its own that ends by ``end``: commit, abort, or none, which leaves it open.
 
     As each producer that begins, it fences the id's producer and aborts what that has left open.
@@ -222,22 +194,11 @@ async def produce_in_transaction(
     node = await coordinator(cluster, TRANSACTION_STATE, transactional_id)
     what = f"transactional id {transactional_id}"
     timeout_ms = min(60_000, node.config.transaction_max_timeout_ms)
-    begin = InitProducerIdRequest(
-        transactional_id=transactional_id,
-        transaction_timeout_ms=timeout_ms,
-        producer_id=-1,
-        producer_epoch=-1,
-    )
-    begun = await _begun(control, node, begin)
+    begun = await _begun(control, node, own_requests.init_producer_id(transactional_id, timeout_ms))
     check(begun.error_code, what)
     producer = (begun.producer_id, begun.producer_epoch)
-    add = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=transactional_id,
-        v3_and_below_producer_id=producer[0],
-        v3_and_below_producer_epoch=producer[1],
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index])],
-    )
-    added = await ask(cluster, node, _ADD_PARTITIONS, add)
+    add = own_requests.add_partitions(transactional_id, producer, {topic: [index]})
+    added = await ask(cluster, node, own_requests.ADD_PARTITIONS, add)
     (result,) = added.results_by_topic_v3_and_below[0].results_by_partition
     check(result.partition_error_code, what)
     batch = build_batch(
@@ -245,13 +206,8 @@ async def produce_in_transaction(
     )
     offset = await _produce(cluster, topic, index, batch, transactional_id)
     if end != "none":
-        request = EndTxnRequest(
-            transactional_id=transactional_id,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            committed=end == "commit",
-        )
-        check((await ask(cluster, node, _END_TXN, request)).error_code, what)
+        request = own_requests.end_txn(transactional_id, producer, committed=end == "commit")
+        check((await ask(cluster, node, own_requests.END_TXN, request)).error_code, what)
     return offset, producer
 
 
@@ -262,7 +218,7 @@ async def _begun(control: Control, node: Node, begin: InitProducerIdRequest) -> 
     try:
         async with asyncio.timeout(ANSWER_S_MAX):
             while True:
-                begun = await ask(control.cluster, node, _INIT_PRODUCER_ID, begin)
+                begun = await ask(control.cluster, node, own_requests.INIT_PRODUCER_ID, begin)
                 if begun.error_code != ErrorCode.concurrent_transactions:
                     return begun
                 await control.awaited_states.reached(transactional_id, _SETTLED, WAIT_MS_MAX)
@@ -289,14 +245,8 @@ async def _produce(
     cluster: Cluster, topic: str, index: int, batch: bytes, transactional_id: str | None
 ) -> int:
     node, _ = leader(cluster, topic, index)
-    data = PartitionProduceData(index=index, records=batch)
-    request = ProduceRequest(
-        transactional_id=transactional_id,
-        acks=-1,
-        timeout_ms=node.config.request_timeout_ms,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-    )
-    response = await ask(cluster, node, _PRODUCE, request)
+    request = own_requests.produce(topic, index, batch, transactional_id, node.config.request_timeout_ms)
+    response = await ask(cluster, node, own_requests.PRODUCE, request)
     found = response.responses[0].partition_responses[0]
     check(found.error_code, f"{topic}-{index}", found.error_message)
     return int(found.base_offset)
