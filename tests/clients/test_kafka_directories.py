@@ -99,6 +99,7 @@ def broker(written: Written, start_broker: StartBroker) -> Broker:
 def test_clients_see_all_that_they_saw_of_kafka_3_3(start_broker: StartBroker, tmp_path: Path):
     """Its log has the settings of a new topic before the topic; the releases after it are in `test_kafka_releases`."""
     written = Written(tmp_path, "earliest")
+    written.stamp("idempotent-0", time.time_ns() // 1_000_000)
     assert written.seen["configs"]["plain"] == {"retention.ms": "-1"}
     broker = start_broker(data_dir=written.data)
     assert_same(written.seen, content.observe(broker.host, broker.port))
