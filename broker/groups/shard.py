@@ -112,8 +112,8 @@ class GroupShard(CoordinatorShard):
         self.clock = clock
         self.config = config
         self.state = GroupCoordinatorState(self._classic_group_config())
-        self._timers: dict[tuple[str, Timer], ClockTimer] = {}
-        self._armed_ms: dict[tuple[str, Timer], int] = {}
+        self._timers: dict[tuple[str, Timer], tuple[ClockTimer, int]] = {}
+        """Each with the time at which it was set, by the clock of groups."""
         self._commits: dict[_Commit, None] = {}
         self._load_began_ms = 0
 
@@ -203,13 +203,13 @@ class GroupShard(CoordinatorShard):
         """The node is killed: waiting requests are forgotten and get no response."""
         super().abandon()
         self.refusal = ErrorCode.not_coordinator
-        for timer in (*self._timers.values(), *(commit.timer for commit in self._commits)):
+        armed = (timer for timer, _ in self._timers.values())
+        for timer in (*armed, *(commit.timer for commit in self._commits)):
             if timer is not None:
                 timer.cancel()
         for commit in self._commits:
             commit.done = True
         self._timers.clear()
-        self._armed_ms.clear()
         self._commits.clear()
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -452,31 +452,27 @@ class GroupShard(CoordinatorShard):
         if arm.if_absent and key in self._timers:
             return
         self._cancel(key)
-        self._armed_ms[key] = self.clock.now_ms(Domain.GROUPS)
-        self._timers[key] = self.clock.call_later_ms(
-            arm.delay_ms, partial(self._fired, key, then), Domain.GROUPS
-        )
+        timer = self.clock.call_later_ms(arm.delay_ms, partial(self._fired, key, then), Domain.GROUPS)
+        self._timers[key] = (timer, self.clock.now_ms(Domain.GROUPS))
 
     def is_armed(self, group_id: str, timer: Timer) -> bool:
         return (group_id, timer) in self._timers
 
     def armed_for_ms(self, group_id: str, timer: Timer) -> int | None:
         """How long ago a timer was set that has not fired; of a member's session: since when the member was not heard of."""
-        armed_ms = self._armed_ms.get((group_id, timer))
-        return None if armed_ms is None else self.clock.now_ms(Domain.GROUPS) - armed_ms
+        armed = self._timers.get((group_id, timer))
+        return None if armed is None else self.clock.now_ms(Domain.GROUPS) - armed[1]
 
     def cancel(self, group_id: str, timer: Timer) -> None:
         self._cancel((group_id, timer))
 
     def _cancel(self, key: tuple[str, Timer]) -> None:
         armed = self._timers.pop(key, None)
-        self._armed_ms.pop(key, None)
         if armed is not None:
-            armed.cancel()
+            armed[0].cancel()
 
     def _fired(self, key: tuple[str, Timer], then: Callable[[], None]) -> None:
         self._timers.pop(key, None)
-        self._armed_ms.pop(key, None)
         then()
 
     def _expired(self, group: ClassicGroup, timer: Timer) -> None:
