@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -118,18 +118,20 @@ def _describe(cluster: Cluster, group: str, node: int) -> _Described:
 def _classic(found: Any) -> _Described:
     if found.error_code:
         return _Described(error_name(found.error_code))
-    return _Described(
-        type="classic",
-        state=found.group_state,
-        members=tuple(
-            MemberFacts(
-                member_id=each.member_id,
-                client_id=each.client_id,
-                host=each.client_host,
-                assigned=tuple(f"{topic}-{index}" for topic, index in assigned(each.member_assignment)),
-            )
-            for each in found.members
-        ),
+    members = (_member(each, assigned(each.member_assignment)) for each in found.members)
+    return _Described(type="classic", state=found.group_state, members=tuple(members))
+
+
+def _member(
+    each: Any, partitions: Iterable[tuple[str, int]], *, has_joined: bool | None = None
+) -> MemberFacts:
+    """A member as either protocol describes it."""
+    return MemberFacts(
+        member_id=each.member_id,
+        client_id=each.client_id,
+        host=each.client_host,
+        assigned=tuple(f"{topic}-{index}" for topic, index in partitions),
+        has_joined=has_joined,
     )
 
 
@@ -144,24 +146,19 @@ def _consumer(cluster: Cluster, group: str, node: int) -> _Described | None:
         return None
     if found.error_code:
         return _Described(error_name(found.error_code))
-    return _Described(
-        type="consumer",
-        state=found.group_state,
-        members=tuple(
-            MemberFacts(
-                member_id=each.member_id,
-                client_id=each.client_id,
-                host=each.client_host,
-                assigned=tuple(
-                    f"{part.topic_name}-{index}"
-                    for part in each.assignment.topic_partitions
-                    for index in part.partitions
-                ),
-                has_joined=each.member_epoch == found.group_epoch,
-            )
-            for each in found.members
-        ),
+    members = (
+        _member(
+            each,
+            (
+                (part.topic_name, index)
+                for part in each.assignment.topic_partitions
+                for index in part.partitions
+            ),
+            has_joined=each.member_epoch == found.group_epoch,
+        )
+        for each in found.members
     )
+    return _Described(type="consumer", state=found.group_state, members=tuple(members))
 
 
 def _where(name: str) -> Where:
