@@ -135,7 +135,7 @@ class Terminal:
         assert self._shell.stdin is not None
         self._shell.stdin.write(f'{{ {self.here(command)}\n}} < /dev/null 2>&1; echo "{END}$?"\n')
         self._shell.stdin.flush()
-        said, code = self._until(self._lines, END)
+        said, code = self._until(self._lines, END, command)
         assert code == f"{END}0", f"{command}: exit code {code[1:]}\n{said}"
         return self.there(without_notices(said))
 
@@ -180,19 +180,19 @@ class Terminal:
         folder = self.folder / "venv" / "bin" if self._installed else BINARIES
         server = self._start([str(folder / "odradek"), *shlex.split(self.here(command))[1:]])
         self._servers.append(server)
-        said, started = self._until(self._listen(server), "] started  ")
+        said, started = self._until(self._listen(server), "] started  ", command)
         return self.there(said + started)
 
     @staticmethod
-    def _until(lines: Queue[str], end: str) -> tuple[str, str]:
+    def _until(lines: Queue[str], end: str, command: str) -> tuple[str, str]:
         """All lines before the one with the end, and that one."""
         said = ""
         while True:
             try:
                 line = lines.get(timeout=HANG_S)
             except Empty:
-                raise AssertionError(f"still running:\n{said}") from None
-            assert line, f"ended:\n{said}"
+                raise AssertionError(f"{command}: still running\n{said}") from None
+            assert line, f"{command}: ended\n{said}"
             if end in line:
                 before, _, _ = line.partition(END)
                 return said + (before if END in line else ""), line[len(before) :].rstrip(

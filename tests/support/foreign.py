@@ -41,6 +41,9 @@ GO_ENVIRONMENT = {
     "GOTOOLCHAIN": "local",
     "GOMODCACHE": str(CACHE / "go" / "modules"),
     "GOCACHE": str(CACHE / "go" / "build"),
+    # `go get` asks for each prefix of a package's path; without `direct` a prefix that the proxy does not know is not looked
+    # for with git on a host that may not respond.
+    "GOPROXY": os.environ.get("GOPROXY", "https://proxy.golang.org").removesuffix(",direct"),
     # Not an outcome of tests that an earlier run has left.
     "GOFLAGS": "-modcacherw -count=1",
 }
