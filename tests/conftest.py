@@ -17,6 +17,7 @@ from tests.support.postgres import programs as postgres_programs
 pytest_plugins = [
     "tests.support.tiers",
     "tests.support.broker",
+    "tests.support.coroutines",
     "tests.support.one_worker",
     "tests.support.hangs",
     "tests.compatibility.verdicts",

@@ -7,11 +7,12 @@ request costs one test of one attribute. This module does not know the intercept
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from broker.logging import get_logger
+from broker.loop.coroutines import start
 from broker.net.routes import Route
 from broker.node.context import RequestContext
 from broker.node.served import ServedNode
@@ -166,6 +167,8 @@ class Call:
         self.note(CallEvent.HANDLED_ALONE)
         try:
             outcome = self.route.handler(self.received, self.context)
+            if hasattr(outcome, "send"):
+                outcome = start(cast("Coroutine[Any, Any, object]", outcome), self.node.life)
         except Exception as error:
             # Not kept in a variable of this frame, to which its traceback leads: the two would keep the request.
             self._handled_alone(error)

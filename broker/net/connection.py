@@ -9,13 +9,14 @@ that holds it, a paused node, and the end. What arrives meanwhile is kept, up to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.logging import get_logger
+from broker.loop.coroutines import start
 from broker.loop.transports import addresses, as_java_writes, reset_transport
 from broker.net.calls import Call, CallEvent
 from broker.net.connection_limits import (
@@ -358,6 +359,8 @@ class Connection:
     ) -> None:
         try:
             outcome = route.handler(request, context)
+            if hasattr(outcome, "send"):  # a coroutine, be it Python's or a compiled one
+                outcome = start(cast("Coroutine[Any, Any, object]", outcome), context.node.life)
         except Exception as error:
             # Not kept in a variable of this frame, to which its traceback leads: the two would keep the request.
             self._answer(route, correlation_id, error, call)

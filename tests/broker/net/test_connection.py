@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from broker.clock import Domain
 from broker.clock.virtual import VirtualClock
 from broker.injection.points import FaultInjection
+from broker.loop.coroutines import Waiter
 from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.net.connection import BACKLOG_BYTES_MAX, FRAME_BYTES_PER_TURN, REQUESTS_PER_TURN, Connection
@@ -660,11 +661,11 @@ async def test_a_failure_after_the_connection_ended_is_logged_all_the_same() -> 
     class Stubborn(Exception):
         pass
 
+    late: Waiter[None] = Waiter()
+
     async def stubborn(message: HeartbeatRequest, context: RequestContext) -> object:
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            raise Stubborn
+        await late
+        raise Stubborn
 
     peer = Broker({HEARTBEAT: stubborn}).connect()
     with structlog.testing.capture_logs() as lines:
@@ -672,7 +673,9 @@ async def test_a_failure_after_the_connection_ended_is_logged_all_the_same() -> 
         await turns()
         peer.lose()
         await turns()
-    assert [line["event"] for line in lines] == ["request failed"]
+        late.wake(None)
+        await turns()
+    assert [line["event"] for line in lines] == ["a coroutine failed, and no request waits for it"]
 
 
 # ---- fairness and limits

@@ -1,0 +1,183 @@
+"""Coroutines that are started eagerly: when they run, what they give, and how they end with their node."""
+
+import asyncio
+
+import pytest
+
+from broker.loop import coroutines
+from broker.loop.coroutines import Waiter, start, start_in_background
+from broker.loop.life import LifeOver, NodeLife
+
+
+async def give(value):
+    return value
+
+
+async def wait(waiter, seen=None):
+    try:
+        value = await waiter
+        if seen is not None:
+            seen.append(value)
+        return value
+    finally:
+        if seen is not None:
+            seen.append("left")
+
+
+def test_what_never_waits_gives_its_value_without_a_loop():
+    assert start(give(7), NodeLife()) == 7
+
+
+def test_a_waiter_that_was_woken_before_holds_nothing_up():
+    waiter = Waiter()
+    waiter.wake((1, 2))
+    assert start(wait(waiter), NodeLife()) == (1, 2)
+
+
+async def test_it_goes_on_in_the_turn_of_the_call_that_wakes_it():
+    waiter, seen = Waiter(), []
+    future = start(wait(waiter, seen), NodeLife())
+    assert not future.done()
+    waiter.wake("committed")
+    assert seen == ["committed", "left"]
+    assert future.result() == "committed"
+
+
+async def test_the_first_call_counts():
+    waiter = Waiter()
+    future = start(wait(waiter), NodeLife())
+    waiter.wake("out of time")
+    waiter.wake("committed")
+    assert await future == "out of time"
+
+
+async def test_one_that_waits_several_times_is_one_future():
+    first, second = Waiter(), Waiter()
+
+    async def both():
+        return [await wait(first), await wait(second)]
+
+    future = start(both(), NodeLife())
+    second.wake(2)
+    assert not future.done()
+    first.wake(1)
+    assert future.result() == [1, 2]
+
+
+def test_an_error_before_it_waits_is_raised():
+    async def fail():
+        raise ValueError("early")
+
+    with pytest.raises(ValueError, match="early"):
+        start(fail(), NodeLife())
+
+
+async def test_an_error_after_that_is_the_future_s_and_not_that_of_the_call_that_woke_it():
+    waiter = Waiter()
+
+    async def fail():
+        await waiter
+        raise ValueError("late")
+
+    future = start(fail(), NodeLife())
+    waiter.wake(None)
+    with pytest.raises(ValueError, match="late"):
+        await future
+
+
+async def test_a_client_that_goes_does_not_stop_what_was_decided():
+    waiter, seen = Waiter(), []
+    start(wait(waiter, seen), NodeLife()).cancel()
+    waiter.wake("committed")
+    assert seen == ["committed", "left"]
+
+
+async def test_futures_of_asyncio_and_turns_of_the_loop_can_be_awaited():
+    future = asyncio.get_running_loop().create_future()
+
+    async def look():
+        await asyncio.sleep(0)
+        return await future
+
+    outcome = start(look(), NodeLife())
+    future.set_result(3)
+    assert await outcome == 3
+
+
+class TestTheEndOfALife:
+    async def test_closes_what_waits_in_the_order_in_which_it_waits(self):
+        life, order = NodeLife(), []
+
+        async def walk(name):
+            try:
+                await Waiter()
+            finally:
+                order.append(name)
+
+        for name in "abc":
+            start_in_background(walk(name), life)
+        life.end()
+        assert order == ["a", "b", "c"]
+
+    async def test_a_future_of_it_stays_open_as_its_client_gets_no_response(self):
+        life = NodeLife()
+        future = start(wait(Waiter()), life)
+        life.end()
+        assert not future.done()
+
+    async def test_what_was_running_then_ends_at_its_next_wait(self):
+        life, seen = NodeLife(), []
+
+        async def walk():
+            life.end()
+            await wait(Waiter(), seen)
+
+        start_in_background(walk(), life)
+        assert seen == ["left"]
+
+    async def test_nothing_is_started_behind_it(self):
+        life, seen = NodeLife(), []
+        life.end()
+        start_in_background(wait(Waiter(), seen), life)
+        assert seen == []
+
+    async def test_what_the_loop_had_taken_in_resumes_nothing(self):
+        life, seen = NodeLife(), []
+        future = asyncio.get_running_loop().create_future()
+        start_in_background(wait(future, seen), life)
+        future.set_result(1)
+        life.end()
+        await asyncio.sleep(0)
+        assert seen == ["left"]
+
+    async def test_to_wake_it_is_a_fault_of_ours(self, monkeypatch):
+        found = []
+        monkeypatch.setattr(coroutines, "misused", lambda event, coroutine: found.append(event))
+        life, waiter = NodeLife(), Waiter()
+        start_in_background(wait(waiter), life)
+        life.end()
+        waiter.wake(None)
+        assert found == ["a coroutine was resumed after its node's life"]
+
+
+async def test_a_failure_in_the_background_is_logged_and_hurts_nobody(capsys):
+    first, second = Waiter(), Waiter()
+
+    async def fail():
+        await first
+        raise ValueError("alone")
+
+    async def die():
+        await second
+        raise LifeOver
+
+    start_in_background(fail(), NodeLife())
+    start_in_background(die(), NodeLife())
+    first.wake(None)
+    second.wake(None)
+    assert "a coroutine failed, and no request waits for it" in capsys.readouterr().out
+
+
+def test_one_that_is_dropped_without_being_started_is_a_warning_and_so_a_failure():
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        give(1)
