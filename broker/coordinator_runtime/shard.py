@@ -6,10 +6,12 @@ Kafka's ``CoordinatorShard`` within its ``CoordinatorRuntime``. The memory is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
 from broker.injection.points import FaultInjection, InjectionPoint
+from broker.loop.coroutines import Waiter
 from broker.replicas.partition.partition import AppendResult, Partition
 from protocol.errors import NONE, ErrorCode
 
@@ -83,6 +85,18 @@ class CoordinatorShard:
             return AppendResult(ErrorCode.not_leader_or_follower)
         return self.partition.append_internal(records, guard, verified, required_acks)
 
+    async def committed(self, end_offset: int) -> ErrorCode:
+        """NONE once all below ``end_offset`` is committed, and this shard is still current; otherwise the client's error."""
+        partition = self.partition
+        if partition.high_watermark >= end_offset and not self.is_closed:
+            return NONE
+        verdict: Waiter[ErrorCode] = Waiter()
+        partition.on_committed(end_offset, verdict.wake)
+        error = await verdict
+        if error is NONE and not self.is_current():
+            error = ErrorCode.not_coordinator
+        return self.client_error(error)
+
     @property
     def is_intercepted(self) -> bool:
         """Whether a rule may hold an append up, or have it fail."""
@@ -107,3 +121,26 @@ class CoordinatorShard:
             group_id=group_id,
         )
         self._injection.intercept(at, go_on, refuse)
+
+    async def passed(
+        self, point: str, *, transactional_id: str | None = None, group_id: str | None = None
+    ) -> ErrorCode:
+        """NONE when the append may be done, unless a rule holds it up or has it fail with the error for the client."""
+        if self._injection.points is None:
+            return NONE
+        at = InjectionPoint(
+            point,
+            self.leader_id,
+            self.partition.topic,
+            self.partition.index,
+            transactional_id=transactional_id,
+            group_id=group_id,
+        )
+        return self.client_error(await passed(self._injection, at))
+
+
+async def passed(injection: FaultInjection, at: InjectionPoint) -> ErrorCode:
+    """NONE when a step may be taken: now, or once a rule lets it go; otherwise the error that the step ends in."""
+    verdict: Waiter[ErrorCode] = Waiter()
+    injection.intercept(at, partial(verdict.wake, NONE), verdict.wake)
+    return await verdict

@@ -20,7 +20,7 @@ ARCHITECTURE.md, "How this broker waits", has the rules.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from broker.logging import get_logger
@@ -68,8 +68,8 @@ class Waiter(Generic[T]):
 
     # `await` asks for an iterator: the waiter is its own, which yields itself once at most.
 
-    def __await__(self) -> Waiter[T]:
-        return self
+    def __await__(self) -> Generator[Any, None, T]:
+        return self  # type: ignore[return-value]
 
     def __iter__(self) -> Waiter[T]:
         return self

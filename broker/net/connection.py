@@ -359,7 +359,7 @@ class Connection:
     ) -> None:
         try:
             outcome = route.handler(request, context)
-            if hasattr(outcome, "send"):  # a coroutine, be it Python's or a compiled one
+            if hasattr(outcome, "send"):  # a coroutine
                 outcome = start(cast("Coroutine[Any, Any, object]", outcome), context.node.life)
         except Exception as error:
             # Not kept in a variable of this frame, to which its traceback leads: the two would keep the request.
@@ -426,9 +426,8 @@ class Connection:
     ) -> None:
         self._pending = self._parked = None
         self.last_active_tick = self._shared.tick
-        outcome: object
         if future.cancelled():
-            outcome = CloseConnection("the request was cancelled")
+            outcome: object = CloseConnection("the request was cancelled")
         else:
             outcome = future.exception() or future.result()
         if self._holds & CLOSED:

@@ -160,7 +160,7 @@ class TestTheEndOfALife:
         assert found == ["a coroutine was resumed after its node's life"]
 
 
-async def test_a_failure_in_the_background_is_logged_and_hurts_nobody(capsys):
+async def test_a_failure_in_the_background_is_logged_and_hurts_no_request(capsys):
     first, second = Waiter(), Waiter()
 
     async def fail():
