@@ -42,14 +42,15 @@ class Waiter(Generic[T]):
     So what may end in several ways (committed, out of time) gives the same waiter to all of them.
     """
 
-    __slots__ = ("_suspended", "_value")
+    __slots__ = ("_error", "_suspended", "_value")
 
     def __init__(self) -> None:
         self._value: object = MISSING
+        self._error: Exception | None = None
         self._suspended: Suspended | None = None
 
-    @property
-    def is_woken(self) -> bool:
+    def done(self) -> bool:
+        """`wake` or `fail` was called."""
         return self._value is not MISSING
 
     def wake(self, value: T) -> None:
@@ -60,6 +61,16 @@ class Waiter(Generic[T]):
         suspended, self._suspended = self._suspended, None
         if suspended is not None:
             suspended.resume()
+
+    def fail(self, error: Exception) -> None:
+        """Resume the coroutine with an exception."""
+        if self._value is MISSING:
+            self._error = error
+            self.wake(cast(T, None))
+
+    # As a future has them, for the value of a coroutine that runs beside another (`fork`).
+    set_result = wake
+    set_exception = fail
 
     def suspend(self, suspended: Suspended) -> None:
         """The coroutine has come here, and `wake` was not called yet."""
@@ -77,16 +88,21 @@ class Waiter(Generic[T]):
     def __next__(self) -> Waiter[T]:
         if self._value is MISSING:
             return self
+        if self._error is not None:
+            raise self._error
         raise StopIteration(self._value)
 
 
 class Suspended:
-    """A coroutine that waits, and the future of its value; without a future it runs in the background."""
+    """A coroutine that waits, and the future or the waiter of its value; without these it runs in the background."""
 
     __slots__ = ("_coroutine", "_future", "_life", "waits_at")
 
     def __init__(
-        self, coroutine: Coroutine[Any, Any, Any], life: NodeLife, future: asyncio.Future[Any] | None
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        life: NodeLife,
+        future: asyncio.Future[Any] | Waiter[Any] | None,
     ) -> None:
         self._coroutine = coroutine
         self._life = life
@@ -132,7 +148,7 @@ class Suspended:
         else:
             self.suspend(waits_at)
 
-    def _take_future(self) -> asyncio.Future[Any] | None:
+    def _take_future(self) -> asyncio.Future[Any] | Waiter[Any] | None:
         future, self._future = self._future, None
         return future
 
@@ -159,6 +175,18 @@ def start(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> T | asyncio.Futu
     return future
 
 
+def fork(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> Waiter[T]:
+    """The same for a coroutine that runs beside the one which calls, and which awaits the waiter of its value."""
+    joined: Waiter[T] = Waiter()
+    try:
+        waits_at = coroutine.send(None)
+    except StopIteration as end:
+        joined.wake(end.value)
+    else:
+        Suspended(coroutine, life, joined).suspend(waits_at)
+    return joined
+
+
 def start_in_background(coroutine: Coroutine[Any, Any, object], life: NodeLife) -> None:
     """The same for what no request waits for: an exception is logged. In a life that is over nothing is started."""
     if not life.alive:
@@ -176,7 +204,7 @@ def start_in_background(coroutine: Coroutine[Any, Any, object], life: NodeLife) 
     Suspended(coroutine, life, None).suspend(waits_at)
 
 
-def _fail(future: asyncio.Future[Any] | None, error: Exception) -> None:
+def _fail(future: asyncio.Future[Any] | Waiter[Any] | None, error: Exception) -> None:
     if future is not None and not future.done():
         future.set_exception(error)
     elif not isinstance(error, LifeOver):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from broker.loop import coroutines
-from broker.loop.coroutines import Waiter, start, start_in_background
+from broker.loop.coroutines import Waiter, fork, start, start_in_background
 from broker.loop.life import LifeOver, NodeLife
 
 
@@ -102,6 +102,36 @@ async def test_futures_of_asyncio_and_turns_of_the_loop_can_be_awaited():
     outcome = start(look(), NodeLife())
     future.set_result(3)
     assert await outcome == 3
+
+
+class TestFork:
+    async def test_side_by_side_each_goes_on_when_its_own_waiter_is_woken(self):
+        life, first, second, seen = NodeLife(), Waiter(), Waiter(), []
+
+        async def both():
+            joined = [fork(wait(first, seen), life), fork(wait(second, seen), life), fork(give(3), life)]
+            return [await each for each in joined]
+
+        future = start(both(), life)
+        second.wake(2)
+        assert seen == [2, "left"]
+        first.wake(1)
+        assert future.result() == [1, 2, 3]
+
+    async def test_an_error_is_that_of_the_coroutine_that_awaits_it(self):
+        waiter = Waiter()
+
+        async def fail():
+            await waiter
+            raise ValueError("beside")
+
+        async def join():
+            await fork(fail(), NodeLife())
+
+        future = start(join(), NodeLife())
+        waiter.wake(None)
+        with pytest.raises(ValueError, match="beside"):
+            await future
 
 
 class TestTheEndOfALife:
