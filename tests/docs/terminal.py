@@ -51,6 +51,9 @@ DIFFERS: Final = (
     (r"data_dir=\S+", "data_dir=DIR"),
     (r" +", " "),
 )
+# Commands that say what they have found after a second or two, and could say more: a slow machine says all of it.
+LIMITED: Final = re.compile(r"^(?=odradek (consume|explain|group|topic|txn) )")
+PATIENCE: Final = "ODRADEK_DEADLINE_FACTOR=60 "
 SET_UP: Final = re.compile(
     r"python3? -m venv \S+|\. \S+/bin/activate|(pipx|(python -m )?pip) install (?P<packages>.+)"
 )
@@ -133,7 +136,8 @@ class Terminal:
         if command.startswith("odradek serve") and not command.endswith("&"):
             return self._serve(command)
         assert self._shell.stdin is not None
-        self._shell.stdin.write(f'{{ {self.here(command)}\n}} < /dev/null 2>&1; echo "{END}$?"\n')
+        patient = LIMITED.sub(PATIENCE, self.here(command))
+        self._shell.stdin.write(f'{{ {patient}\n}} < /dev/null 2>&1; echo "{END}$?"\n')
         self._shell.stdin.flush()
         said, code = self._until(self._lines, END, command)
         assert code == f"{END}0", f"{command}: exit code {code[1:]}\n{said}"

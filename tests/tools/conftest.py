@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -31,16 +32,39 @@ def cluster(cluster_of_two: package.Broker) -> Iterator[Cluster]:
         yield cluster
 
 
+LIMITS = (
+    "tools.client.cluster.NODE_S",
+    "tools.client.hanging.NODE_S",
+    "tools.client.names.LOOK_S",
+    "tools.explain.asking.BUDGET_S",
+    "tools.explain.by_control.CONTROL_S",
+    "tools.explain.hidden.LOOK_S",
+)
+"""How long a command waits for what it could do without."""
+
+
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient() -> Iterator[None]:
+    with patience():
+        yield
+
+
+@contextmanager
+def patience() -> Iterator[None]:
     """A slow machine is no cluster that does not respond."""
-    monkeypatch.setattr("tools.explain.asking.BUDGET_S", HANG_S)
-    monkeypatch.setattr("tools.client.cluster.NODE_S", HANG_S)
-    monkeypatch.setattr("tools.explain.by_control.CONTROL_S", HANG_S)
+    with pytest.MonkeyPatch.context() as patch:
+        for limit in LIMITS:
+            patch.setattr(limit, HANG_S)
+        yield
 
 
 def invoke(bootstrap: str, *words: str, input: str | None = None, **environ: str) -> Result:
-    """A command as it is typed, without `odradek`."""
+    """A command as it is typed, without `odradek`; it waits as long as a slow machine needs."""
+    with patience():
+        return _invoke(bootstrap, *words, input=input, **environ)
+
+
+def _invoke(bootstrap: str, *words: str, input: str | None, **environ: str) -> Result:
     name, *rest = words
     command: click.Command = getattr(import_module(COMMANDS[name]), name.replace("-", "_"))
     environment = {"KAFKA_BOOTSTRAP_SERVERS": bootstrap, "ODRADEK_CONTROL": None, **environ}
