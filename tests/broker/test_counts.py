@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -19,30 +20,48 @@ from tests.support.deadlines import HANG_S
 
 # Calls of Python functions and of built-in ones, with the compiled core and without; calls on files.
 BOUNDS = {
-    "produce-small": ((15, 15), (62, 75), 1),
-    "produce-idempotent": ((15, 15), (64, 79), 1),
+    "produce-small": ((15, 15), (62, 76), 1),
+    "produce-idempotent": ((15, 15), (64, 80), 1),
     "commit": ((46, 23), (321, 290), 5),
     "transaction": ((128, 85), (649, 601), 10),
     "transaction-v1": ((170, 111), (763, 729), 10),
     "init": ((21, 17), (94, 91), 2.1),
     "produce-large": ((41, 41), (117, 134), 1),
-    "fetch-large": ((34, 39), (91, 111), 0),
+    "fetch-large": ((34, 39), (91, 112), 0),
 }
+# Frames from the handler to the last write of a log (`python -m benchmarks.depth --frames EndTxn` names them).
+DEPTHS = {
+    "AddOffsetsToTxn v0": 12,
+    "AddPartitionsToTxn v0": 14,
+    "EndTxn v1": 32,
+    "EndTxn v5": 32,
+    "InitProducerId v4": 14,
+    "Produce v9": 10,
+    "Produce v10": 15,
+    "Produce v12": 22,
+    "TxnOffsetCommit v3": 22,
+    "TxnOffsetCommit v5": 29,
+}
+DEPTH_SLACK = 2
 CORES = [pytest.param(True, id="pure"), *([] if compiled is None else [pytest.param(False, id="compiled")])]
 LARGE_BYTES = 1 << 20
 
 
-@cache
-def counts(*, pure: bool) -> dict[str, dict[str, float]]:
+def said_by(module: str, *, pure: bool) -> Any:
     ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.counts", "--json"],
+        [sys.executable, "-m", module, "--json"],
         env={**os.environ, "ODRADEK_PURE": str(int(pure))},
         capture_output=True,
         text=True,
         timeout=HANG_S,
         check=True,
     )
-    found: dict[str, dict[str, float]] = json.loads(ran.stdout.splitlines()[-1])
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+@cache
+def counts(*, pure: bool) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = said_by("benchmarks.counts", pure=pure)
     return found
 
 
@@ -63,3 +82,11 @@ def test_a_request_makes_no_more_calls_than_before(kind, pure):
 @pytest.mark.parametrize("pure", CORES)
 def test_a_large_request_is_in_memory_once(kind, pure):
     assert counts(pure=pure)[kind]["peak_bytes"] <= 1.1 * LARGE_BYTES
+
+
+def test_a_request_is_no_deeper_in_calls_than_before_when_it_writes_last():
+    """A walk of a coordinator that is written as lines is as deep as its deepest step."""
+    found = said_by("benchmarks.depth", pure=True)
+    assert {name: depth for name, depth in found.items() if depth > DEPTHS[name]} == {}
+    to_be_moved_down = {name: found[name] for name in DEPTHS if found[name] < DEPTHS[name] - DEPTH_SLACK}
+    assert to_be_moved_down == {}
