@@ -1,0 +1,158 @@
+"""A coordinator waits in one way (ARCHITECTURE.md): a parameter that takes a function is listed here, with its reason.
+
+A walk in callbacks is read from its middle: what it goes on with is a parameter of a function that it calls. A new one needs
+a line in `REMAINING`, and a review.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.check
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("broker/transactions", "broker/groups")
+WALK = "goes on with a walk: to be a line after an await"
+LISTENER = "is told of what happens at any time, and no walk waits for it"
+TIMER = "is what a timer does when its time comes"
+EACH = "takes each of many, in the call"
+QUESTION = "is asked in the call, and answers at once: a port, or a right"
+DECISION = "is the pure rule that decides, once it is its turn"
+SHAPE = "makes the response of an error code, in the call"
+CHANCE = "draws an id: chance is an argument"
+
+REMAINING = {
+    "broker/transactions/callback_errors.py with_error_response(done)": WALK,
+    "broker/transactions/callback_errors.py with_error_response(callback)": WALK,
+    "broker/transactions/callback_errors.py answer_exception(done)": WALK,
+    "broker/transactions/cleanup.py Cleanup.__init__(abort)": LISTENER,
+    "broker/transactions/coordinator.py TransactionCoordinator.init_producer_id(done)": WALK,
+    "broker/transactions/coordinator.py TransactionCoordinator.add_partitions(done)": WALK,
+    "broker/transactions/coordinator.py TransactionCoordinator.end(done)": WALK,
+    "broker/transactions/coordinator.py TransactionCoordinator.persist(done)": WALK,
+    "broker/transactions/coordinator.py TransactionCoordinator.persist(then)": WALK,
+    "broker/transactions/coordinator.py TransactionCoordinator.append(appended)": WALK,
+    "broker/transactions/coordinator.py TransactionCoordinator._end(done)": WALK,
+    "broker/transactions/ending.py Log.persist(done)": WALK,
+    "broker/transactions/ending.py Log.persist(then)": WALK,
+    "broker/transactions/ending.py Log.append(appended)": WALK,
+    "broker/transactions/fresh_ids.py with_fresh_id(again)": WALK,
+    "broker/transactions/fresh_ids.py with_fresh_id(done)": WALK,
+    "broker/transactions/loading.py load(install)": EACH,
+    "broker/transactions/loading.py _install(install)": EACH,
+    "broker/transactions/lost_decisions.py lost_decisions(find_marker)": QUESTION,
+    "broker/transactions/markers.py write_marker(then)": WALK,
+    "broker/transactions/remote_markers.py TransactionMarkerChannel.__init__(told)": LISTENER,
+    "broker/transactions/sequential_markers.py SequentialMarkers.__init__(write)": QUESTION,
+    "broker/transactions/sequential_markers.py SequentialMarkers.__init__(refused)": LISTENER,
+    "broker/transactions/shard.py TransactionShard.write(then)": WALK,
+    "broker/transactions/shard.py TransactionShard.forget(then)": WALK,
+    "broker/transactions/shard.py TransactionShard._write(then)": WALK,
+    "broker/transactions/shard.py TransactionShard._committed(then)": WALK,
+    "broker/transactions/verification.py Verifier.run(then)": WALK,
+    "broker/transactions/verification.py Verifier._add(then)": WALK,
+    "broker/transactions/verification.py Verifier._ask(answered)": WALK,
+    "broker/groups/commits.py _write(check)": QUESTION,
+    "broker/groups/consumer/assignors/spec.py GroupSpec.of(partition_count)": QUESTION,
+    "broker/groups/consumer/subscribing.py resolve_regexes(may_describe)": QUESTION,
+    "broker/groups/consumer_groups.py ConsumerGroups.__init__(new_uuid)": CHANCE,
+    "broker/groups/consumer_groups.py ConsumerGroups._answer(decide)": DECISION,
+    "broker/groups/consumer_groups.py ConsumerGroups._answer(refuse)": SHAPE,
+    "broker/groups/consumer_groups.py ConsumerGroups.carry_out(decide)": DECISION,
+    "broker/groups/consumer_groups.py ConsumerGroups.carry_out(answer)": WALK,
+    "broker/groups/consumer_groups.py ConsumerGroups.carry_out(refuse)": WALK,
+    "broker/groups/consumer_groups.py ConsumerGroups._resolve(may_describe)": QUESTION,
+    "broker/groups/consumer_groups.py ConsumerGroups._alone(decide)": DECISION,
+    "broker/groups/coordinator.py GroupCoordinator.__init__(new_uuid)": CHANCE,
+    "broker/groups/coordinator.py GroupCoordinator.join(may_describe)": QUESTION,
+    "broker/groups/coordinator.py GroupCoordinator.consumer_group_heartbeat(may_describe)": QUESTION,
+    "broker/groups/offsets.py GroupOffsets.expired(now_for)": QUESTION,
+    "broker/groups/offsets.py GroupOffsets.expires_in_ms(now_for)": QUESTION,
+    "broker/groups/offsets.py GroupOffsets._waits_ms(now_for)": QUESTION,
+    "broker/groups/offsets.py _wait_ms(now_for)": QUESTION,
+    "broker/groups/shard.py _Commit.__init__(then)": WALK,
+    "broker/groups/shard.py GroupShard.__init__(config)": QUESTION,
+    "broker/groups/shard.py GroupShard.write(committed)": WALK,
+    "broker/groups/shard.py GroupShard.write(late)": WALK,
+    "broker/groups/shard.py GroupShard.write(check)": QUESTION,
+    "broker/groups/shard.py GroupShard.write.append(committed)": WALK,
+    "broker/groups/shard.py GroupShard.at_append(append)": WALK,
+    "broker/groups/shard.py GroupShard.at_append(committed)": WALK,
+    "broker/groups/shard.py GroupShard.write_tombstones(find)": DECISION,
+    "broker/groups/shard.py GroupShard.write_tombstones(committed)": WALK,
+    "broker/groups/shard.py GroupShard.write_tombstones.append(committed)": WALK,
+    "broker/groups/shard.py GroupShard._write_tombstones(committed)": WALK,
+    "broker/groups/shard.py GroupShard.when_committed(then)": WALK,
+    "broker/groups/shard.py GroupShard.when_committed(late)": WALK,
+    "broker/groups/shard.py GroupShard._finished(then)": WALK,
+    "broker/groups/shard.py GroupShard.read(answer)": WALK,
+    "broker/groups/shard.py GroupShard.arm(then)": TIMER,
+    "broker/groups/shard.py GroupShard._fired(then)": TIMER,
+    "broker/groups/waiting.py then(finish)": WALK,
+    "broker/groups/waiting.py _arrived(finish)": WALK,
+    "broker/groups/waiting.py all_of(finish)": WALK,
+}
+"""By file, function and parameter."""
+
+
+def sources() -> dict[str, ast.Module]:
+    paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in paths}
+
+
+def types_of_functions(modules: dict[str, ast.Module]) -> set[str]:
+    """``Callable``, and the names that these rooms give to such types."""
+    found = {"Callable"}
+    for module in modules.values():
+        for each in module.body:
+            if isinstance(each, ast.Assign) and names_in(each.value) & found:
+                found.update(target.id for target in each.targets if isinstance(target, ast.Name))
+    return found
+
+
+def names_in(node: ast.expr | None) -> set[str]:
+    """The names of an expression; an annotation may be a string."""
+    if node is None:
+        return set()
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    texts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+    for text in texts:
+        if isinstance(text, str) and text.isidentifier():
+            names.add(text)
+    return names
+
+
+def callbacks() -> Iterator[str]:
+    """Every parameter of these rooms that takes a function."""
+    modules = sources()
+    types = types_of_functions(modules)
+    for name, module in modules.items():
+        for path, function in functions(module, ()):
+            arguments = function.args
+            for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                if names_in(each.annotation) & types:
+                    yield f"{name} {path}({each.arg})"
+
+
+def functions(
+    node: ast.AST, path: tuple[str, ...]
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for each in ast.iter_child_nodes(node):
+        inside = path
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inside = (*path, each.name)
+            if not isinstance(each, ast.ClassDef):
+                yield ".".join(inside), each
+        yield from functions(each, inside)
+
+
+def test_every_parameter_that_takes_a_function_is_listed():
+    assert [each for each in callbacks() if each not in REMAINING] == []
+
+
+def test_the_list_has_no_parameter_that_is_gone():
+    assert set(REMAINING) - set(callbacks()) == set()
