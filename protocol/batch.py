@@ -13,17 +13,17 @@ from typing import Self
 from google_crc32c import extend as crc32c_extend
 from google_crc32c import value as crc32c
 
-from protocol import compression as codecs
-from protocol.core import compiled, mirrored
-from protocol.named_tuple import NamedTuple
-from protocol.record import NO_SEQUENCE as NO_SEQUENCE  # these names belong to batches and are exported here
-from protocol.record import SEQUENCE_MASK, decode_only_record
-from protocol.record import CorruptBatch as CorruptBatch
-from protocol.record import Header as Header
-from protocol.record import Reason as Reason
-from protocol.record import Record as Record
-from protocol.record import decode_records as decode_records
-from protocol.record import encode_record as encode_record
+from . import compression as codecs
+from .core import compiled, mirrored
+from .named_tuple import NamedTuple
+from .record import NO_SEQUENCE as NO_SEQUENCE  # these names belong to batches and are exported here
+from .record import SEQUENCE_MASK, decode_only_record
+from .record import CorruptBatch as CorruptBatch
+from .record import Header as Header
+from .record import Reason as Reason
+from .record import Record as Record
+from .record import decode_records as decode_records
+from .record import encode_record as encode_record
 
 Buffer = bytes | bytearray | memoryview
 

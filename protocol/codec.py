@@ -12,17 +12,17 @@ from collections.abc import Generator
 from functools import cache
 from typing import Any
 
-from protocol.decode import (
+from .decode import (
     Decoder,
     MalformedRequest,
     SlicedDecoder,
     compile_sliced_decoder,
 )
-from protocol.encode import Encoder, SlicedEncoder, compile_sliced_encoder
-from protocol.messages import Chunk
-from protocol.program import decoder_of, encoder_of
-from protocol.source import LongMessage
-from protocol.versions import Side, UnknownVersion, at_version
+from .encode import Encoder, SlicedEncoder, compile_sliced_encoder
+from .messages import Chunk
+from .program import decoder_of, encoder_of
+from .source import LongMessage
+from .versions import Side, UnknownVersion, at_version
 
 __all__ = ["Codec", "MalformedRequest", "UnknownVersion", "client_codec", "request_codec"]
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from protocol.batch import RecordBatch
-from protocol.frame import RequestHeader
-from protocol.messages import Chunk
-from protocol.record import CorruptBatch, Reason
-from protocol.record_walk import Walked
+from .batch import RecordBatch
+from .frame import RequestHeader
+from .messages import Chunk
+from .record import CorruptBatch, Reason
+from .record_walk import Walked
 
 SOURCES: str
 """The hash of the sources that it was built from (setup.py)."""

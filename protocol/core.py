@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 compiled: ModuleType | None
 try:
-    from protocol import compiled
+    from . import compiled
 except ImportError:
     compiled = None
 

@@ -18,9 +18,9 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from protocol.source import ELEMENTS_AT_ONCE, FIXED, LongMessage, Source
-from protocol.versions import WireField
-from protocol.wire_types import STRING_BYTES_MAX
+from .source import ELEMENTS_AT_ONCE, FIXED, LongMessage, Source
+from .versions import WireField
+from .wire_types import STRING_BYTES_MAX
 
 Decoder = Callable[[bytes | memoryview, int], Any]
 SlicedDecoder = Callable[[bytes | memoryview, int, int], Generator[None, None, Any]]

@@ -23,11 +23,11 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 from uuid import UUID
 
-from protocol.messages import Chunk
-from protocol.source import ELEMENTS_AT_ONCE, FIXED, LongMessage, Source
-from protocol.varint import unsigned_varint
-from protocol.versions import WireField
-from protocol.wire_types import STRING_BYTES_MAX
+from .messages import Chunk
+from .source import ELEMENTS_AT_ONCE, FIXED, LongMessage, Source
+from .varint import unsigned_varint
+from .versions import WireField
+from .wire_types import STRING_BYTES_MAX
 
 Encoder = Callable[[Any], list[Chunk]]
 SlicedEncoder = Callable[[Any], Generator[None, None, list[Chunk]]]

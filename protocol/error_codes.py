@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from protocol.errors import ErrorCode
+from .errors import ErrorCode
 
 
 def error_codes(struct: Any, response: object) -> Iterator[int]:

@@ -11,9 +11,9 @@ with a version that we do not know must still be able to read the answer.
 
 import struct
 
-from protocol.core import compiled, mirrored
-from protocol.decode import TAGS_MAX, MalformedRequest, skip_tag_section
-from protocol.named_tuple import NamedTuple
+from .core import compiled, mirrored
+from .decode import TAGS_MAX, MalformedRequest, skip_tag_section
+from .named_tuple import NamedTuple
 
 API_VERSIONS = 18
 

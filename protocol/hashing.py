@@ -9,7 +9,7 @@ from functools import lru_cache
 from struct import unpack
 from typing import Final
 
-from protocol.core import mirrored
+from .core import mirrored
 
 _INT32_MIN = -(2**31)
 _UINT32 = 0xFFFF_FFFF

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.core import compiled, construct_in_core
+from .core import compiled, construct_in_core
 
 if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple

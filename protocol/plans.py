@@ -10,8 +10,8 @@ from operator import attrgetter
 from struct import Struct
 from typing import Any
 
-from protocol.varint import read_unsigned_varint, unsigned_varint
-from protocol.wire_types import Fixed, Push, Read, WireType, Write
+from .varint import read_unsigned_varint, unsigned_varint
+from .wire_types import Fixed, Push, Read, WireType, Write
 
 
 class Structure:

@@ -7,13 +7,13 @@ than is read or written in one go is left to the Python that steps through it in
 from collections.abc import Callable
 from typing import Any, Final
 
-from protocol.core import compiled, construct_in_core
-from protocol.decode import TAGS_MAX, Decoder, MalformedRequest, compile_decoder, uuid_of_bytes
-from protocol.encode import INLINE_BYTES_MAX, Encoder, compile_encoder
-from protocol.messages import Chunk
-from protocol.source import ELEMENTS_AT_ONCE, LongMessage
-from protocol.versions import WireField
-from protocol.wire_types import STRING_BYTES_MAX
+from .core import compiled, construct_in_core
+from .decode import TAGS_MAX, Decoder, MalformedRequest, compile_decoder, uuid_of_bytes
+from .encode import INLINE_BYTES_MAX, Encoder, compile_encoder
+from .messages import Chunk
+from .source import ELEMENTS_AT_ONCE, LongMessage
+from .versions import WireField
+from .wire_types import STRING_BYTES_MAX
 
 # In the order of protocol/c/core.h.
 KINDS: Final = (

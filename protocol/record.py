@@ -6,9 +6,9 @@ Lengths, times and offsets are zig-zag varints; times and offsets are relative t
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
-from protocol.core import mirrored
-from protocol.named_tuple import NamedTuple
-from protocol.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, read_zigzag, zigzag
+from .core import mirrored
+from .named_tuple import NamedTuple
+from .varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, read_zigzag, zigzag
 
 Header = tuple[str, bytes | None]
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final
 
-from protocol.core import compiled
-from protocol.plans import Nested, Structure, TaggedNested, absent_of
-from protocol.program import KINDS
-from protocol.wire_types import Array, Bytes, Fixed, Uuid, WireType
+from .core import compiled
+from .plans import Nested, Structure, TaggedNested, absent_of
+from .program import KINDS
+from .wire_types import Array, Bytes, Fixed, Uuid, WireType
 
 RecordWriter = Callable[[Any, int | None], bytes]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final
 
-from protocol.core import compiled, mirrored
-from protocol.named_tuple import NamedTuple
-from protocol.record import CorruptBatch, Reason
-from protocol.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, zigzag
+from .core import compiled, mirrored
+from .named_tuple import NamedTuple
+from .record import CorruptBatch, Reason
+from .varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, zigzag
 
 RECORD_BYTES_MIN: Final = 7
 """Of one record: length, attributes, timestamp and offset delta, two null or empty fields, no headers."""

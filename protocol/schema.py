@@ -23,11 +23,11 @@ from struct import error as StructError
 from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
-from protocol.plans import Nested as Nested  # the generators name these two by the declarations' module
-from protocol.plans import Plan, TaggedNested, plan
-from protocol.plans import Structure as Structure
-from protocol.record_program import RecordWriter, record_writer
-from protocol.wire_types import (
+from .plans import Nested as Nested  # the generators name these two by the declarations' module
+from .plans import Plan, TaggedNested, plan
+from .plans import Structure as Structure
+from .record_program import RecordWriter, record_writer
+from .wire_types import (
     BOOLEAN,
     BYTES,
     FLOAT64,

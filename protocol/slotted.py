@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, FrozenInstanceError
 from typing import Any, Final, TypeVar, dataclass_transform, overload
 
-from protocol.core import construct_in_core
+from .core import construct_in_core
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Literal
 
-from protocol.messages.index import APIS
-from protocol.slotted import slotted
-from protocol.source import FIXED
+from .messages.index import APIS
+from .slotted import slotted
+from .source import FIXED
 
 Side = Literal["request", "response"]
 
@@ -58,7 +58,7 @@ def at_version(key: int, version: int, side: Side) -> Any:
     if version not in versions_of(key):
         raise UnknownVersion(f"{APIS[key][0]} (key {key}) has no version {version}")
     api, _, _, first_flexible = APIS[key]
-    module = import_module(f"protocol.messages.{api}")
+    module = import_module(f".messages.{api}", __package__)
     flexible = first_flexible is not None and version >= first_flexible
     return _Family(vars(module), version, flexible).derive(message_name(api) + side.title())
 

@@ -10,7 +10,7 @@ from struct import Struct, pack
 from typing import Any
 from uuid import UUID
 
-from protocol.varint import read_unsigned_varint, unsigned_varint
+from .varint import read_unsigned_varint, unsigned_varint
 
 Push = Callable[[bytes], None]
 Write = Callable[[Any, Push], None]

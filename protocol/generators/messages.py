@@ -217,7 +217,7 @@ def _imports(body: str) -> str:
         lines.append("from uuid import UUID")
     if len(lines) > 1:
         lines[-1] += "\n"
-    lines.append(f"from protocol.messages import {', '.join(names)}\n")
+    lines.append(f"from . import {', '.join(names)}\n")
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.messages import Message
+from . import Message
 
 
 class DeleteRecordsPartition(Message):

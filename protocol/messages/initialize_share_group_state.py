@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from protocol.messages import Message
+from . import Message
 
 
 class PartitionData(Message):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from protocol.messages import Message
+from . import Message
 
 
 class RemoveRaftVoterRequest(Message):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.messages import FrozenMessage, Message, set_field
+from . import FrozenMessage, Message, set_field
 
 
 class KeyValue(Message):
