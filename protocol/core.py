@@ -1,20 +1,21 @@
 """Which core runs: the compiled one, or the Python that it mirrors.
 
 The functions on the path of every request have a twin in C (``protocol/c``, ADR 22). ``compiled`` is that module, or None
-where it was not built and where the variable ``ODRADEK_PURE`` is 1.
+where it was not built and where the variable ``ODRADEK_PURE`` is 1. Only the package with the name ``protocol`` has it: the
+module in C keeps one set of classes, and a process may import the package by another name too (ADR 31).
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-compiled: ModuleType | None
-try:
-    from . import compiled
-except ImportError:
-    compiled = None
+compiled: ModuleType | None = None
+if __name__ == "protocol.core":
+    with contextlib.suppress(ImportError):
+        from . import compiled
 
 CORE: Final = "pure Python" if compiled is None else "compiled core"
 

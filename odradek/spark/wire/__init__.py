@@ -1,8 +1,7 @@
 """A client of several brokers that can hand over an open transaction: blocking sockets, any Kafka since 3.0.
 
-The client and the writer are loaded when they are first used. The writer brings a compiler with it, and who only begins
-and ends transactions does so in a process that lives for a second. The client brings kio with it, and the commands of
-`odradek`, which take their logins and TLS from here, run in an image without kio.
+The client and the writer are loaded when they are first used. The writer brings a compiler with it, and a process that only
+begins and ends transactions lives for a second. The commands of `odradek` take only logins and TLS from here.
 """
 
 from __future__ import annotations

@@ -76,12 +76,12 @@ class Connection:
         """When the oldest call is too late, on the monotonic clock."""
         return self._calls[0].deadline if self._calls else math.inf
 
-    def submit(self, api: Api, body: Any, deadline: float) -> Call:
-        """Queue a request; ``body`` takes the version that was chosen and gives kio's entity."""
+    def submit(self, api: Api, request: Any, deadline: float) -> Call:
+        """Queue a request."""
         version = choose_version(api, self.versions, self.address)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_MASK
-        frame = encode_request(api, version, correlation_id, self._client_id, body(version))
+        frame = encode_request(api, version, correlation_id, self._client_id, request)
         call = Call(api, version, self.address, correlation_id, deadline)
         self._calls.append(call)
         self._unsent.append((call, memoryview(frame)))

@@ -8,6 +8,9 @@ import time
 from struct import Struct
 from typing import Any
 
+from odradek._protocol.messages.api_versions import ApiVersionsRequest
+from odradek._protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from odradek._protocol.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.spark.wire import sasl
 from odradek.spark.wire.connection import Connection
 from odradek.spark.wire.errors import Authentication, ConnectionLost, UnsupportedVersion, WireError, name_of
@@ -22,7 +25,6 @@ from odradek.spark.wire.messages import (
     decode_answer,
     decode_api_versions,
     encode_request,
-    schema,
 )
 from odradek.spark.wire.settings import ClientSettings
 
@@ -88,11 +90,11 @@ class _Greeting:
         self.offered: Versions = {}
 
     def versions(self) -> Versions:
-        body = schema(API_VERSIONS, API_VERSIONS.highest).ApiVersionsRequest(
+        request = ApiVersionsRequest(
             client_software_name=_SOFTWARE, client_software_version=_SOFTWARE_VERSION
         )
         error, self.offered = decode_api_versions(
-            self._exchange(API_VERSIONS, API_VERSIONS.highest, body), self.address
+            self._exchange(API_VERSIONS, API_VERSIONS.highest, request), self.address
         )
         if error:
             raise UnsupportedVersion(
@@ -104,10 +106,7 @@ class _Greeting:
     def authenticate(self) -> None:
         talk = sasl.conversation(self.settings)
         mechanism = self.settings.sasl_mechanism
-        answer = self._ask(
-            SASL_HANDSHAKE,
-            lambda version: schema(SASL_HANDSHAKE, version).SaslHandshakeRequest(mechanism=mechanism),
-        )
+        answer = self._ask(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=mechanism))
         if answer.error_code:
             offered = ", ".join(answer.mechanisms)
             raise Authentication(
@@ -123,23 +122,20 @@ class _Greeting:
                 said = None
 
     def _authenticate(self, said: bytes) -> bytes:
-        answer = self._ask(
-            SASL_AUTHENTICATE,
-            lambda version: schema(SASL_AUTHENTICATE, version).SaslAuthenticateRequest(auth_bytes=said),
-        )
+        answer = self._ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=said))
         if answer.error_code:
             raise Authentication(
                 name_of(answer.error_code), f"the broker at {self.address} says: {answer.error_message}"
             )
         return bytes(answer.auth_bytes)
 
-    def _ask(self, api: Api, body: Any) -> Any:
+    def _ask(self, api: Api, request: Any) -> Any:
         version = choose_version(api, self.offered, self.address)
-        return decode_answer(api, version, self._exchange(api, version, body(version)), self.address)
+        return decode_answer(api, version, self._exchange(api, version, request), self.address)
 
-    def _exchange(self, api: Api, version: int, body: Any) -> bytes:
+    def _exchange(self, api: Api, version: int, request: Any) -> bytes:
         self.socket.settimeout(_left(self.deadline))
-        self.socket.sendall(encode_request(api, version, 0, self.settings.client_id, body))
+        self.socket.sendall(encode_request(api, version, 0, self.settings.client_id, request))
         (size,) = _SIZE.unpack(self._read(_SIZE.size, api))
         if not _SIZE.size <= size <= ANSWER_SIZE_BYTES_MAX:
             raise ConnectionLost(f"what answers at {self.address} is no Kafka broker, or expects TLS")

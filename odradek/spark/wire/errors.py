@@ -6,6 +6,7 @@ trying the same call again later is right. Everything else is final for the call
 
 from __future__ import annotations
 
+from odradek._protocol.errors import ErrorCode
 from odradek.errors import OdradekError
 
 
@@ -125,10 +126,9 @@ _FINAL: dict[int, tuple[type[WireError], str]] = {
 
 def name_of(code: int) -> str:
     """Kafka's name of an error code."""
-    from odradek.spark.wire.schema import ErrorCode  # of kio, which a process that only logs in need not have
-
     try:
-        return ErrorCode(code).name.upper()
+        name: str = ErrorCode(code).name
+        return name.upper()
     except ValueError:
         return f"ERROR_{code}"
 

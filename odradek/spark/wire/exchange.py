@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from odradek._protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.spark.wire import messages
 from odradek.spark.wire.connection import Call
-from odradek.spark.wire.decode import Malformed
 from odradek.spark.wire.errors import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_MOVED,
@@ -44,11 +44,15 @@ class Refusal(Exception):
         self.said = said
 
 
+class Malformed(Exception):
+    """An answer does not hold what was asked."""
+
+
 class Exchange:
     """One question. ``subject`` begins the sentence of its errors; ``coordinator``: who is asked, None for anyone.
 
-    ``body`` makes the request for a version; ``read`` takes the answer and its version, and returns the result or raises
-    ``Refusal``, or ``Malformed`` if what was asked is not answered. Afterwards there is either a ``result`` or an ``error``;
+    ``read`` takes the answer and its version, and returns the result or raises ``Refusal``, or ``Malformed`` if what was
+    asked is not answered. Afterwards there is either a ``result`` or an ``error``;
     ``uncertain``: an answer was lost on the way."""
 
     def __init__(
@@ -56,13 +60,13 @@ class Exchange:
         api: Api,
         subject: str,
         coordinator: Coordinator | None,
-        body: Callable[[int], Any],
+        request: Any,
         read: Callable[[Any, int], Any],
     ) -> None:
         self.api = api
         self.subject = subject
         self.coordinator = coordinator
-        self.body = body
+        self.request = request
         self.read = read
         self.result: Any = None
         self.error: WireError | None = None
@@ -116,9 +120,9 @@ class Exchanges:
                 if each.call is not None and each.call.done:
                     self._take_answer(each)
 
-    def ask_once(self, to: int | Peer, api: Api, body: Callable[[int], Any]) -> tuple[Any, int]:
+    def ask_once(self, to: int | Peer, api: Api, request: Any) -> tuple[Any, int]:
         """One attempt: the answer and its version. ``Retriable`` if there was none."""
-        call = self._network.submit(to, api, body)
+        call = self._network.submit(to, api, request)
         while not call.done:
             self._network.pump(_PUMP_SECONDS_MAX)
         if call.error is not None:
@@ -137,7 +141,7 @@ class Exchanges:
         failures = self._find(wanted)
         for each in due:
             try:
-                each.call = self._network.submit(self._whom(each, failures), each.api, each.body)
+                each.call = self._network.submit(self._whom(each, failures), each.api, each.request)
             except Retriable as error:
                 self._forget_coordinator(each)
                 self._again(each, REQUEST_TIMED_OUT, error.sentence)
@@ -168,15 +172,9 @@ class Exchanges:
 
     def _find_some(self, kind: int, keys: Sequence[str], failures: dict[Coordinator, Exception]) -> int:
         """How many of the first keys were asked for: all, or one with brokers before Kafka 3.0 (KIP-699)."""
-
-        def body(version: int) -> Any:
-            request = messages.schema(FIND_COORDINATOR, version).FindCoordinatorRequest
-            if version < 4:
-                return request(key=keys[0], key_type=kind)
-            return request(key_type=kind, coordinator_keys=tuple(keys))
-
+        request = FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
         peer = self._network.anyone()
-        answer, version = self.ask_once(peer, FIND_COORDINATOR, body)
+        answer, version = self.ask_once(peer, FIND_COORDINATOR, request)
         asked = keys if version >= 4 else keys[:1]
         found = [(keys[0], answer)] if version < 4 else [(each.key, each) for each in answer.coordinators]
         for key in set(asked).difference(key for key, _ in found):

@@ -1,4 +1,4 @@
-"""Requests as bytes, by kio's schema, and answers as values, by ``answers.py``, at the versions this client speaks.
+"""Requests and responses as bytes, by `protocol`'s codecs, at the versions this client speaks.
 
 All are below transaction version 2 (KIP-890): with EndTxn 5 each end raises the epoch, and an end that is sent again
 after a lost answer would not be the same one any more.
@@ -6,24 +6,18 @@ after a lost answer would not be the same one any more.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
-from functools import cache
-from importlib import import_module
 from struct import Struct
 from typing import Any, NamedTuple
 
-from odradek.spark.wire.decode import Malformed, Read, decode, reader
+from odradek._protocol.codec import MalformedRequest, client_codec
+from odradek._protocol.frame import request_header, response_body_offset
 from odradek.spark.wire.errors import MalformedAnswer, UnsupportedVersion
-from odradek.spark.wire.response_schemas import RESPONSE_SCHEMAS, at_version
-from odradek.spark.wire.schema import entity_writer
 
 ANSWER_SIZE_BYTES_MAX = 64 * 1024 * 1024
 
-_REQUEST_HEAD = Struct(">ihhih")
-_CORRELATION = Struct(">i")
+_INT32 = Struct(">i")
 _ERROR_CODE = Struct(">h")
-_FRAME_SIZE_BYTES = 4
 
 
 class Api(NamedTuple):
@@ -68,49 +62,25 @@ def choose_version(api: Api, offered: Versions, broker: str) -> int:
     )
 
 
-@cache
-def schema(api: Api, version: int) -> Any:
-    """kio's module of a request: its class, and the classes of what is in it."""
-    return import_module(f"kio.schema.{api.name}.v{version}.request")
-
-
-@cache
-def _codec(api: Api, version: int) -> tuple[Any, Read, bool]:
-    """What writes the request, what reads the answer, and whether they are flexible (KIP-482)."""
-    camel = "".join(part.capitalize() for part in api.name.split("_"))
-    request = getattr(schema(api, version), f"{camel}Request")
-    flexible = bool(request.__flexible__)
-    return entity_writer(request), reader(at_version(RESPONSE_SCHEMAS[api.name], version), flexible), flexible
-
-
-def encode_request(api: Api, version: int, correlation_id: int, client_id: str, body: Any) -> bytes:
+def encode_request(api: Api, version: int, correlation_id: int, client_id: str, request: Any) -> bytes:
     """A frame, its size first."""
-    write, _, flexible = _codec(api, version)
-    buffer = io.BytesIO()
-    client = client_id.encode()
-    buffer.write(_REQUEST_HEAD.pack(0, api.key, version, correlation_id, len(client)) + client)
-    if flexible:
-        buffer.write(b"\0")
-    write(buffer, body)
-    frame = buffer.getbuffer()
-    _CORRELATION.pack_into(frame, 0, len(frame) - _FRAME_SIZE_BYTES)
-    frame.release()
-    return buffer.getvalue()
+    header = request_header(api.key, version, correlation_id, client_id)
+    body = client_codec(api.key, version).encode(request)
+    size = len(header) + sum(map(len, body))
+    # Records are copied once.
+    return b"".join((_INT32.pack(size), header, *body))
 
 
 def correlation_of(frame: bytes) -> int:
     """Which request an answer (without its size) belongs to."""
-    return int(_CORRELATION.unpack_from(frame)[0])
+    return int(_INT32.unpack_from(frame)[0])
 
 
 def decode_answer(api: Api, version: int, frame: bytes, broker: str) -> Any:
-    """An answer without its size: an object with the fields of ``answers.py``. ``MalformedAnswer`` if it does not parse."""
-    _, read, flexible = _codec(api, version)
-    # The header of an ApiVersions answer never has tags (KIP-511).
-    header_tags = flexible and api is not API_VERSIONS
+    """The response in a frame without its size. ``MalformedAnswer`` if it does not parse."""
     try:
-        return decode(read, frame, _CORRELATION.size, header_tags=header_tags)
-    except Malformed as error:
+        return client_codec(api.key, version).decode(frame, response_body_offset(api.key, version, frame))
+    except MalformedRequest as error:
         raise cannot_be_read(api.name, broker, str(error)) from None
 
 
@@ -122,7 +92,7 @@ def cannot_be_read(name: str, broker: str, why: str) -> MalformedAnswer:
 def decode_api_versions(frame: bytes, broker: str) -> tuple[int, Versions]:
     """Error code, and by API key the lowest and highest version that a broker has. ``MalformedAnswer`` if it does not
     parse. With an error a broker answers in version 0, whatever was asked: only the code is read then."""
-    position = _CORRELATION.size
+    position = _INT32.size
     if len(frame) < position + _ERROR_CODE.size:
         raise cannot_be_read(API_VERSIONS.name, broker, f"it ends too early, after {len(frame)} bytes")
     (error,) = _ERROR_CODE.unpack_from(frame, position)

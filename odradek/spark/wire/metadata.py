@@ -8,17 +8,14 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from odradek.spark.wire import messages
-from odradek.spark.wire.decode import Malformed
+from odradek._protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.spark.wire.errors import Retriable, UnknownTopic
-from odradek.spark.wire.exchange import Exchange, Exchanges, Refusal
+from odradek.spark.wire.exchange import Exchange, Exchanges, Malformed, Refusal
 from odradek.spark.wire.messages import METADATA
 from odradek.spark.wire.network import Network
 from odradek.spark.wire.settings import ClientSettings
 
 _NO_LEADER = -1
-# Topics have ids since KIP-516.
-_TOPIC_IDS_SINCE = 10
 
 
 class Metadata:
@@ -65,8 +62,8 @@ class Metadata:
             METADATA,
             f"topic {topic!r}",
             None,
-            lambda version: _request([topic], version, creating=creating),
-            lambda answer, version: self._read_topic(topic, answer, version),
+            _request([topic], creating=creating),
+            lambda answer, _: self._read_topic(topic, answer),
         )
 
     def leader(self, topic: str, partition: int) -> int | None:
@@ -85,14 +82,14 @@ class Metadata:
         return [broker.node_id for broker in self._ask([]).brokers]
 
     def _ask(self, topics: list[str], *, creating: bool = True) -> Any:
-        answer, version = self._exchanges.ask_once(
-            self._network.anyone(), METADATA, lambda version: _request(topics, version, creating=creating)
+        answer, _ = self._exchanges.ask_once(
+            self._network.anyone(), METADATA, _request(topics, creating=creating)
         )
-        self._learn(answer, version)
+        self._learn(answer)
         return answer
 
-    def _read_topic(self, asked: str, answer: Any, version: int) -> None:
-        self._learn(answer, version)
+    def _read_topic(self, asked: str, answer: Any) -> None:
+        self._learn(answer)
         for topic in answer.topics:
             if topic.error_code:
                 raise Refusal(topic.error_code)
@@ -104,7 +101,7 @@ class Metadata:
     def _is_whole(topic: Any) -> bool:
         return not topic.error_code and bool(topic.partitions)
 
-    def _learn(self, answer: Any, version: int) -> None:
+    def _learn(self, answer: Any) -> None:
         for broker in answer.brokers:
             self._network.learn(broker.node_id, broker.host, broker.port)
         for topic in answer.topics:
@@ -116,17 +113,11 @@ class Metadata:
                     leaders[partition.partition_index] = partition.leader_id
             self._leaders[topic.name] = leaders
             self._learned_at[topic.name] = time.monotonic()
-            self._ids[topic.name] = topic.topic_id if version >= _TOPIC_IDS_SINCE else bytes(16)
+            # Topics have ids since KIP-516.
+            self._ids[topic.name] = topic.topic_id.bytes if topic.topic_id else bytes(16)
 
 
-def _request(topics: list[str], version: int, *, creating: bool = True) -> Any:
+def _request(topics: list[str], *, creating: bool) -> Any:
     """Like Kafka's producer, it has a missing topic created where the broker does so (auto.create.topics.enable)."""
-    schema = messages.schema(METADATA, version)
-    by_name: dict[str, Any] = {"topic_id": None} if version >= 10 else {}
-    cluster: dict[str, Any] = {"include_cluster_authorized_operations": False} if version <= 10 else {}
-    return schema.MetadataRequest(
-        topics=tuple(schema.MetadataRequestTopic(name=topic, **by_name) for topic in topics),
-        allow_auto_topic_creation=creating,
-        include_topic_authorized_operations=False,
-        **cluster,
-    )
+    asked = [MetadataRequestTopic(name=topic) for topic in topics]
+    return MetadataRequest(topics=asked, allow_auto_topic_creation=creating)

@@ -107,11 +107,11 @@ class Network:
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    def submit(self, to: int | Peer, api: Api, body: Any) -> Call:
+    def submit(self, to: int | Peer, api: Api, request: Any) -> Call:
         """Send a request to a broker. ``ConnectionLost`` if it cannot be reached now."""
         peer = self._brokers[to] if isinstance(to, int) else to
         connection = self._connect(peer)
-        call = connection.submit(api, body, time.monotonic() + self._settings.request_timeout_ms / 1000)
+        call = connection.submit(api, request, time.monotonic() + self._settings.request_timeout_ms / 1000)
         self._watch(peer)
         return call
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any, NamedTuple
 
+from odradek._protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.spark.records.encode import Batch
-from odradek.spark.wire import messages
 from odradek.spark.wire.connection import Call
 from odradek.spark.wire.errors import (
     DUPLICATE_SEQUENCE_NUMBER,
@@ -163,27 +162,23 @@ class Sender:
             self._outboxes[partition].sending(batch)
             self._nodes[partition] = node_id
         try:
-            call = self._network.submit(node_id, PRODUCE, lambda version: self._body(version, batches))
+            call = self._network.submit(node_id, PRODUCE, self._request(batches))
         except Retriable as error:
             for partition, batch in batches.items():
                 self._failed(partition, batch, _NETWORK_EXCEPTION, error.sentence)
             return
         self._requests.append(_Request(node_id, call, batches))
 
-    def _body(self, version: int, batches: dict[Partition, OutgoingBatch]) -> Any:
-        schema = messages.schema(PRODUCE, version)
+    def _request(self, batches: dict[Partition, OutgoingBatch]) -> Any:
         topics: dict[str, list[Any]] = {}
         for (topic, index), batch in batches.items():
-            data = schema.PartitionProduceData(index=index, records=batch.data)
+            data = PartitionProduceData(index=index, records=batch.data)
             topics.setdefault(topic, []).append(data)
-        return schema.ProduceRequest(
+        return ProduceRequest(
             transactional_id=self._transactional_id,
             acks=_ALL_IN_SYNC_REPLICAS,
-            timeout=timedelta(milliseconds=self._settings.request_timeout_ms),
-            topic_data=tuple(
-                schema.TopicProduceData(name=topic, partition_data=tuple(data))
-                for topic, data in topics.items()
-            ),
+            timeout_ms=self._settings.request_timeout_ms,
+            topic_data=[TopicProduceData(name=topic, partition_data=data) for topic, data in topics.items()],
         )
 
     # -- answers ------------------------------------------------------------------------------------------------

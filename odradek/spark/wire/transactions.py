@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
-from odradek.spark.wire import messages
-from odradek.spark.wire.decode import Malformed
+from odradek._protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek._protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from odradek._protocol.messages.describe_transactions import DescribeTransactionsRequest
+from odradek._protocol.messages.end_txn import EndTxnRequest
+from odradek._protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek._protocol.messages.list_transactions import ListTransactionsRequest
+from odradek._protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from odradek._protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from odradek.spark.wire.errors import (
     RETRIABLE,
     TRANSACTIONAL_ID_NOT_FOUND,
@@ -15,7 +32,7 @@ from odradek.spark.wire.errors import (
     name_of,
     refused,
 )
-from odradek.spark.wire.exchange import GROUP, TRANSACTION, Exchange, Exchanges, raise_for
+from odradek.spark.wire.exchange import GROUP, TRANSACTION, Exchange, Exchanges, Malformed, raise_for
 from odradek.spark.wire.messages import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -31,36 +48,29 @@ from odradek.spark.wire.producer import Partition, ProducerId, TransactionState
 
 def init_producer_id(transactional_id: str, transaction_timeout_ms: int) -> Exchange:
     """Its result is a ``ProducerId``."""
-
-    def body(version: int) -> Any:
-        return messages.schema(INIT_PRODUCER_ID, version).InitProducerIdRequest(
-            transactional_id=transactional_id,
-            transaction_timeout=timedelta(milliseconds=transaction_timeout_ms),
-        )
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
+    )
 
     def read(answer: Any, version: int) -> ProducerId:
         raise_for([answer.error_code])
         return ProducerId(answer.producer_id, answer.producer_epoch)
 
     subject = f"transactional id {transactional_id!r}"
-    return Exchange(INIT_PRODUCER_ID, subject, (TRANSACTION, transactional_id), body, read)
+    return Exchange(INIT_PRODUCER_ID, subject, (TRANSACTION, transactional_id), request, read)
 
 
 def add_partitions(transactional_id: str, producer: ProducerId, partitions: Iterable[Partition]) -> Exchange:
     """It has no result."""
     topics = by_topic(partitions)
-
-    def body(version: int) -> Any:
-        schema = messages.schema(ADD_PARTITIONS_TO_TXN, version)
-        return schema.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=transactional_id,
-            v3_and_below_producer_id=producer.producer_id,
-            v3_and_below_producer_epoch=producer.epoch,
-            v3_and_below_topics=tuple(
-                schema.AddPartitionsToTxnTopic(name=topic, partitions=tuple(each))
-                for topic, each in topics.items()
-            ),
-        )
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name=topic, partitions=each) for topic, each in topics.items()
+        ],
+    )
 
     def read(answer: Any, version: int) -> None:
         codes = {
@@ -71,36 +81,31 @@ def add_partitions(transactional_id: str, producer: ProducerId, partitions: Iter
         _all_done(topics, codes)
 
     subject = f"adding {names(topics)} to the transaction of {transactional_id!r}"
-    return Exchange(ADD_PARTITIONS_TO_TXN, subject, (TRANSACTION, transactional_id), body, read)
+    return Exchange(ADD_PARTITIONS_TO_TXN, subject, (TRANSACTION, transactional_id), request, read)
 
 
 def end_transaction(transactional_id: str, producer: ProducerId, commit: bool) -> Exchange:
     """It has no result."""
-
-    def body(version: int) -> Any:
-        return messages.schema(END_TXN, version).EndTxnRequest(
-            transactional_id=transactional_id,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            committed=commit,
-        )
-
+    request = EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        committed=commit,
+    )
     subject = f"the {'commit' if commit else 'abort'} of transactional id {transactional_id!r}"
-    return Exchange(END_TXN, subject, (TRANSACTION, transactional_id), body, _accepted)
+    return Exchange(END_TXN, subject, (TRANSACTION, transactional_id), request, _accepted)
 
 
 def fetch_offsets(group: str, partitions: Iterable[Partition] | None) -> Exchange:
     """Its result has (offset, metadata) by partition. ``partitions`` None: of all that the group has offsets of."""
     topics = None if partitions is None else by_topic(partitions)
-
-    def body(version: int) -> Any:
-        schema = messages.schema(OFFSET_FETCH, version)
-        if version < 8:
-            asked = _each(schema.OffsetFetchRequestTopic, topics)
-            return schema.OffsetFetchRequest(group_id=group, topics=asked, require_stable=True)
-        asked = _each(schema.OffsetFetchRequestTopics, topics)
-        asked_group = schema.OffsetFetchRequestGroup(group_id=group, topics=asked)
-        return schema.OffsetFetchRequest(groups=(asked_group,), require_stable=True)
+    request = OffsetFetchRequest(
+        # Up to version 7 the request is for one group, from 8 on for several.
+        group_id=group,
+        topics=_each(OffsetFetchRequestTopic, topics),
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=_each(OffsetFetchRequestTopics, topics))],
+        require_stable=True,
+    )
 
     def read(answer: Any, version: int) -> dict[Partition, tuple[int, str]]:
         if version >= 8 and not answer.groups:
@@ -116,28 +121,25 @@ def fetch_offsets(group: str, partitions: Iterable[Partition] | None) -> Exchang
         _complete(topics or {}, found)
         return found
 
-    return Exchange(OFFSET_FETCH, f"the offsets of group {group!r}", (GROUP, group), body, read)
+    return Exchange(OFFSET_FETCH, f"the offsets of group {group!r}", (GROUP, group), request, read)
 
 
-def _each(schema: Any, topics: Mapping[str, list[int]] | None) -> tuple[Any, ...] | None:
+def _each(message: Any, topics: Mapping[str, list[int]] | None) -> list[Any] | None:
     if topics is None:
         return None
-    return tuple(schema(name=topic, partition_indexes=tuple(each)) for topic, each in topics.items())
+    return [message(name=topic, partition_indexes=each) for topic, each in topics.items()]
 
 
 def add_offsets(transactional_id: str, producer: ProducerId, group: str) -> Exchange:
     """It has no result."""
-
-    def body(version: int) -> Any:
-        return messages.schema(ADD_OFFSETS_TO_TXN, version).AddOffsetsToTxnRequest(
-            transactional_id=transactional_id,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            group_id=group,
-        )
-
+    request = AddOffsetsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        group_id=group,
+    )
     subject = f"adding the offsets of group {group!r} to the transaction of {transactional_id!r}"
-    return Exchange(ADD_OFFSETS_TO_TXN, subject, (TRANSACTION, transactional_id), body, _accepted)
+    return Exchange(ADD_OFFSETS_TO_TXN, subject, (TRANSACTION, transactional_id), request, _accepted)
 
 
 def commit_offsets(
@@ -146,27 +148,22 @@ def commit_offsets(
     """It has no result."""
     topics = by_topic(offsets)
 
-    def body(version: int) -> Any:
-        schema = messages.schema(TXN_OFFSET_COMMIT, version)
-
-        def partition(topic: str, index: int) -> Any:
-            offset, metadata = offsets[topic, index]
-            return schema.TxnOffsetCommitRequestPartition(
-                partition_index=index, committed_offset=offset, committed_metadata=metadata
-            )
-
-        return schema.TxnOffsetCommitRequest(
-            transactional_id=transactional_id,
-            group_id=group,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            topics=tuple(
-                schema.TxnOffsetCommitRequestTopic(
-                    name=topic, partitions=tuple(partition(topic, index) for index in indexes)
-                )
-                for topic, indexes in topics.items()
-            ),
+    def partition(topic: str, index: int) -> Any:
+        offset, metadata = offsets[topic, index]
+        return TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_metadata=metadata
         )
+
+    request = TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        topics=[
+            TxnOffsetCommitRequestTopic(name=topic, partitions=[partition(topic, each) for each in indexes])
+            for topic, indexes in topics.items()
+        ],
+    )
 
     def read(answer: Any, version: int) -> None:
         codes = {
@@ -177,20 +174,15 @@ def commit_offsets(
         _all_done(topics, codes)
 
     subject = f"the offsets of group {group!r} in the transaction of {transactional_id!r}"
-    return Exchange(TXN_OFFSET_COMMIT, subject, (GROUP, group), body, read)
+    return Exchange(TXN_OFFSET_COMMIT, subject, (GROUP, group), request, read)
 
 
 def list_transactions(exchanges: Exchanges, node_id: int, states: Sequence[str]) -> dict[str, str]:
     """The transactional ids in one of ``states`` (none: in any) that a broker coordinates, as far as this client may
     describe them: state by id. One attempt; ``WireError`` if it fails, ``Retriable`` itself while the broker loads its part
     of the transactions."""
-
-    def body(version: int) -> Any:
-        return messages.schema(LIST_TRANSACTIONS, version).ListTransactionsRequest(
-            state_filters=tuple(states)
-        )
-
-    answer, _ = exchanges.ask_once(node_id, LIST_TRANSACTIONS, body)
+    request = ListTransactionsRequest(state_filters=states)
+    answer, _ = exchanges.ask_once(node_id, LIST_TRANSACTIONS, request)
     code = int(answer.error_code)
     if code in RETRIABLE:
         raise Retriable(name_of(code), f"broker {node_id} cannot say yet which transactions it has")
@@ -201,11 +193,7 @@ def list_transactions(exchanges: Exchanges, node_id: int, states: Sequence[str])
 
 def describe(transactional_id: str) -> Exchange:
     """Its result is a ``TransactionState``, None where the id is not known (any more)."""
-
-    def body(version: int) -> Any:
-        return messages.schema(DESCRIBE_TRANSACTIONS, version).DescribeTransactionsRequest(
-            transactional_ids=(transactional_id,)
-        )
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
     def read(answer: Any, version: int) -> TransactionState | None:
         [state] = [
@@ -219,12 +207,12 @@ def describe(transactional_id: str) -> Exchange:
         return TransactionState(
             ProducerId(state.producer_id, state.producer_epoch),
             state.transaction_state,
-            state.transaction_start_time,
+            state.transaction_start_time_ms,
             tuple(sorted((topic.topic, index) for topic in state.topics for index in topic.partitions)),
         )
 
     subject = f"transactional id {transactional_id!r}"
-    return Exchange(DESCRIBE_TRANSACTIONS, subject, (TRANSACTION, transactional_id), body, read)
+    return Exchange(DESCRIBE_TRANSACTIONS, subject, (TRANSACTION, transactional_id), request, read)
 
 
 def _accepted(answer: Any, version: int) -> None:

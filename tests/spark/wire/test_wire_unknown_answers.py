@@ -20,7 +20,7 @@ from tests.support import raw
 from tests.support.clients import values
 from tests.support.relay import Exchange, Relay
 
-TAGS = {3: b"", 77: b"of a later release", 70_000: bytes(300)}
+TAGS = {30: b"", 77: b"of a later release", 70_000: bytes(300)}
 
 
 @pytest.fixture(scope="module")
