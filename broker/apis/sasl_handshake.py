@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import NoReturn
-
-from broker.node.context import Authentication, RequestContext
+from broker.node.context import RequestContext
 from broker.requests.api import CloseConnection, api
 from broker.security.sasl.authenticator import NAME_CHARACTERS_MAX, NotAuthenticated
 from broker.security.sasl.mechanism import NOT_AUTHENTICATED
@@ -14,26 +11,19 @@ from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshake
 
 
 @api(key=17, versions=range(2), allow_before_authentication=True)
-def sasl_handshake(
-    request: SaslHandshakeRequest, context: RequestContext
-) -> SaslHandshakeResponse | Awaitable[SaslHandshakeResponse]:
+async def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     authentication = context.client.authentication
-    if authentication is None or authentication.sasl.is_complete:
+    if authentication is None or authentication.is_complete:
         return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state, mechanisms=[])
-    sasl = authentication.sasl
     try:
-        is_enabled = sasl.handshake(request.mechanism, context.api_version)
+        is_enabled = authentication.handshake(request.mechanism, context.api_version)
     except NotAuthenticated as error:
         raise CloseConnection(NOT_AUTHENTICATED, error=str(error)) from None
     if is_enabled:
-        return SaslHandshakeResponse(error_code=NONE, mechanisms=sasl.enabled)
-    return _refuse(authentication, request.mechanism)
-
-
-async def _refuse(authentication: Authentication, mechanism: str) -> NoReturn:
+        return SaslHandshakeResponse(error_code=NONE, mechanisms=authentication.enabled)
     await authentication.delay_failure()
     refusal = SaslHandshakeResponse(
-        error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=authentication.sasl.enabled
+        error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=authentication.enabled
     )
-    told = f"Unsupported SASL mechanism {mechanism[:NAME_CHARACTERS_MAX]}"
+    told = f"Unsupported SASL mechanism {request.mechanism[:NAME_CHARACTERS_MAX]}"
     raise CloseConnection(NOT_AUTHENTICATED, refusal, error=told)

@@ -16,3 +16,17 @@ async def sleep_ms(clock: Clock, delay_ms: float, domain: Domain) -> None:
     over: Waiter[None] = Waiter()
     clock.call_later_ms(delay_ms, partial(over.wake, None), domain)
     await over
+
+
+class Sleep(Waiter[None]):
+    """A time that passes for one coroutine, and can be cut short. Cut it in any case: its timer refers to it."""
+
+    __slots__ = ("_timer",)
+
+    def __init__(self, clock: Clock, delay_ms: float, domain: Domain) -> None:
+        super().__init__()
+        self._timer = clock.call_later_ms(delay_ms, partial(self.wake, None), domain)
+
+    def cut(self) -> None:
+        self._timer.cancel()
+        self.wake(None)

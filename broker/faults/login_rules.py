@@ -6,8 +6,8 @@ the rule `error`. A login belongs to its connection: it cannot be handled withou
 
 from __future__ import annotations
 
-from copy import copy
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from broker.faults.fields import LOGINS, SASL_HANDSHAKE
 from broker.requests.api import CloseConnection
@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.net.calls import Call
-    from broker.node.context import Authentication, RequestContext
+    from broker.node.context import RequestContext
     from broker.security.sasl.authenticator import SaslServerAuthenticator
 
 
@@ -34,49 +34,40 @@ def mechanism_of(call: Call) -> str | None:
         return str(call.request.mechanism)
     if key not in LOGINS or authentication is None:
         return None
-    return authentication.sasl.mechanism
+    return authentication.mechanism
 
 
 def is_login(call: Call) -> bool:
     """May the request be part of a login? Not on a listener without SASL, and not once the client has logged in."""
     authentication = call.context.client.authentication
-    return (
-        call.context.api_key in LOGINS and authentication is not None and not authentication.sasl.is_complete
-    )
+    return call.context.api_key in LOGINS and authentication is not None and not authentication.is_complete
 
 
 def refuse(call: Call, code: ErrorCode) -> None:
     """Let the request be refused instead of handled, as the handler itself would do it."""
-    authentication = call.context.client.authentication
-    assert authentication is not None
-    call.route = copy(call.route)
-    call.route.handler = _Refusal(authentication, code)
+    call.route = call.route.handled_by(partial(_refuse, code))
     call.proceed()
 
 
-class _Refusal:
-    """A handler."""
-
-    def __init__(self, authentication: Authentication, code: ErrorCode) -> None:
-        self._authentication = authentication
-        self._code = code
-
-    async def __call__(self, request: Any, context: RequestContext) -> None:
-        sasl = self._authentication.sasl
-        sasl.fail()
-        answer = error_answer(context.api_key, context.api_version, request, self._code)
-        if self._code is ErrorCode.unsupported_sasl_mechanism and context.api_key == SASL_HANDSHAKE:
-            answer.mechanisms = sasl.enabled
-        if self._code is ErrorCode.sasl_authentication_failed and context.api_key != SASL_HANDSHAKE:
-            answer.error_message = told(sasl)
-        await self._authentication.delay_failure()
-        raise CloseConnection(f"a rule has refused the login: {self._code.name.upper()}", answer)
+async def _refuse(code: ErrorCode, request: Any, context: RequestContext) -> NoReturn:
+    authentication = context.client.authentication
+    assert authentication is not None, "the request is part of a login"
+    authentication.fail()
+    answer = error_answer(context.api_key, context.api_version, request, code)
+    if code is ErrorCode.unsupported_sasl_mechanism and context.api_key == SASL_HANDSHAKE:
+        answer.mechanisms = authentication.enabled
+    if code is ErrorCode.sasl_authentication_failed and context.api_key != SASL_HANDSHAKE:
+        answer.error_message = told(authentication)
+    await authentication.delay_failure()
+    raise CloseConnection(f"a rule has refused the login: {code.name.upper()}", answer)
 
 
-def told(sasl: SaslServerAuthenticator) -> str:
+def told(authentication: SaslServerAuthenticator) -> str:
     """What Kafka says to a client whose credentials are wrong."""
     from broker.security.sasl.failures import invalid_credentials
 
-    if sasl.mechanism in _TOLD:
-        return _TOLD[sasl.mechanism]
-    return invalid_credentials(sasl.mechanism, "re-authentication" if sasl.is_again else "authentication")
+    if authentication.mechanism in _TOLD:
+        return _TOLD[authentication.mechanism]
+    return invalid_credentials(
+        authentication.mechanism, "re-authentication" if authentication.is_again else "authentication"
+    )

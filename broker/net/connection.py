@@ -16,7 +16,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.logging import get_logger
-from broker.loop.coroutines import start
+from broker.loop.coroutines import start, start_in_background
 from broker.loop.transports import addresses, as_java_writes, reset_transport
 from broker.net.calls import Call, CallEvent
 from broker.net.connection_limits import (
@@ -26,7 +26,7 @@ from broker.net.connection_limits import (
     FRAME_BYTES_PER_TURN,
     REQUESTS_PER_TURN,
 )
-from broker.net.frame_buffers import PartialFrame
+from broker.net.frame_buffers import TOKEN_BUFFERS, PartialFrame
 from broker.net.holds import CLOSED, HELD, IN_PROGRESS, PAUSED, SLICED, TURN_OVER, WRITE_BUFFER_FULL
 from broker.net.interception import offer
 from broker.net.paused_transport import paused, resumed
@@ -35,16 +35,15 @@ from broker.net.refusals import failed as failed_answer
 from broker.node.context import ClientInformation, RequestContext
 from broker.requests.api import NO_RESPONSE, CloseConnection, CompletableEarly, DelayedResponse
 from broker.resources.unsent import Unsent
-from broker.security.principals import ANONYMOUS
 from protocol.codec import MalformedRequest
 from protocol.frame import RequestHeader, parse_request_header
 from storage.steps import Steps
 
 if TYPE_CHECKING:
-    from broker.net.authentication import SaslAuthentication
     from broker.net.connections import Connections
     from broker.net.routes import Route
     from broker.node import Listener
+    from broker.security.sasl.authenticator import SaslServerAuthenticator
 
 FETCH: Final = 1
 SIZE: Final = Struct(">i")
@@ -81,7 +80,6 @@ class Connection:
         "listener",
         "peer",
         "port",
-        "principal",
     )
 
     def __init__(self, shared: Connections, listener: Listener) -> None:
@@ -90,8 +88,7 @@ class Connection:
         self.connection_id = 0
         self.host, self.port, self.peer = "", 0, ""
         self.address = ("", 0)  # ours: what the peer has connected to
-        self.principal = ANONYMOUS
-        self.authentication: SaslAuthentication | None = None
+        self.authentication: SaslServerAuthenticator | None = None
         self.last_active_tick = shared.tick
         self._transport: asyncio.Transport | None = None
         self._holds, self._reading, self._muted = 0, True, False
@@ -117,7 +114,8 @@ class Connection:
         self._transport.set_write_buffer_limits(high=0)  # see Unsent
         security = self._shared.security.get(self.listener.name)
         if security is not None:
-            security.begin(self, transport)
+            security.begin(self, transport, self._shared.large_tokens.turn)
+            self.authentication = self.client.authentication
         refusal = self._shared.admit(self)
         if refusal is not None:
             self.close(refusal)
@@ -131,8 +129,6 @@ class Connection:
         self._shared.forget(self)
         if self.authentication is not None:
             self.authentication.end()
-            # Each refers to the other, and a half login has tokens: they are not to wait for the collector of cycles.
-            self.authentication = self.client.authentication = None
         if self._pending is not None:
             # The handler that delays the request learns of it by the cancellation, and frees what waits for it.
             self._pending.cancel()
@@ -223,18 +219,20 @@ class Connection:
     def _cut(self, data: memoryview) -> None:
         """Serve the frames that lie whole in ``data``, and keep what is behind them."""
         position, end, served = 0, len(data), 0
+        authentication = self.authentication
         limit = self._shared.quotas.request_bytes_max
         while not self._holds and end - position >= SIZE.size:
             (size,) = SIZE.unpack_from(data, position)
-            if self.authentication is not None:
-                limit = self.authentication.frame_bytes_max or self._shared.quotas.request_bytes_max
+            if authentication is not None:
+                limit = authentication.frame_bytes_max or self._shared.quotas.request_bytes_max
             if not 0 <= size <= limit:
                 bad_size(self, size)
                 break
             start = position + SIZE.size
             if size > end - start:
-                owner = self._shared if self.authentication is None else self.authentication
-                self._frame = PartialFrame(owner.frame_buffers, size, data[start:])
+                is_known = authentication is None or authentication.is_complete
+                buffers = self._shared.frame_buffers if is_known else TOKEN_BUFFERS
+                self._frame = PartialFrame(buffers, size, data[start:])
                 position = end
                 break
             position = start + size
@@ -281,7 +279,9 @@ class Connection:
         shared, authentication = self._shared, self.authentication
         assert shared.life.alive, "a node that died has reset all of its connections"
         if authentication is not None and authentication.takes_raw_tokens:
-            authentication.take(bytes(frame))
+            self._holds |= HELD
+            security = shared.security[self.listener.name]
+            start_in_background(security.answer_token(self, bytes(frame)), shared.life)
             return
         try:
             header = parse_request_header(frame)
@@ -291,7 +291,7 @@ class Connection:
                 refuse(self, header.api_key, header.api_version, header.correlation_id)
                 return
             if authentication is not None:
-                route = authentication.checked(route)
+                route = shared.security[self.listener.name].checked(authentication, route)
             request = route.decode_steps(frame, header.body_offset)
         except CloseConnection as error:
             self.close(str(error), **error.facts)
@@ -312,21 +312,16 @@ class Connection:
             self._decoded(header, route, frame, context, request)
 
     def _begin_context(self, header: RequestHeader, identity: int) -> RequestContext:
-        """The circumstances of this request; and of those like it that follow, unless an interceptor may change them."""
+        """The circumstances of this request; and of those like it that follow, once the client is known, unless an
+        interceptor may change them."""
         shared = self._shared
         key, version, client_id = header.api_key, header.api_version, header.client_id
+        client, ends = self.client, (self.peer, self.connection_id)
         context = RequestContext(
-            shared.node,
-            self.listener,
-            key,
-            version,
-            client_id,
-            self.peer,
-            self.connection_id,
-            self.client,
-            self.principal,
+            shared.node, self.listener, key, version, client_id, *ends, client, client.principal
         )
-        if shared.calls.chain is None:
+        is_known = self.authentication is None or self.authentication.is_complete
+        if is_known and shared.calls.chain is None:
             self._contexts[identity] = context
         return context
 
@@ -384,10 +379,12 @@ class Connection:
         self._answer(call.route, call.header.correlation_id, response, call)
         self._lift(HELD)
 
-    def authenticated(self, principal: str, *, by_token: bool) -> None:
-        """From now on the client is ``principal``."""
-        self.principal, self.client.by_token = principal, by_token
-        self._contexts.clear()
+    def answer_token(self, token: bytes) -> None:
+        """Answer a token that came without a request around it (SaslHandshake v0)."""
+        if not self._holds & CLOSED:
+            self._answers += [SIZE.pack(len(token)), token]
+            self._answers_bytes += SIZE.size + len(token)
+            self._lift(HELD)
 
     def mute(self) -> None:
         """From now on nothing is written to the peer any more; what it asks is still done."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
 from broker.logging import get_logger
+from broker.loop.turns import TurnsApart
 from broker.net.answers import Answers
 from broker.net.calls import CallInterceptors
 from broker.net.frame_buffers import FrameBuffers
@@ -108,8 +109,8 @@ class Connections:
         self.landing = memoryview(bytearray(LANDING_BYTES))
         self.frame_buffers = FrameBuffers()
         self.answers = Answers(loop)
-        self.large_tokens = asyncio.Lock()
-        """Of the client whose large SASL token is evaluated; those of others wait."""
+        self.large_tokens = TurnsApart()
+        """Of clients whose large SASL tokens are evaluated."""
         self.tick = 0
         self.requests = 0
         self.accepted = 0

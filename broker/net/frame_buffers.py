@@ -41,6 +41,10 @@ class FrameBuffers:
             self._served.append(buffer)
 
 
+TOKEN_BUFFERS: Final = FrameBuffers(TOKEN_BUFFER_START_BYTES)
+"""Of clients that have not logged in."""
+
+
 class PartialFrame:
     """A frame that has arrived in part; the kernel puts the rest straight into its buffer."""
 

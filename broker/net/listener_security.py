@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from broker.clock import Clock, Domain
-from broker.net.authentication import TOKEN_BYTES_MAX, SaslAuthentication
+from broker.clock.sleeping import Sleep
+from broker.logging import get_logger
 from broker.net.served_connection import ServedConnection
-from broker.security.sasl.mechanism import AUTHENTICATION_FAILED
+from broker.requests.api import CloseConnection
+from broker.security.sasl.authenticator import (
+    TOKEN_BYTES_MAX,
+    Mechanisms,
+    NotAuthenticated,
+    SaslServerAuthenticator,
+)
+from broker.security.sasl.mechanism import AUTHENTICATION_FAILED, NOT_AUTHENTICATED, AuthenticationFailed
 from broker.security.tls.principal_mapping import MappingFailed
+from protocol.errors import ErrorCode
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     import ssl
 
-    from broker.security.sasl.authenticator import Mechanisms
+    from broker.net.routes import Route
+    from broker.node.context import RequestContext
+
+log = get_logger()
 
 
 @slotted
@@ -33,22 +46,27 @@ class ListenerSecurity:
     failure_delay_ms: int = 100
     token_bytes_max: int = TOKEN_BYTES_MAX
 
-    def begin(self, connection: ServedConnection, transport: asyncio.BaseTransport) -> None:
-        """A client has connected, and shaken hands by TLS if there is any."""
+    def begin(
+        self,
+        connection: ServedConnection,
+        transport: asyncio.BaseTransport,
+        turn: Callable[[], Awaitable[None]],
+    ) -> None:
+        """A client has connected, and shaken hands by TLS if there is any. ``turn``: that of a large token."""
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and self._has_expired(tls):
             connection.close(AUTHENTICATION_FAILED, error="the client's certificate has expired")
         elif self.mechanisms is not None:
-            connection.authentication = connection.client.authentication = SaslAuthentication(
-                connection,
+            connection.client.authentication = SaslServerAuthenticator(
                 self.mechanisms,
-                self.clock,
-                failure_delay_ms=self.failure_delay_ms,
+                partial(self.clock.now_ms, Domain.CONNECTIONS),
+                turn=turn,
+                delay=partial(Sleep, self.clock, self.failure_delay_ms, Domain.CONNECTIONS),
                 token_bytes_max=self.token_bytes_max,
             )
         elif self.principal_of is not None:
             try:
-                connection.principal = self.principal_of(tls and tls.getpeercert(binary_form=True))
+                connection.client.principal = self.principal_of(tls and tls.getpeercert(binary_form=True))
             except MappingFailed as error:
                 connection.close(AUTHENTICATION_FAILED, error=str(error))
 
@@ -57,3 +75,47 @@ class ListenerSecurity:
         from broker.security.tls.ageing import has_expired
 
         return has_expired(tls, self.clock.now_ms(Domain.CONNECTIONS))
+
+    def checked(self, authentication: SaslServerAuthenticator, route: Route) -> Route:
+        """The route of a request that may be handled, or one that refuses it.
+
+        `CloseConnection` where the connection ends without a response.
+        """
+        try:
+            is_in_order = authentication.check(route.api.key, route.api.name)
+        except NotAuthenticated as refusal:
+            raise CloseConnection(NOT_AUTHENTICATED, error=str(refusal)) from None
+        return route if is_in_order else route.handled_by(_refuse_out_of_order)
+
+    async def answer_token(self, connection: ServedConnection, token: bytes) -> None:
+        """Evaluate a token that came without a request around it; the response is one, too (SaslHandshake v0)."""
+        authentication = connection.client.authentication
+        try:
+            evaluated = await authentication.evaluate(token)
+        except AuthenticationFailed as failure:
+            await authentication.delay_failure()
+            if not connection.is_closed:
+                facts = {"mechanism": authentication.mechanism, "error": failure.reason}
+                connection.close(AUTHENTICATION_FAILED, **facts)
+        except Exception as error:
+            log.error("request failed", api="token", connection=connection.connection_id, exc_info=error)
+            connection.close("the request failed", api="token")
+        else:
+            connection.client.authenticated(evaluated)
+            connection.answer_token(evaluated.response)
+
+
+async def _refuse_out_of_order(request: Any, context: RequestContext) -> NoReturn:
+    """Handle a request in the middle of an exchange: each but SaslAuthenticate is out of order, and the end."""
+    # Only a client that breaks the order pays for the import.
+    from broker.requests.error_answers import error_answer
+
+    authentication = context.client.authentication
+    assert authentication is not None, "it has found the request out of order"
+    key, version = context.api_key, context.api_version
+    answer = error_answer(key, version, request, ErrorCode.illegal_sasl_state)
+    await authentication.delay_failure()
+    told = f"Unexpected Kafka request {key} during SASL authentication."
+    if refused := authentication.refused:
+        told += f" The client's token is refused: {refused}"
+    raise CloseConnection(NOT_AUTHENTICATED, answer, error=told)

@@ -39,6 +39,12 @@ class Route:
         self.decode_steps, self.encode_steps = codec.decode_steps, codec.encode_steps
         self.header_tail = response_header(self.api.key, self.version, 0)[4:]
 
+    def handled_by(self, handler: Handler) -> Route:
+        """A route of the same requests with another handler."""
+        route = Route(self.api, self.version)
+        route.handler = handler
+        return route
+
     def request_of(self, received: Any) -> Any:
         """The request, of what ``decode`` returned: a proxy's routes leave it undecoded until someone looks at it."""
         return received

@@ -10,12 +10,11 @@ class ServedConnection(Protocol):
 
     _shared: Any
     _holds: int
-    _answers: list[bytes | memoryview]
-    _answers_bytes: int
-    authentication: Any
     client: Any
     connection_id: int
-    principal: str
+
+    @property
+    def is_closed(self) -> bool: ...
 
     def _answer(self, route: Any, correlation_id: int, outcome: Any, call: Any = None) -> None: ...
 
@@ -23,8 +22,6 @@ class ServedConnection(Protocol):
 
     def _lift(self, hold: int) -> None: ...
 
-    def authenticated(self, principal: str, *, by_token: bool) -> None: ...
+    def answer_token(self, token: bytes) -> None: ...
 
     def close(self, reason: str, **facts: object) -> None: ...
-
-    def write_answers(self) -> None: ...

@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from broker.logging import get_logger
+from broker.security.principals import ANONYMOUS
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from broker.node import Listener, Node
     from broker.security.sasl.authenticator import Evaluated, SaslServerAuthenticator
 
 
 log = get_logger()
-
-
-class Authentication(Protocol):
-    """How the client of a connection says who it is, by SASL."""
-
-    sasl: SaslServerAuthenticator
-
-    def evaluate(self, token: bytes) -> Evaluated | Awaitable[Evaluated]:
-        """What a token of the client brings; `AuthenticationFailed` is the end."""
-        ...
-
-    def delay_failure(self) -> Awaitable[None]:
-        """Let connection.failed.authentication.delay.ms pass: a client that guesses must not be quick."""
-        ...
 
 
 @slotted
@@ -40,10 +25,16 @@ class ClientInformation:
     software_name: str = "unknown"
     """As ApiVersions has told it since version 3 (KIP-511)."""
     software_version: str = "unknown"
-    authentication: Authentication | None = None
+    authentication: SaslServerAuthenticator | None = None
     """None on a listener without SASL."""
+    principal: str = ANONYMOUS
     by_token: bool = False
     """Its principal has logged in with a delegation token (KIP-48)."""
+
+    def authenticated(self, evaluated: Evaluated) -> None:
+        """Take over what a token has brought: the principal, if that was the last one of its exchange."""
+        if evaluated.principal is not None:
+            self.principal, self.by_token = evaluated.principal, evaluated.by_token
 
 
 @slotted
@@ -59,7 +50,8 @@ class RequestContext:
     """The peer's address as Kafka writes it into group metadata: ``/127.0.0.1``."""
     connection_id: int = 0
     client: ClientInformation = field(default_factory=ClientInformation)
-    principal: str = "User:ANONYMOUS"
+    principal: str = ANONYMOUS
+    """That of the client when the request came."""
 
     def authorize(
         self, operation: str, resource_type: str, resource_name: str, *, logs_denial: bool = True

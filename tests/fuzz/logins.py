@@ -152,7 +152,7 @@ class Logins:
             token = login.token()
             self._secrets |= set(tokens.windows(login.secret, WINDOW))
             connection = self._connection(client)
-            is_known = connection is not None and connection.authentication.sasl.is_complete
+            is_known = connection is not None and connection.authentication.is_complete
             data, is_whole = self._damage(talk, token, is_known)
             said.append(data)
             client.transport.write(data)
@@ -196,8 +196,8 @@ class Logins:
         connection = self._connection(client)
         if connection is None or talk.is_known or may_be_known:
             return
-        if connection.principal != ANONYMOUS or connection.authentication.sasl.is_complete:
-            raise Failure(f"{connection.principal} is who has proved nothing")
+        if connection.client.principal != ANONYMOUS or connection.authentication.is_complete:
+            raise Failure(f"{connection.client.principal} is who has proved nothing")
 
     def _connection(self, client: Client) -> Any:
         """The broker's end of it; None where there is none any more."""

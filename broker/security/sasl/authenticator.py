@@ -1,13 +1,18 @@
 """The way of a connection to its principal, and later to the same one again (``SaslServerAuthenticator``, KIP-368).
 
-Pure: a state machine that is asked before each request, told of the client's tokens, and tells who the client is.
+    authenticator = SaslServerAuthenticator(mechanisms, now_ms, turn=turn, delay=delay)
+    authenticator.check(api_key, api_name)           # before each request
+    authenticator.handshake("SCRAM-SHA-256", 1)
+    evaluated = await authenticator.evaluate(token)  # the response, and the principal once it is known
+
+Pure: the time that passes, and the turns of the loop, are its caller's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from broker.security.principals import user
 from broker.security.sasl.failures import Unanswered
@@ -20,6 +25,11 @@ SASL_AUTHENTICATE: Final = 36
 NAME_CHARACTERS_MAX: Final = 100
 REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
 """A client may not authenticate again more often than that (``KafkaChannel``)."""
+TOKEN_BYTES_MAX: Final = 524_288
+"""The default of sasl.server.max.receive.size."""
+TOKEN_BYTES_AT_ONCE: Final = 16 * 1024
+"""A larger token takes milliseconds: half a megabyte some five. One is evaluated in a turn of the loop, and the next turn is
+left to others. Identity providers issue tokens of one or two KiB."""
 
 
 class AuthenticationState(Enum):
@@ -50,11 +60,29 @@ Mechanisms = Mapping[str, Mechanism]
 
 
 class Evaluated(NamedTuple):
-    """The broker's answer to a token, and what has come of it."""
+    """The broker's response to a token, and what has come of it."""
 
-    answer: bytes
-    session_lifetime_ms: int
-    """0: for ever, or the exchange is not complete yet."""
+    response: bytes
+    principal: str | None = None
+    """`User:alice`, once the exchange is complete."""
+    by_token: bool = False
+    """A delegation token has brought the principal (KIP-48)."""
+    session_lifetime_ms: int = 0
+    """0: without an end, or the exchange is not complete yet."""
+
+
+GONE: Final = Evaluated(b"")
+"""What no client gets any more."""
+
+
+class FailureDelay(Protocol):
+    """connection.failed.authentication.delay.ms, from now on. Awaited by one coroutine."""
+
+    def __await__(self) -> Generator[object, None, None]: ...
+
+    def cut(self) -> None:
+        """End it now."""
+        ...
 
 
 class _Session(NamedTuple):
@@ -66,17 +94,25 @@ class _Session(NamedTuple):
 
 
 class SaslServerAuthenticator:
-    """``on_authenticated`` hears the principal, and whether a delegation token has brought it."""
+    """One client's conversation with the broker about who it is. It lasts as long as the connection (KIP-368)."""
 
     def __init__(
         self,
         mechanisms: Mechanisms,
         now_ms: Callable[[], int],
-        on_authenticated: Callable[[str, bool], object],
+        *,
+        turn: Callable[[], Awaitable[None]],
+        delay: Callable[[], FailureDelay],
+        token_bytes_max: int = TOKEN_BYTES_MAX,
     ) -> None:
+        """``turn`` returns in a turn of the loop in which no other large token is evaluated."""
         self._mechanisms = mechanisms
         self._now_ms = now_ms
-        self._on_authenticated = on_authenticated
+        self._turn = turn
+        self._begin_delay = delay
+        self._delay: FailureDelay | None = None
+        self._has_ended = False
+        self._token_bytes_max = token_bytes_max
         self._state = AuthenticationState.INITIAL
         self._server: SaslServer | None = None
         self._bad_mechanism = ""
@@ -90,6 +126,11 @@ class SaslServerAuthenticator:
     @property
     def is_complete(self) -> bool:
         return self._state is AuthenticationState.COMPLETE
+
+    @property
+    def frame_bytes_max(self) -> int | None:
+        """How large a frame may be; None: as for all clients."""
+        return None if self.is_complete else self._token_bytes_max
 
     @property
     def is_again(self) -> bool:
@@ -173,21 +214,18 @@ class SaslServerAuthenticator:
         """The exchange is over, without a principal: it is refused before the mechanism has seen the token."""
         self._state = AuthenticationState.FAILED
 
-    def evaluate(self, token: bytes) -> Evaluated | Awaitable[Evaluated]:
-        """What a token of the client brings: at once, where the mechanism has no one to ask.
-
-        `AuthenticationFailed` is the end.
-        """
+    async def evaluate(self, token: bytes) -> Evaluated:
+        """Evaluate a token of the client. `AuthenticationFailed` is the end: see ``delay_failure``."""
+        if len(token) > TOKEN_BYTES_AT_ONCE:
+            # Many that come at once would hold up everyone else's requests together.
+            await self._turn()
+            if self._has_ended:
+                return GONE
         try:
-            answer = self._exchange().evaluate(token)
-            return self._later(answer) if isinstance(answer, Awaitable) else self._after(answer)
+            return self._after(await self._exchange().evaluate(token))
         except AuthenticationFailed as failure:
-            raise self._failed(failure) from None
-
-    async def _later(self, answer: Awaitable[bytes]) -> Evaluated:
-        try:
-            return self._after(await answer)
-        except AuthenticationFailed as failure:
+            if self._has_ended:
+                return GONE
             raise self._failed(failure) from None
 
     def _exchange(self) -> SaslServer:
@@ -196,26 +234,39 @@ class SaslServerAuthenticator:
             raise Unanswered(self.mechanism, self._bad_mechanism)
         return self._server
 
-    def _after(self, answer: bytes) -> Evaluated:
+    def _after(self, response: bytes) -> Evaluated:
         server = self._exchange()
         if not server.is_complete:
-            return Evaluated(answer, 0)
+            return Evaluated(response)
         principal = user(server.user)
         self._ensure_unchanged(principal)
         lifetime_ms = self._lifetime_ms(server)
         expires_ms = None if lifetime_ms is None else self._now_ms() + lifetime_ms
         self._session = _Session(self.mechanism, principal, expires_ms)
         self._state, self._server, self.takes_raw_tokens = AuthenticationState.COMPLETE, None, False
-        self._on_authenticated(principal, server.by_token)
-        return Evaluated(answer, lifetime_ms or 0)
+        return Evaluated(response, principal, server.by_token, lifetime_ms or 0)
 
     def _failed(self, failure: AuthenticationFailed) -> AuthenticationFailed:
         """As the client learns of it."""
-        self._state = AuthenticationState.FAILED
+        self.fail()
         if self._session is None or isinstance(failure, Unanswered):
             return failure
         told = str(failure).replace("during authentication", "during re-authentication")
         return AuthenticationFailed(told, failure.reason)
+
+    async def delay_failure(self) -> None:
+        """Let connection.failed.authentication.delay.ms pass: a client that guesses must not be quick."""
+        self._delay = self._begin_delay()
+        try:
+            await self._delay
+        finally:
+            self._delay.cut()
+
+    def end(self) -> None:
+        """The connection has ended: its client learns of nothing any more, and is not waited for."""
+        self._has_ended = True
+        if self._delay is not None:
+            self._delay.cut()
 
     def _ensure_unchanged(self, principal: str) -> None:
         previous = self._session

@@ -196,14 +196,17 @@ class JwksEndpoint:
 
     async def _fetch_keys(self) -> None:
         self._fetched_ms = self._now_ms()
+        fetching = asyncio.ensure_future(self._fetch())  # a task: aiohttp's time limits ask for one
         try:
-            keys = parse_jwks(await self._fetch())
+            keys = parse_jwks(await fetching)
         except (JwksUnavailable, ValueError, RecursionError) as error:
             backoff_ms = self._refresh.retry_backoff_ms << min(self._failures, 30)
             self._due_ms = self._now_ms() + min(backoff_ms, self._refresh.retry_backoff_max_ms)
             self._failures += 1
             log.warning("jwks not refreshed", location=self._location, reason=_reason(error))
             return
+        finally:
+            fetching.cancel()  # where the node has died meanwhile
         self._keys, self._failures = keys, 0
         self._due_ms = self._now_ms() + self._refresh.refresh_ms
         for key in keys:

@@ -5,7 +5,6 @@ Pure: a mechanism knows no connection and no clock but the one that it is given.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Final, Protocol
 
 AUTHENTICATION_FAILED: Final = "authentication failed"
@@ -42,6 +41,6 @@ class SaslServer(Protocol):
         """Why the client's token is refused, while the client has still to confirm that; for the log. Empty: it is not."""
         ...
 
-    def evaluate(self, token: bytes) -> bytes | Awaitable[bytes]:
-        """The answer to the client's token; AuthenticationFailed ends the exchange."""
+    async def evaluate(self, token: bytes) -> bytes:
+        """The response to the client's token; AuthenticationFailed ends the exchange. Waits only where it has to ask."""
         ...

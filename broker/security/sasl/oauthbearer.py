@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable
 from typing import Final
 
 from broker.security.sasl.failures import InvalidCredentials, Unanswered
@@ -54,7 +53,7 @@ class MalformedToken(Exception):
     """A token that ends the exchange of Kafka's server by an exception of another kind: the client is told nothing."""
 
 
-Validate = Callable[[str], Token | Awaitable[Token]]
+Validate = Callable[[str], Awaitable[Token]]
 
 
 class OAuthBearerServer:
@@ -69,7 +68,7 @@ class OAuthBearerServer:
         self._validate = validate
         self._refusal: _Refusal | None = None
 
-    def evaluate(self, token: bytes) -> bytes | Awaitable[bytes]:
+    async def evaluate(self, token: bytes) -> bytes:
         refusal, self._refusal = self._refusal, None
         if token == SEPARATOR.encode() and refusal is not None:
             raise AuthenticationFailed(refusal.json, f"{refusal.json}: {refusal.reason}")
@@ -80,21 +79,10 @@ class OAuthBearerServer:
                 failure.reason += f"; the token before it is refused: {refusal.reason}"
             raise
         try:
-            found = self._validate(value)
+            found = await self._validate(value)
         except (InvalidToken, MalformedToken) as error:
             return self._refuse(error)
-        return (
-            self._later(found, authorization_id)
-            if isawaitable(found)
-            else self._accept(found, authorization_id)
-        )
-
-    async def _later(self, found: Awaitable[Token], authorization_id: str) -> bytes:
-        try:
-            token = await found
-        except (InvalidToken, MalformedToken) as error:
-            return self._refuse(error)
-        return self._accept(token, authorization_id)
+        return self._accept(found, authorization_id)
 
     @property
     def refused(self) -> str:

@@ -37,7 +37,7 @@ class PlainServer:
         self.refused = ""
         self._users = users
 
-    def evaluate(self, token: bytes) -> bytes:
+    async def evaluate(self, token: bytes) -> bytes:
         authorization_id, user, password = _parts(token)
         if not user:
             raise AuthenticationFailed("Authentication failed: username not specified")

@@ -1,8 +1,8 @@
 """SCRAM: the client proves that it knows the password, and sends it to no one (RFC 5802, RFC 7677; ``ScramSaslServer``).
 
     server = ScramServer("SCRAM-SHA-256", find_user, find_token)
-    server_first = server.evaluate(client_first)  # to be awaited, if the client logs in with a delegation token
-    server_final = server.evaluate(client_final)
+    server_first = await server.evaluate(client_first)  # waits only for the keys of a delegation token
+    server_final = await server.evaluate(client_final)
     server.user
 
 Kafka's dialect: no channel binding, names in ASCII, passwords as they are (no SASLprep), one extension (`tokenauth`).
@@ -131,31 +131,31 @@ class ScramServer:
         self._is_begun = False
         self._challenge: _Challenge | None = None
 
-    def evaluate(self, token: bytes) -> bytes | Awaitable[bytes]:
+    async def evaluate(self, token: bytes) -> bytes:
         message = token.decode("utf-8", "replace")
         if not self._is_begun:
             self._is_begun = True
             first = self._client_first(message)
-            return self._token_challenge(first) if first.by_token else self._user_challenge(first)
+            return self._challenge_of(first, await self._credential(first))
         challenge, self._challenge = self._challenge, None
         if challenge is None:
             raise Unanswered(self.mechanism, "Unexpected challenge after the end of the exchange")
         return self._final(message, challenge)
 
-    def _user_challenge(self, first: _ClientFirst) -> bytes:
-        found = self._find_user(first.user)
-        if found is None:
-            raise self._refused("Authentication failed: Invalid user credentials")
-        self.user = first.user
-        return self._challenge_of(first, found)
-
-    async def _token_challenge(self, first: _ClientFirst) -> bytes:
+    async def _credential(self, first: _ClientFirst) -> ScramCredential:
+        """That of the user or the delegation token which the client names."""
+        if not first.by_token:
+            known = self._find_user(first.user)
+            if known is None:
+                raise self._refused("Authentication failed: Invalid user credentials")
+            self.user = first.user
+            return known
         found = await self._find_token(first.user)
         if found is None:
             raise self._refused(f"Token Authentication failed: Invalid tokenId : {first.user}")
         _, self.user = parse(found.owner)
         self.by_token, self.expires_ms = True, found.expires_ms
-        return self._challenge_of(first, found)
+        return found
 
     def _challenge_of(self, first: _ClientFirst, credential: ScramCredential) -> bytes:
         if first.authorization_id and first.authorization_id != first.user:

@@ -70,7 +70,7 @@ class UnsecuredValidator:
         self._options = options
         self._now_ms = now_ms
 
-    def __call__(self, value: str) -> Token:
+    async def __call__(self, value: str) -> Token:
         options = self._options
         claims = claims_of(value)
         scope = _scope(claims, options.scope_claim)

@@ -8,7 +8,7 @@ import pytest
 
 from broker.apis.sasl_authenticate import sasl_authenticate
 from broker.apis.sasl_handshake import sasl_handshake
-from broker.net.authentication import SaslAuthentication
+from broker.net.listener_security import ListenerSecurity
 from broker.requests.api import Handler
 from broker.security.sasl.authenticator import Mechanism
 from broker.security.sasl.clients import ScramClient
@@ -21,7 +21,7 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.broker.faults.stage import Stage
-from tests.broker.net.test_connection import HEARTBEAT, NODE, VERSIONS, heartbeat, request, turns
+from tests.broker.net.test_connection import HEARTBEAT, LISTENER, NODE, VERSIONS, heartbeat, request, turns
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 MECHANISM = "SCRAM-SHA-512"
@@ -43,21 +43,22 @@ class Login:
 
     def __init__(self, *rules: str) -> None:
         self.principals: list[str] = []
+        self.principals_of_handshakes: list[str] = []
         handlers: dict[int, Handler] = {
-            SASL_HANDSHAKE: sasl_handshake,
+            SASL_HANDSHAKE: self._handshake,
             SASL_AUTHENTICATE: sasl_authenticate,
             HEARTBEAT: self._heartbeat,
         }
         self.stage = Stage(handlers)
         self.rules = [self.stage.add(each) for each in rules]
+        self.stage.broker.connections.security = {
+            LISTENER.name: ListenerSecurity(
+                self.stage.clock,
+                mechanisms={MECHANISM: Mechanism(MECHANISM, self._server)},
+                failure_delay_ms=DELAY_MS,
+            )
+        }
         self.peer = self.stage.connect()
-        connection = self.peer.connection
-        connection.authentication = connection.client.authentication = SaslAuthentication(
-            connection,
-            {MECHANISM: Mechanism(MECHANISM, self._server)},
-            self.stage.clock,
-            failure_delay_ms=DELAY_MS,
-        )
         self.client = ScramClient(MECHANISM, "alice", "secret")
         self.tokens: list[bytes] = []
         """What the mechanism has seen."""
@@ -66,9 +67,9 @@ class Login:
         server = ScramServer(MECHANISM, lambda user: KEYS, _no_token)
         evaluate = server.evaluate
 
-        def noted(token: bytes) -> Any:
+        async def noted(token: bytes) -> bytes:
             self.tokens.append(token)
-            return evaluate(token)
+            return await evaluate(token)
 
         server.evaluate = noted  # type: ignore[method-assign]
         return server
@@ -76,6 +77,10 @@ class Login:
     def _heartbeat(self, message: HeartbeatRequest, context: Any) -> HeartbeatResponse:
         self.principals.append(context.principal)
         return HeartbeatResponse()
+
+    async def _handshake(self, message: SaslHandshakeRequest, context: Any) -> SaslHandshakeResponse:
+        self.principals_of_handshakes.append(context.principal)
+        return await sasl_handshake(message, context)
 
     async def handshake(self) -> Any:
         return await self._ask(SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism=MECHANISM))
@@ -128,6 +133,14 @@ async def test_a_login_without_a_hit_is_as_without_rules() -> None:
     assert login.principals == ["User:alice"]
     # The second rule has seen all three, of a client without a principal.
     assert [each.matches for each in login.rules] == [0, 3]
+
+
+async def test_a_request_of_a_kind_that_came_before_the_login_has_the_principal_too() -> None:
+    login = Login()
+    await login.handshake()
+    await login.go_on()
+    await login.handshake()
+    assert login.principals_of_handshakes == ["User:ANONYMOUS", "User:alice"]
 
 
 async def test_a_mechanism_is_matched_in_both_requests() -> None:
@@ -284,7 +297,7 @@ async def test_the_message_is_that_of_the_mechanism(mechanism: str, told: str) -
     login = Login("SaslAuthenticate -> error SASL_AUTHENTICATION_FAILED")
     await login.handshake()
     assert login.peer.connection.authentication is not None
-    login.peer.connection.authentication.sasl.mechanism = mechanism
+    login.peer.connection.authentication.mechanism = mechanism
     await login.authenticate(b"\0")
     await login.pass_time(DELAY_MS)
     assert login.answer().error_message == told

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from broker.net.authentication import TOKEN_BYTES_AT_ONCE, SaslAuthentication
-from broker.net.served_connection import ServedConnection
-from broker.security.sasl.authenticator import Evaluated, Mechanism
+from broker.loop.coroutines import Waiter, start
+from broker.loop.life import NodeLife
+from broker.loop.turns import TurnsApart
+from broker.security.sasl.authenticator import (
+    TOKEN_BYTES_AT_ONCE,
+    Evaluated,
+    Mechanism,
+    SaslServerAuthenticator,
+)
 from broker.security.sasl.mechanism import AuthenticationFailed
-from tests.support.clock import FakeClock
 
 CLIENTS = 5
 
@@ -47,24 +51,20 @@ class Server:
     mechanism, is_complete, refused, user, expires_ms, by_token = "PLAIN", False, "", "", None, False
 
     def __init__(self, evaluate: Callable[[bytes], bytes]) -> None:
-        self.evaluate = evaluate
+        self._evaluate = evaluate
+
+    async def evaluate(self, token: bytes) -> bytes:
+        return self._evaluate(token)
 
 
-def logins(evaluate: Callable[[bytes], bytes]) -> Iterator[SaslAuthentication]:
+def logins(evaluate: Callable[[bytes], bytes]) -> Iterator[SaslServerAuthenticator]:
     """Of clients that have chosen a mechanism."""
-    shared = SimpleNamespace(large_tokens=asyncio.Lock())
-    mechanism = Mechanism("PLAIN", lambda: cast(Any, Server(evaluate)))
+    turns = TurnsApart()
+    mechanism = Mechanism("PLAIN", lambda: Server(evaluate))
     for _ in range(CLIENTS):
-        connection = cast(ServedConnection, SimpleNamespace(_shared=shared))
-        login = SaslAuthentication(connection, {"PLAIN": mechanism}, FakeClock(), failure_delay_ms=0)
-        login.sasl.handshake("PLAIN", 1)
+        login = SaslServerAuthenticator({"PLAIN": mechanism}, lambda: 0, turn=turns.turn, delay=Waiter)
+        login.handshake("PLAIN", 1)
         yield login
-
-
-async def tokens_of(logins: Iterator[SaslAuthentication], token: bytes) -> list[Any]:
-    given = [login.evaluate(token) for login in logins]
-    assert not any(isinstance(each, Evaluated) for each in given)
-    return await asyncio.gather(*cast(Any, given), return_exceptions=True)
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
@@ -77,15 +77,17 @@ async def test_between_two_large_tokens_others_have_a_turn(turns: Turns, is_refu
             raise AuthenticationFailed("no")
         return b""
 
-    outcomes = await tokens_of(logins(evaluate), bytes(TOKEN_BYTES_AT_ONCE + 1))
+    token = bytes(TOKEN_BYTES_AT_ONCE + 1)
+    given = (login.evaluate(token) for login in logins(evaluate))
+    outcomes = await asyncio.gather(*given, return_exceptions=True)
     assert {type(each) for each in outcomes} == {AuthenticationFailed if is_refused else Evaluated}
     assert len(seen) == CLIENTS
     assert min(later - earlier for earlier, later in itertools.pairwise(seen)) >= 2
 
 
-async def test_a_token_of_the_usual_size_is_evaluated_at_once() -> None:
+def test_a_token_of_the_usual_size_is_evaluated_at_once() -> None:
     for login in logins(lambda token: b""):
-        assert isinstance(login.evaluate(bytes(TOKEN_BYTES_AT_ONCE)), Evaluated)
+        assert start(login.evaluate(bytes(TOKEN_BYTES_AT_ONCE)), NodeLife()) == Evaluated(b"")
 
 
 async def test_a_client_that_goes_is_not_waited_for() -> None:
@@ -96,11 +98,27 @@ async def test_a_client_that_goes_is_not_waited_for() -> None:
         return b""
 
     first, second, third, *_ = logins(evaluate)
-    tasks = [
-        asyncio.ensure_future(cast(Any, login.evaluate(bytes([number]) * (TOKEN_BYTES_AT_ONCE + 1))))
+    given = [
+        asyncio.ensure_future(login.evaluate(bytes([number]) * (TOKEN_BYTES_AT_ONCE + 1)))
         for number, login in enumerate((first, second, third))
     ]
     await asyncio.sleep(0)
-    tasks[1].cancel()
-    await asyncio.wait(tasks)
+    second.end()
+    await asyncio.gather(*given)
     assert [token[0] for token in seen] == [0, 2]
+
+
+async def test_a_failure_after_the_client_has_gone_is_no_one_s() -> None:
+    asked: Waiter[bytes] = Waiter()
+
+    class Asking(Server):
+        async def evaluate(self, token: bytes) -> bytes:
+            return await asked
+
+    mechanism = Mechanism("PLAIN", lambda: Asking(bytes))
+    login = SaslServerAuthenticator({"PLAIN": mechanism}, lambda: 0, turn=TurnsApart().turn, delay=Waiter)
+    login.handshake("PLAIN", 1)
+    future = start(login.evaluate(b"token"), NodeLife())
+    login.end()
+    asked.fail(AuthenticationFailed("no"))
+    assert await future == Evaluated(b"")

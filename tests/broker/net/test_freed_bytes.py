@@ -29,7 +29,7 @@ from broker.clock.durations import parse_duration_ms
 from broker.clock.virtual import ALL_DOMAINS, VirtualClock
 from broker.cluster import Cluster
 from broker.faults import Faults, parse_rule
-from broker.net.authentication import TOKEN_BUFFERS
+from broker.net.frame_buffers import TOKEN_BUFFERS
 from broker.net.holds import HELD
 from broker.options import parse
 from broker.security.tls.authority import Authority, local_hosts

@@ -6,12 +6,13 @@ The order of requests is compared with Kafka's in tests/differential/handshakes;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 import pytest
 
+from broker.loop.coroutines import Waiter
 from broker.security.sasl.authenticator import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
@@ -34,7 +35,7 @@ class Echo:
         self.refused = ""
         self.expires_ms = expires_ms
 
-    def evaluate(self, token: bytes) -> bytes:
+    async def evaluate(self, token: bytes) -> bytes:
         if token == b"refused":
             self.refused = "too old"
             return b"no"
@@ -47,9 +48,9 @@ class Echo:
 class Asking(Echo):
     """Has to ask for what it says, as a mechanism does that looks for a delegation token."""
 
-    async def evaluate(self, token: bytes) -> bytes:  # type: ignore[override]
+    async def evaluate(self, token: bytes) -> bytes:
         await asyncio.sleep(0)
-        return super().evaluate(token)
+        return await super().evaluate(token)
 
 
 class World:
@@ -59,9 +60,7 @@ class World:
         mechanisms = {
             name: Mechanism(name, lambda: server(expires_ms), reauth_ms) for name in ("ECHO", "OTHER")
         }
-        self.it = SaslServerAuthenticator(
-            mechanisms, lambda: self.now_ms, lambda principal, by_token: self.heard.append(principal)
-        )
+        self.it = SaslServerAuthenticator(mechanisms, lambda: self.now_ms, turn=_at_once, delay=Waiter)
 
     def log_in(self, user: str = "alice", mechanism: str = "ECHO") -> int:
         assert self.it.check(SASL_HANDSHAKE, "sasl_handshake")
@@ -70,15 +69,17 @@ class World:
         return self.evaluate(user).session_lifetime_ms
 
     def evaluate(self, user: str) -> Evaluated:
-        evaluated = self.it.evaluate(user.encode())
-        return evaluated if isinstance(evaluated, Evaluated) else asyncio.run(_awaited(evaluated))
+        evaluated = asyncio.run(self.it.evaluate(user.encode()))
+        if evaluated.principal is not None:
+            self.heard.append(evaluated.principal)
+        return evaluated
 
     def metadata(self) -> bool:
         return self.it.check(METADATA, "metadata")
 
 
-async def _awaited(evaluated: Awaitable[Evaluated]) -> Evaluated:
-    return await evaluated
+async def _at_once() -> None:
+    """The turn of a large token."""
 
 
 NewWorld = Callable[..., World]

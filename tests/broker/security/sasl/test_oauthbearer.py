@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import pytest
@@ -16,33 +17,36 @@ from tests.broker.security.sasl.world import NOW_MS, answer, bearer, failure
 ALICE = Token("alice", NOW_MS)
 
 
-def accept(value: str) -> Token:
+async def accept(value: str) -> Token:
     assert value == "abc.def"
     return ALICE
 
 
 async def accept_later(value: str) -> Token:
-    return accept(value)
+    await asyncio.sleep(0)
+    return await accept(value)
 
 
-def refuse(value: str) -> Token:
+async def refuse(value: str) -> Token:
     raise InvalidToken("why")
 
 
 async def refuse_later(value: str) -> Token:
-    raise InvalidToken("why")
+    await asyncio.sleep(0)
+    return await refuse(value)
 
 
-def refuse_the_scope(value: str) -> Token:
+async def refuse_the_scope(value: str) -> Token:
     raise InvalidToken("why", scope="[a, b]")
 
 
-def stumble(value: str) -> Token:
+async def stumble(value: str) -> Token:
     raise MalformedToken("why")
 
 
 async def stumble_later(value: str) -> Token:
-    raise MalformedToken("why")
+    await asyncio.sleep(0)
+    return await stumble(value)
 
 
 @pytest.mark.parametrize("validate", [accept, accept_later])
@@ -102,7 +106,10 @@ async def test_a_client_that_does_not_hear_a_refusal_is_logged_with_it() -> None
 
 
 async def test_after_a_refusal_another_token_may_come() -> None:
-    server = OAuthBearerServer(lambda value: ALICE if value == "good" else refuse(value))
+    async def validate(value: str) -> Token:
+        return ALICE if value == "good" else await refuse(value)
+
+    server = OAuthBearerServer(validate)
     await answer(server, bearer("bad"))
     await answer(server, bearer("good"))
     assert server.is_complete
@@ -114,7 +121,10 @@ async def test_what_kafka_stumbles_over_goes_unanswered(validate: Validate) -> N
 
 
 async def test_half_a_character_is_no_part_of_a_principal() -> None:
-    server = OAuthBearerServer(lambda value: Token("a\ud800", NOW_MS))
+    async def validate(value: str) -> Token:
+        return Token("a\ud800", NOW_MS)
+
+    server = OAuthBearerServer(validate)
     await answer(server, bearer("abc.def"))
     assert server.user == "a?"
 

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.loop.coroutines import start
+from broker.loop.life import NodeLife
 from broker.security.sasl.jaas import JaasContext, parse_config
 from broker.security.sasl.mechanism import AuthenticationFailed
 from broker.security.sasl.plain import PlainServer, PlainUsers
@@ -63,4 +65,4 @@ async def test_a_failure_has_kafkas_text(token: str | bytes, told: str) -> None:
 @given(st.binary())
 def test_garbage_fails_the_exchange(token: bytes) -> None:
     with pytest.raises(AuthenticationFailed):
-        server().evaluate(token)
+        start(server().evaluate(token), NodeLife())

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.loop.coroutines import start
+from broker.loop.life import NodeLife
 from broker.security.sasl.oauthbearer import InvalidToken, MalformedToken, Token
 from broker.security.sasl.unsecured_jws import (
     UnsecuredValidator,
@@ -26,7 +28,9 @@ EXPIRES_S = NOW_S + 60
 
 def validate(value: str, **options: str) -> Token:
     given = {f"unsecuredValidator{name}": text for name, text in options.items()}
-    return UnsecuredValidator(validator_options(given), now_ms)(value)
+    token = start(UnsecuredValidator(validator_options(given), now_ms)(value), NodeLife())
+    assert isinstance(token, Token)
+    return token
 
 
 def validated(claims: dict[str, Any], **options: str) -> Token:

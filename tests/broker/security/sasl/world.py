@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -39,8 +38,7 @@ def now_ms() -> int:
 
 
 async def answer(server: SaslServer, token: bytes | str) -> bytes:
-    given = server.evaluate(token.encode() if isinstance(token, str) else token)
-    return await given if isinstance(given, Awaitable) else given
+    return await server.evaluate(token.encode() if isinstance(token, str) else token)
 
 
 async def failure(server: SaslServer, *tokens: bytes | str) -> AuthenticationFailed:
