@@ -22,6 +22,9 @@ COPY pyproject.toml setup.py build_backend.py README.md LICENSE /src/
 COPY protocol /src/protocol
 COPY storage /src/storage
 COPY broker /src/broker
+COPY lab /src/lab
+COPY proxy /src/proxy
+COPY server /src/server
 COPY tools /src/tools
 COPY odradek /src/odradek
 # Modules that have not changed since the last build of the image are not compiled again.

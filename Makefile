@@ -52,7 +52,7 @@ test: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier test
 
 # What users run is compiled: these put nothing in place of a method, so they hold for that too.
-TESTED_COMPILED = tests/differential tests/storage $(addprefix tests/broker/,net clock loop faults injection metadata)
+TESTED_COMPILED = tests/differential tests/storage $(addprefix tests/broker/,net clock loop injection metadata) tests/lab/faults
 
 more: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier more

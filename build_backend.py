@@ -14,7 +14,7 @@ from pathlib import Path
 
 from setuptools import build_meta
 
-SERVER = ("broker", "protocol", "storage", "tools")
+SERVER = ("broker", "lab", "protocol", "proxy", "server", "storage", "tools")
 CYTHON = "cython>=3.1,<4"
 GENERATED = Path("generated")
 DIRECTIVES = {

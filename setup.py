@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # not there in t
 import build_backend
 from build_backend import HotModule
 
-SERVER = ("broker", "protocol", "storage", "tools")
+SERVER = ("broker", "lab", "protocol", "proxy", "server", "storage", "tools")
 CORE = Path("protocol/c")
 # Where compiled modules lie, in a checkout and in a wheel: each under its full name (storage/modules.py).
 MODULES = "storage/compiled"

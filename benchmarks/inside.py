@@ -44,8 +44,8 @@ from benchmarks.client import (
 from benchmarks.client import INIT_PRODUCER_ID as INIT
 from broker.cluster import Cluster
 from broker.net.connection import TURN_OVER, Connection
-from broker.options import parse as parse_options
-from broker.trace.trace import Trace
+from lab.trace.trace import Trace
+from server.options import parse as parse_options
 
 ROUNDS: Final = 7
 TOPIC: Final = "inside"

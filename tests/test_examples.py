@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from broker.options import parse
+from server.options import parse
 from tests.support.deadlines import HANG_S
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

@@ -14,7 +14,8 @@ from broker.config.definitions import broker_configs
 pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("protocol", "storage", "broker", "tools", "odradek")
+SERVER = ("protocol", "storage", "broker", "lab", "proxy", "server")
+PRODUCT = (*SERVER, "tools", "odradek")
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 500
 
@@ -56,7 +57,7 @@ DATED_TESTS = (
     "tests/scenarios/",
     "tests/support/",
     # Certificates that hold today.
-    "tests/broker/control/test_tls.py",
+    "tests/lab/control/test_tls.py",
     "tests/broker/net/test_freed_bytes.py",
     "tests/broker/net/test_handshakes.py",
     "tests/broker/secrets/test_starts.py",
@@ -82,7 +83,7 @@ NOT_WAITS = (
     "tests/differential/stories/",
     "tests/differential/cluster/",
     "tests/broker/apis/",
-    "tests/broker/trace/test_timeline.py",
+    "tests/lab/trace/test_timeline.py",
 )
 COUNTING = ("kafka", "rule")
 TIME_CALLS = {
@@ -170,7 +171,7 @@ def test_the_product_says_things_through_its_log():
     """`odradek` may speak to the person who typed its name; the broker's packages log."""
     printed = [
         f"{name_of(path)}:{node.lineno}"
-        for path in sources("protocol", "storage", "broker")
+        for path in sources(*SERVER)
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
@@ -180,7 +181,7 @@ def test_the_product_says_things_through_its_log():
 def test_time_is_an_argument():
     looks = [
         f"{name_of(path)}:{line} {owner}.{method}"
-        for path in sources("protocol", "storage", "broker")
+        for path in sources(*SERVER)
         if name_of(path) not in CLOCKS
         for line, owner, method, call in calls(path)
         if (owner, method) in TIME_CALLS and not is_yield_to_the_loop(call)
@@ -353,12 +354,10 @@ def test_no_identifier_is_used_that_the_glossary_has_replaced():
 
 
 def test_an_identifier_that_the_glossary_has_replaced_is_found():
-    words = [("Home", "*"), ("told", "broker/trace")]
+    words = [("Home", "*"), ("told", "lab/trace")]
     planted = ast.parse("from broker.home import Home as H\ndef f(told): return told")
-    found = ["broker/trace/told.py:1: Home", "broker/trace/told.py:2: told", "broker/trace/told.py:2: told"]
-    assert sorted(uses(planted, "broker/trace/told.py", words)) == sorted(
-        [*found, "broker/trace/told.py: told"]
-    )
+    found = ["lab/trace/told.py:1: Home", "lab/trace/told.py:2: told", "lab/trace/told.py:2: told"]
+    assert sorted(uses(planted, "lab/trace/told.py", words)) == sorted([*found, "lab/trace/told.py: told"])
     assert uses(planted, "broker/groups/told.py", words) == ["broker/groups/told.py:1: Home"]
 
 
@@ -386,11 +385,11 @@ def test_no_readme_shows_an_identifier_that_the_glossary_has_replaced():
 
 
 def test_a_replaced_identifier_in_a_readme_is_found():
-    words = [("Home", "*"), ("follow", "broker/trace")]
+    words = [("Home", "*"), ("follow", "lab/trace")]
     page = "We follow it home.\n```\nruntime.follow(7)  the leader\n```\n`Home.of`"
-    assert stale(page, "broker/trace/README.md", words) == [
-        "broker/trace/README.md: follow",
-        "broker/trace/README.md: Home",
+    assert stale(page, "lab/trace/README.md", words) == [
+        "lab/trace/README.md: follow",
+        "lab/trace/README.md: Home",
     ]
     assert stale(page, "broker/README.md", words) == ["broker/README.md: Home"]
 
@@ -438,7 +437,9 @@ def test_a_path_that_does_not_exist_is_found():
 
 
 # Names with a dot that begin as our packages do, and are none of our modules.
-NO_MODULES = re.compile(r"odradek\.(segments|exactly_once|node)(\..*)?|.*\.(py|log)")
+NO_MODULES = re.compile(
+    r"odradek\.(segments|exactly_once|node)(\..*)?|broker\.control|.*\.(py|log|crt|jks|key|p12|pem|properties)"
+)
 
 
 def names_in(module: Path) -> set[str]:

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 )
 
 import odradek
-from broker.options import parse
+from server.options import parse
 from tests.docs.kafka_scripts import write_scripts
 from tests.docs.terminal import Terminal
 from tests.support.clients import eventually

@@ -35,7 +35,7 @@ from tests.support.wheels import (
 
 pytestmark = pytest.mark.more
 
-SERVER = ("broker", "protocol", "storage", "tools")
+SERVER = ("broker", "lab", "protocol", "proxy", "server", "storage", "tools")
 
 # A package of the user's: which process has imported it stands in a file.
 USERS_PACKAGE = """
@@ -237,7 +237,7 @@ def test_what_was_compiled_once_is_taken_by_the_next_build(sources: Path, wheel:
 
 
 def test_what_an_earlier_build_has_left_is_not_packed(pure_wheel: Path, sources: Path, tmp_path: Path):
-    for left in ("broker", "odradek/_server/broker/apis"):
+    for left in ("broker", "odradek/_server/broker/apis", "odradek/_server/broker/faults"):
         (sources / "build" / "lib" / left).mkdir(parents=True, exist_ok=True)
         (sources / "build" / "lib" / left / "left_behind.py").write_text("")
     assert content(built(sources, tmp_path, ODRADEK_PURE="1")) == content(pure_wheel)

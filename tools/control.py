@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from broker.explain.words import duration_text
+from lab.explain.words import duration_text
 from odradek.errors import ControlUnreachable, OdradekError
 from odradek.remote import CONTROL_VARIABLE, PORT_VARIABLE, Remote, connect
 from tools.client.cluster import Cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker.explain.words import duration_text, time_text
+from lab.explain.words import duration_text, time_text
 from odradek.printable import printable
 from protocol.uuids import uuid_text
 

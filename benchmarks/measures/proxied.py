@@ -39,7 +39,7 @@ class Proxied(Target):
 
     def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
         address = ["--host", HOST, "--port", str(port)]
-        return [sys.executable, "-m", "broker.proxy", "--upstream", self._upstream.bootstrap, *address]
+        return [sys.executable, "-m", "server.proxy", "--upstream", self._upstream.bootstrap, *address]
 
 
 def measure(run: Run) -> Iterator[Figure]:

@@ -22,10 +22,10 @@ from benchmarks.figures import WARM_UP_S, Figure, Run
 from benchmarks.process import resident_mib, used_by
 from benchmarks.targets import Odradek, Running
 from broker.cluster import Cluster
-from broker.control.ports import Control
-from broker.control.wiring import control_of
-from broker.options import parse
-from broker.views.ports import BatchPosition
+from lab.control.ports import Control
+from lab.control.wiring import control_of
+from lab.views.ports import BatchPosition
+from server.options import parse
 
 NODES: Final = 3
 ROUNDS: Final = 6

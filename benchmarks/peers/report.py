@@ -13,7 +13,7 @@ from benchmarks import machine
 from benchmarks.peers.rounds import BASE, Result
 from benchmarks.targets import ROOT
 
-BROKER: Final = ("broker", "protocol", "storage", "benchmarks/peers", "benchmarks/load")
+BROKER: Final = ("broker", "lab", "protocol", "server", "storage", "benchmarks/peers", "benchmarks/load")
 """What figures depend on: whether it was as the commit has it is kept with them."""
 HISTORY: Final = ROOT / "benchmarks" / "history"
 OURS: Final = ("odradek", "odradek-control")

@@ -60,7 +60,7 @@ OF_OTHERS = frozenset(
         "ODRADEK_SINK_KILL",
     }
 )
-# What a start is asked by variables beside settings: `broker.options` reads them.
+# What a start is asked by variables beside settings: `server.options` reads them.
 OF_THE_START = frozenset(
     {
         "ODRADEK_CONTROL_HOST",

@@ -1,7 +1,7 @@
 """Injection points: the steps inside the broker at which a fault can be injected, and the links between its nodes.
 
 One ``FaultInjection`` serves all nodes of a broker. While no interceptor is set a point costs one test of one attribute.
-What intercepts (`broker.faults`) is not known here.
+What intercepts (`lab.faults`) is not known here.
 """
 
 from __future__ import annotations

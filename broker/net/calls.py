@@ -1,4 +1,4 @@
-"""Requests and their responses as an interceptor sees them: the rules of `broker.faults`, the trace.
+"""Requests and their responses as an interceptor sees them: the rules of `lab.faults`, the trace.
 
 ``CallInterceptors`` belongs to the broker, and serves the connections of all its nodes. While there is no interceptor a
 request costs one test of one attribute. This module does not know the interceptors.
@@ -94,11 +94,11 @@ class Call:
     watchers: tuple[Watcher, ...] = ()
     """Each is called with each event of the call."""
     before_answer: list[Callable[[], bool]] | None = None
-    """Set by `broker.faults` when the request arrives: each function says whether the response may be sent."""
+    """Set by `lab.faults` when the request arrives: each function says whether the response may be sent."""
     outcome_hooks: list[OutcomeHook] | None = None
-    """Set by `broker.faults` before the request is handled: see ``on_outcome``."""
+    """Set by `lab.faults` before the request is handled: see ``on_outcome``."""
     rule: int | None = None
-    """Set by `broker.faults`: the rule that has answered instead of the handler, or has altered its answer."""
+    """Set by `lab.faults`: the rule that has answered instead of the handler, or has altered its answer."""
 
     @property
     def request(self) -> Any:

@@ -38,7 +38,7 @@ def shares(allowed: int, open_files_max: int = 0) -> Shares:
 
 
 def allowed_descriptors() -> int:
-    """The limit of this process, which `broker.process` has raised as far as it may."""
+    """The limit of this process, which `server.process` has raised as far as it may."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**31 - 1 if soft == resource.RLIM_INFINITY else soft
 

@@ -1,6 +1,6 @@
 """The folder of the server: what only the broker's own process imports.
 
-A wheel carries `broker`, `protocol` and `storage` in here, so that `odradek` is the only name it adds to site-packages; in a
+A wheel carries the packages of the server in here, so that `odradek` is the only name it adds to site-packages; in a
 checkout they lie beside `odradek`. No other process has this folder on its path (ADR 14).
 """
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SERVERS = ("serve", "proxy")
 PROGRAMS = {
-    "serve": ("broker.__main__", "main"),
-    "proxy": ("broker.proxy.__main__", "main"),
-    "export": ("broker.exchange.export", "main_of_a_process"),
-    "import": ("broker.exchange.importing", "main_of_a_process"),
+    "serve": ("server.__main__", "main"),
+    "proxy": ("server.proxy", "main"),
+    "export": ("server.exchange.export", "main_of_a_process"),
+    "import": ("server.exchange.importing", "main_of_a_process"),
     "tool": ("tools.__main__", "main"),
 }
 
@@ -55,7 +55,7 @@ def release_signals(*, to_server: bool = False) -> None:
 
 
 def end_before_the_start(number: int, _: FrameType | None) -> None:
-    """A server that has opened nothing yet has nothing to stop; `broker.process` handles signals later on."""
+    """A server that has opened nothing yet has nothing to stop; `server.process` handles signals later on."""
     os.write(2, f"stopped by {signal.Signals(number).name} before the start\n".encode())
     os._exit(0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.faults.text import parse_rule
+from lab.faults.text import parse_rule
 from tests.chaos.actors import PARTITIONS
 from tests.chaos.plan import NODES, Plan, draw
 

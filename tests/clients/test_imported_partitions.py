@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.exchange.importing import main
 from odradek._server import command
+from server.exchange.importing import main
 from tests.clients.test_kafka_directories import Written
 from tests.differential import batches
 from tests.support import content

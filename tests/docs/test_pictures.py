@@ -14,7 +14,7 @@ BYTES_MAX = 1_500_000
 PICTURES = {path.relative_to(DOCS).as_posix() for path in (DOCS / "pictures").iterdir()}
 VIEWS = re.findall(
     r"title = '(.+)'",
-    "".join(path.read_text("utf-8") for path in sorted(DOCS.parent.glob("broker/control/page/views/*.js"))),
+    "".join(path.read_text("utf-8") for path in sorted(DOCS.parent.glob("lab/control/page/views/*.js"))),
 )
 
 

@@ -24,7 +24,7 @@ def test_uvloop_alone_is_left_out_on_windows() -> None:
 
 def test_a_broker_on_windows_ends_with_the_line_of_the_page() -> None:
     [line] = re.findall(r"^odradek: (a broker runs .+)$", PAGE, re.M)
-    assert f'"odradek: {line}"' in (ROOT / "broker/__main__.py").read_text("utf-8")
+    assert f'"odradek: {line}"' in (ROOT / "server/__main__.py").read_text("utf-8")
 
 
 def test_what_a_removal_leaves_is_where_the_code_writes_it() -> None:

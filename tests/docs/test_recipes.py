@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from broker.options import parse
+from server.options import parse
 from tests.docs.blocks import ROOT, Block, blocks, titled
 from tests.docs.terminal import Terminal
 

@@ -27,7 +27,7 @@ from tests.support.raw import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
-# What `odradek explain` prints is staged in tests/broker/explain/test_staged.py.
+# What `odradek explain` prints is staged in tests/lab/explain/test_staged.py.
 BEFORE, _, EXPLAINED = PAGE.partition("\n## Something stands still\n")
 ROWS = [
     line
@@ -58,7 +58,9 @@ def templates(module: ast.Module) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def ours() -> str:
     sources = [
-        path for room in ("broker", "storage", "tools", "odradek") for path in (ROOT / room).rglob("*.py")
+        path
+        for room in ("broker", "lab", "proxy", "server", "storage", "tools", "odradek")
+        for path in (ROOT / room).rglob("*.py")
     ]
     return "\n\n".join(text for path in sources for text in templates(ast.parse(path.read_text("utf-8"))))
 

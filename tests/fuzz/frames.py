@@ -17,9 +17,9 @@ import structlog
 
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
-from broker.metrics.request_metrics import RequestMetrics
-from broker.options import parse
 from broker.requests.api import discover
+from lab.metrics.request_metrics import RequestMetrics
+from server.options import parse
 from tests.fuzz.playing import Failure, play, play_seeds
 from tests.fuzz.requests import Frame, Requests, World
 from tests.simulation.loop import SimClock, SimLoop

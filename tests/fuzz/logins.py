@@ -22,10 +22,10 @@ import structlog
 
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
-from broker.options import parse
 from broker.requests.api import discover
 from broker.security.principals import ANONYMOUS
 from broker.security.sasl.clients import ScramClient
+from server.options import parse
 from tests.fuzz import tokens
 from tests.fuzz.frames import Client, raw_name
 from tests.fuzz.playing import Failure, play, play_seeds

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.control.operations import discover
-from broker.options import Settings, parse
 from broker.security.tls.authority import Authority
+from lab.control.operations import discover
+from server.options import Settings, parse
 from tests.docs.blocks import ROOT, blocks
 from tests.kubernetes.manifests import (
     EXAMPLES,

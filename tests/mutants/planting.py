@@ -12,7 +12,18 @@ from typing import Final
 from tests.mutants.table import Mutant
 
 ROOT: Final = Path(__file__).parents[2]
-COPIED: Final = ("broker", "odradek", "protocol", "storage", "tools", "tests", "pyproject.toml")
+COPIED: Final = (
+    "broker",
+    "lab",
+    "odradek",
+    "protocol",
+    "proxy",
+    "server",
+    "storage",
+    "tools",
+    "tests",
+    "pyproject.toml",
+)
 
 
 class NotThere(AssertionError):

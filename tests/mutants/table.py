@@ -896,16 +896,16 @@ CLOCK: Final = tuple(
         _one(
             "rule-pattern-tries-one-place",
             "a star of a rule's pattern is any characters: pieces are found wherever they come next",
-            ("tests/broker/faults/test_language.py",),
-            "broker/faults/rules.py",
+            ("tests/lab/faults/test_language.py",),
+            "lab/faults/rules.py",
             "    end = len(name) - len(last)\n",
             "    end = len(name)\n",
         ),
         _one(
             "advance-outlives-its-caller",
             "an advance whose caller has hung up ends where it has got to",
-            ("tests/broker/control/test_clock.py",),
-            "broker/control/routes/clock.py",
+            ("tests/lab/control/test_clock.py",),
+            "lab/control/routes/clock.py",
             "    ends_with_caller=True,\n",
             "",
         ),
@@ -984,48 +984,48 @@ LIFECYCLE: Final = (
             _one(
                 "a-check-of-the-control-port-loads-it",
                 "a connection to the control port that sends nothing loads nothing",
-                ("tests/broker/control/test_listener.py",),
-                "broker/control/listener.py",
+                ("tests/lab/control/test_listener.py",),
+                "lab/control/listener.py",
                 "        if has_sent:\n",
                 "        if True:\n",
             ),
             _one(
                 "silent-callers-are-dropped",
                 "the HTTP server of the control port takes over the connections that were accepted before it",
-                ("tests/broker/control/test_listener.py",),
-                "broker/control/listener.py",
+                ("tests/lab/control/test_listener.py",),
+                "lab/control/listener.py",
                 "serve(self._listening, [*self._accepted])",
                 "serve(self._listening, [])",
             ),
             _one(
                 "the-loop-loads-the-control-port",
                 "clients of the broker are served while the control port is loaded",
-                ("tests/broker/control/test_listener.py",),
-                "broker/control/listener.py",
+                ("tests/lab/control/test_listener.py",),
+                "lab/control/listener.py",
                 "await asyncio.to_thread(load, self._modules)",
                 "load(self._modules)",
             ),
             _one(
                 "openssl-for-a-plain-control-port",
                 "a control port without TLS loads no OpenSSL",
-                ("tests/broker/control/test_listener.py", "tests/broker/test_start.py"),
-                "broker/control/http_library.py",
+                ("tests/lab/control/test_listener.py", "tests/server/test_start.py"),
+                "lab/control/http_library.py",
                 "late_modules.import_without_tls(SERVER)",
                 "import_module(SERVER)",
             ),
             _one(
                 "elections-from-the-first-call-on",
                 "timelines show elections from before the first call of the control port",
-                ("tests/broker/control/test_listener.py",),
-                "broker/control/opening.py",
+                ("tests/lab/control/test_listener.py",),
+                "lab/control/opening.py",
                 "    ElectionWatcher(cluster.metadata, cluster.injection.happenings, cluster.clock)\n",
                 "",
             ),
             _one(
                 "refusal-without-a-reader",
                 "the refusal of a control call whose caller has hung up is no failure",
-                ("tests/broker/control/test_calls_at_once.py",),
-                "broker/control/server.py",
+                ("tests/lab/control/test_calls_at_once.py",),
+                "lab/control/server.py",
                 "        task.add_done_callback(_note_failure)\n",
                 "",
             ),
@@ -1042,8 +1042,8 @@ LIFECYCLE: Final = (
 )
 
 _FREED = ("tests/broker/net/test_freed_bytes.py",)
-_RELAY = ("tests/broker/proxy/test_relay.py",)
-_BOUNDED = ("tests/broker/proxy/test_bounded.py",)
+_RELAY = ("tests/proxy/test_relay.py",)
+_BOUNDED = ("tests/proxy/test_bounded.py",)
 
 BOUNDS: Final = tuple(
     replace(mutant, simulated=False)
@@ -1052,7 +1052,7 @@ BOUNDS: Final = tuple(
             "proxy-asks-for-everything",
             "a Fetch through the proxy asks for no more than its share of the budget of responses",
             _BOUNDED,
-            "broker/proxy/bounded.py",
+            "proxy/bounded.py",
             "    granted = max(1, UNSENT.room_bytes // SHARE)",
             "    granted = max(1, asked)",
         ),
@@ -1060,15 +1060,15 @@ BOUNDS: Final = tuple(
             "proxy-does-not-charge",
             "what a Fetch through the proxy asks for is charged to the budget until its response is there",
             _BOUNDED,
-            "broker/proxy/bounded.py",
+            "proxy/bounded.py",
             "    UNSENT.bytes += size\n",
             "    size = 0\n",
         ),
         _one(
             "large-responses-all-at-once",
             "of the large responses that come to the proxy a megabyte is read in a turn of the loop",
-            ("tests/broker/proxy/test_wire.py",),
-            "broker/proxy/wire.py",
+            ("tests/proxy/test_wire.py",),
+            "proxy/wire.py",
             "            if nbytes >= LARGE_READ_BYTES:",
             "            if False:",
         ),
@@ -1076,14 +1076,14 @@ BOUNDS: Final = tuple(
             "proxy-takes-garbage-for-a-defect",
             "a response of the upstream that cannot be read ends the connection with one line, without a traceback",
             _RELAY,
-            "broker/proxy/link.py",
+            "proxy/link.py",
             "        if isinstance(error, MalformedRequest):",
             "        if False:",
         ),
         _one(
             "login-outlasts-its-connection",
             "nothing waits for a client that has gone in the middle of its login",
-            ("tests/broker/faults/test_login_rules.py",),
+            ("tests/lab/faults/test_login_rules.py",),
             "broker/net/connection.py",
             "            self.authentication.end()\n",
             "            pass\n",
@@ -1091,7 +1091,7 @@ BOUNDS: Final = tuple(
         _one(
             "login-leaves-the-contexts-before-it",
             "a request after the login has the principal, of whatever kind it is",
-            ("tests/broker/faults/test_login_rules.py",),
+            ("tests/lab/faults/test_login_rules.py",),
             "broker/net/connection.py",
             "        is_known = self.authentication is None or self.authentication.is_complete\n        if is_known and",
             "        if",
@@ -1161,8 +1161,8 @@ PROGRAM: Final = tuple(
         _one(
             "stdin-that-no-loop-waits-for",
             "a broker with --ends-with-stdin stops cleanly at the end of any standard input",
-            ("tests/broker/test_ends_with_stdin.py",),
-            "broker/process.py",
+            ("tests/server/test_ends_with_stdin.py",),
+            "server/process.py",
             '    threading.Thread(target=read, name="stdin", daemon=True).start()\n',
             "    loop.add_reader(0, read)\n",
         ),
@@ -1177,7 +1177,7 @@ PROGRAM: Final = tuple(
         _one(
             "brokers-of-a-quorum-that-do-not-know-each-other",
             "a broker whose quorum has nodes of other processes does not start",
-            ("tests/broker/test_quorum.py",),
+            ("tests/server/test_quorum.py",),
             "broker/config/quorum.py",
             "if number.isdecimal() and int(number) not in node_ids:",
             "if False:",
@@ -1185,8 +1185,8 @@ PROGRAM: Final = tuple(
         _one(
             "health-of-a-kernel",
             "a broker that hangs is unhealthy: its loop answers, not the kernel",
-            ("tests/broker/test_health.py",),
-            "broker/health.py",
+            ("tests/server/test_health.py",),
+            "server/health.py",
             "        self._loop.add_reader(self._socket, self._answer)\n",
             "        import threading\n\n        forever = lambda: [self._answer() for _ in iter(int, 1)]\n"
             "        threading.Thread(target=forever, daemon=True).start()\n",

@@ -10,8 +10,8 @@ import pytest
 from click.shell_completion import BashComplete
 
 import odradek as package
-from broker.faults.rules import API_KEYS, POINTS
 from broker.requests.served import SERVED
+from lab.faults.rules import API_KEYS, POINTS
 from odradek.cli import _TOOLS, main
 from odradek.commands import completing
 from odradek.commands.completing import attach

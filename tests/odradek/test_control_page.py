@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import odradek
-from broker.control.operations import discover
+from lab.control.operations import discover
 from tests.support.deadlines import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,7 +135,7 @@ def curl(broker: odradek.Broker, arguments: list[str]) -> None:
 
 
 def options_are_known(arguments: list[str]) -> None:
-    from broker.options import parse
+    from server.options import parse
 
     settings = parse(arguments[1:], {})
     assert settings.control is not None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.control.page import FOLDER
+from lab.control.page import FOLDER
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs Node")

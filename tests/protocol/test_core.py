@@ -80,7 +80,7 @@ def test_all_tests_of_this_folder_hold_in_pure_python_too():
 @pytest.mark.parametrize("pure", ["0", "1"])
 def test_a_broker_says_what_of_it_is_compiled(pure: str):
     with subprocess.Popen(
-        [sys.executable, "-m", "broker", "--port", "0", "--ends-with-stdin"],
+        [sys.executable, "-m", "server", "--port", "0", "--ends-with-stdin"],
         cwd=ROOT,
         env={**os.environ, "ODRADEK_PURE": pure},
         stdin=subprocess.PIPE,

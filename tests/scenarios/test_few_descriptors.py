@@ -26,7 +26,7 @@ DESCRIPTORS, CONNECTIONS, PARTITIONS = 256, 600, 24
 def port(tmp_path: Path) -> Iterator[int]:
     number = _free_port()
     limited = ["sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$0" "$@"']
-    broker = [sys.executable, "-m", "broker", "--port", str(number), "--data-dir", str(tmp_path / "data")]
+    broker = [sys.executable, "-m", "server", "--port", str(number), "--data-dir", str(tmp_path / "data")]
     broker += ["--set", "odradek.background.flush.interval.ms=100"]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen([*limited, *broker], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)

@@ -99,7 +99,7 @@ def test_a_broker_that_may_write_nothing_says_so_and_ends(tmp_path: Path) -> Non
     limit = (
         "import resource, runpy\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
-        "runpy.run_module('broker', run_name='__main__')\n"
+        "runpy.run_module('server', run_name='__main__')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", limit, "--port", "0", "--data-dir", str(tmp_path / "data")],

@@ -13,12 +13,12 @@ from broker.clock.virtual import VirtualClock
 from broker.cluster import BrokerEnding, Cluster
 from broker.cluster.runtime import NodeState
 from broker.cluster.snapshot_files import SNAPSHOTS
-from broker.control.errors import HttpError
-from broker.control.operations import arguments, call, discover
-from broker.control.wiring import control_of
-from broker.options import parse
+from lab.control.errors import HttpError
+from lab.control.operations import arguments, call, discover
+from lab.control.wiring import control_of
 from protocol.batch import RecordBatch, build_batch
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from server.options import parse
 from tests.simulation.ledger import Broken
 from tests.simulation.loop import SimClock, SimLoop
 from tests.simulation.producers import PRODUCE

@@ -25,8 +25,8 @@ import structlog
 
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
-from broker.options import parse
 from broker.replicas import log_manager
+from server.options import parse
 from storage.files import use_system
 from tests.simulation import rare, reaches
 from tests.simulation.clients import ZOMBIE_PAUSE_S, Stop, copy, number_batches, read, transact

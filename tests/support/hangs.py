@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 
-from broker.stacks import stack_lines, stacks_writer
+from server.stacks import stack_lines, stacks_writer
 from tests.support.deadlines import NotInTime
 
 WRITTEN_BYTES: Final = 20_000

@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 from broker.clock.durations import parse_duration_ms
 from broker.clock.virtual import VirtualClock, parse_domains
 from broker.cluster import Cluster
-from broker.control.wiring import acls_of
-from broker.faults import ActiveRule, Faults, parse_rule
-from broker.options import parse
+from lab.control.wiring import acls_of
+from lab.faults import ActiveRule, Faults, parse_rule
+from server.options import parse
 from tests.support.deadlines import HANG_S
 
 T = TypeVar("T")

@@ -45,7 +45,7 @@ def listening(
         **settings,
     }
     words = [word for name, value in said.items() for word in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "broker", "--data-dir", str(home / "data"), "--log-format", "json"]
+    command = [sys.executable, "-m", "server", "--data-dir", str(home / "data"), "--log-format", "json"]
     log = home / "broker.log"
     reset_signals()
     with log.open("wb") as output:

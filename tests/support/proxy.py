@@ -21,10 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
-from broker.proxy.options import parse
-from broker.proxy.proxy import Proxy
 from odradek._server import command, ends_with_stdin
 from odradek.child import Child
+from proxy.options import parse
+from proxy.proxy import Proxy
 from tests.support import raw
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
 

@@ -34,7 +34,7 @@ def test_passes():
 """
 HANGS = """
 import signal
-from broker.stacks import stacks_writer
+from server.stacks import stacks_writer
 signal.signal(signal.SIGQUIT, stacks_writer())
 def wait_for_ever():
     while True:

@@ -41,7 +41,7 @@ from tests.support.deadlines import Deadline
 
 PROGRAM = '''
 import signal, sys
-from broker.stacks import stacks_writer
+from server.stacks import stacks_writer
 signal.signal(signal.SIGQUIT, stacks_writer())
 def serve():
     print("ready", flush=True)

@@ -22,16 +22,16 @@ import click
 from broker.config import definitions
 from broker.config.group_configs import group_configs
 from broker.config.metrics_configs import METRICS_CONFIGS
-from broker.control.openapi import ROLE, document
-from broker.control.operations import discover
-from broker.faults import rules, text
-from broker.faults.fields import known_at
 from broker.injection.points import POINTS
-from broker.options import command as serve
-from broker.proxy.options import command as proxy
+from lab.control.openapi import ROLE, document
+from lab.control.operations import discover
+from lab.faults import rules, text
+from lab.faults.fields import known_at
 from odradek._server.__main__ import PROGRAMS
 from odradek.cli import _LATE, main
 from protocol.errors import ErrorCode
+from proxy.options import command as proxy
+from server.options import command as serve
 from storage.config import TOPIC_CONFIGS
 from tests.surface import python_names
 from tools.__main__ import COMMANDS

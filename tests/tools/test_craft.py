@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import odradek as package
-from broker.exchange.importing import main as import_
 from protocol.batch import RecordBatch, batches
 from protocol.messages.fetch import PartitionData
+from server.exchange.importing import main as import_
 from tests.support.dump import fields
 from tests.support.javaprog import java_clients
 from tests.tools.conftest import Run, invoke, objects

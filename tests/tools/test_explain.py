@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 
 import odradek as package
-from broker.explain.explanation import Cause, Explanation
+from lab.explain.explanation import Cause, Explanation
 from tests.support.deadlines import HANG_S
 from tests.tools.conftest import Run
 from tools.client.cluster import Cluster
@@ -239,7 +239,7 @@ def test_without_a_trace_it_says_how_to_have_one(run: Run, cluster_of_two: packa
 def test_without_a_name_all_that_is_wrong_is_told(
     run: Run, refused: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.explain.cluster.YOUNG_MS", 0)
+    monkeypatch.setattr("lab.explain.cluster.YOUNG_MS", 0)
     run("topic", "create", "e7")
     run("txn", "hang", "e7-open", "e7", "a")
     assert "Readers with read_committed of e7-0 stop at offset 0: e7-open (producer " in run("explain")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from broker.explain.cluster import folded
-from broker.explain.explanation import Explanation
+from lab.explain.cluster import folded
+from lab.explain.explanation import Explanation
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.commands.common import HELP_NAMES, as_json, on_a_cluster, partition_name, say, say_json

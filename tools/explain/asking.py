@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from broker.explain.words import duration_text
+from lab.explain.words import duration_text
 from odradek.deadlines import stretched
 from odradek.nearest import NEAR, nearest
 from odradek.printable import printable

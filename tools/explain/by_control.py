@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.explain.explanation import Cause, Explanation
-from broker.explain.facts import ClusterContext, FaultRule, HeldByRule, Refusal
+from lab.explain.explanation import Cause, Explanation
+from lab.explain.facts import ClusterContext, FaultRule, HeldByRule, Refusal
 from odradek.deadlines import stretched
 from odradek.errors import ControlRefused, ControlUnreachable, OdradekError
 from odradek.remote import CONTROL_VARIABLE, PORT_VARIABLE, Remote, connect

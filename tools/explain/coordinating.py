@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from broker.explain.facts import PartitionFacts
+from lab.explain.facts import PartitionFacts
 from protocol.hashing import partition_for
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataResponseTopic

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from broker.explain.facts import ClusterFacts, PartitionFacts
-from broker.explain.members import REBALANCING
+from lab.explain.facts import ClusterFacts, PartitionFacts
+from lab.explain.members import REBALANCING
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.metadata import MetadataResponseTopic
 from tools.client.cluster import Cluster

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from broker.explain.cluster import explain_cluster, explain_topic, severity
-from broker.explain.explanation import Explanation
-from broker.explain.facts import ClusterContext
-from broker.explain.groups import explain_group
-from broker.explain.ids import explain_id
+from lab.explain.cluster import explain_cluster, explain_topic, severity
+from lab.explain.explanation import Explanation
+from lab.explain.facts import ClusterContext
+from lab.explain.groups import explain_group
+from lab.explain.ids import explain_id
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.control import Ages

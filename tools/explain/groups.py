@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from broker.explain.facts import GroupFacts, GroupOffsetFacts, MemberFacts, PartitionFacts
+from lab.explain.facts import GroupFacts, GroupOffsetFacts, MemberFacts, PartitionFacts
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from broker.explain.facts import IdFacts, StateStep
+from lab.explain.facts import IdFacts, StateStep
 from protocol.errors import ErrorCode
 from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue

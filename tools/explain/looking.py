@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from broker.explain.facts import OpenInLog, PartitionFacts, Tail, TransactionFacts
+from lab.explain.facts import OpenInLog, PartitionFacts, Tail, TransactionFacts
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataResponsePartition

@@ -74,7 +74,7 @@ def test_the_lines_for_wait_strategies_come_last_and_not_on_a_terminal(
 def test_a_terminal_gets_the_block_and_no_lines_for_tools(tmp_path: Path) -> None:
     ours, its = pty.openpty()
     port = _free_port()
-    command = [sys.executable, "-m", "broker", "--port", str(port), "--data-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "server", "--port", str(port), "--data-dir", str(tmp_path)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=its, stderr=its, stdin=subprocess.DEVNULL)
     os.close(its)
     try:

@@ -16,7 +16,7 @@ from broker.clock.virtual import ALL_DOMAINS, VirtualTimer
 from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.runtime import NodeState
 from broker.net.calls import Call
-from broker.options import parse
+from server.options import parse
 from tests.support.turns import until
 
 

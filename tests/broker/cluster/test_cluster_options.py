@@ -8,7 +8,7 @@ import click
 import pytest
 
 from broker.cluster.directories import WrongNodes, node_directories
-from broker.options import parse
+from server.options import parse
 
 
 def test_nodes_count_ids_and_ports_up() -> None:

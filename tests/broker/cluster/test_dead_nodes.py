@@ -13,10 +13,10 @@ import pytest
 import uvloop
 
 from broker.cluster import Cluster
-from broker.options import parse
 from protocol.codec import client_codec
 from protocol.frame import request_header
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from server.options import parse
 from tests.support.deadlines import HANG_S
 
 LIST_OFFSETS, VERSION = 2, 5

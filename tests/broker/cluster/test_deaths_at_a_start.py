@@ -14,11 +14,11 @@ from structlog.testing import capture_logs
 from broker.clock import Domain, is_dead
 from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.runtime import NodeState
-from broker.faults import Faults
-from broker.faults.text import parse_rule
 from broker.injection.points import FaultInjection, InjectionPoint
-from broker.options import parse
+from lab.faults import Faults
+from lab.faults.text import parse_rule
 from protocol.errors import ErrorCode
+from server.options import parse
 from storage.directory import CLEAN_MARK
 from tests.support.turns import until
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.cluster.directories import start_refusal
-from broker.process import share_with_group
+from server.process import share_with_group
 from storage.directory import DirectoryInUse
 from storage.files import StorageError
 

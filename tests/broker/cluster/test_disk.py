@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from broker.cluster import NoSuchNode
 from broker.cluster.disk import How, NoSuchBatch, damage, lose_power
 from broker.cluster.snapshots import Snapshots
-from broker.control.routes.topics import RecordsForm, read_records
+from lab.control.routes.topics import RecordsForm, read_records
 from storage.checkpoints import read_offsets
 from storage.damage import FoundBatch
 from storage.directory import RECOVERY_POINTS
@@ -25,8 +25,8 @@ from tests.support.deadlines import HANG_S
 from tests.support.in_process import InProcess
 
 if TYPE_CHECKING:
-    from broker.control.ports import Control
     from broker.replicas.partition import Partition
+    from lab.control.ports import Control
 
 NOW_MS = 1_700_000_000_000
 UNSYNCED = {

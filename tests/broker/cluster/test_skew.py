@@ -13,17 +13,17 @@ from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 
 from broker.cluster import NoSuchNode
 from broker.cluster.skew import skew
-from broker.control.routes.topics import RecordsForm, read_records
 from broker.metadata import NewTopic
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.transactions.transaction import TransactionState
+from lab.control.routes.topics import RecordsForm, read_records
 from tests.support.clients import ConfluentProducer, Refused
 from tests.support.deadlines import HANG_S
 from tests.support.in_process import InProcess
 
 if TYPE_CHECKING:
-    from broker.control.ports import Control
     from broker.node import Node
+    from lab.control.ports import Control
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 WRITTEN = ("transactions", "ids", "retention", "groups")

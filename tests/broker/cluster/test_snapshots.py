@@ -13,16 +13,16 @@ import pytest
 from broker.cluster import Cluster, StartError, snapshots
 from broker.cluster.snapshot_files import SNAPSHOTS, capture, finish, prepare
 from broker.cluster.snapshots import NoSuchSnapshot, Snapshot, Snapshots
-from broker.control.routes.topics import RecordsForm, read_records
 from broker.metadata import NewTopic
 from broker.metadata.values import TOPIC_RESOURCE
-from broker.options import parse
+from lab.control.routes.topics import RecordsForm, read_records
+from server.options import parse
 from storage.files import StorageError
 from tests.support.clients import ConfluentProducer, eventually
 from tests.support.in_process import InProcess
 
 if TYPE_CHECKING:
-    from broker.control.ports import Control
+    from lab.control.ports import Control
 
 
 class Story:

@@ -7,8 +7,8 @@ from pathlib import Path
 from broker.cluster import Cluster
 from broker.config.sasl_users import User
 from broker.metadata.scram_credentials import TYPES, Credentials
-from broker.options import parse
 from broker.security.sasl import scram
+from server.options import parse
 
 
 async def credentials_after(data_dir: Path, *users: str) -> Credentials:

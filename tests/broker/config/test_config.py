@@ -116,7 +116,7 @@ NAMED_IN_PARTS = frozenset(
 
 def readers() -> str:
     """The product's text, without the modules that only carry settings about."""
-    paths = [*Path("broker").rglob("*.py"), *Path("storage").rglob("*.py")]
+    paths = [path for room in ("broker", "lab", "server", "storage") for path in Path(room).rglob("*.py")]
     carriers = re.compile(r"broker/config/\w+\.py|storage/(config\w*|topic_configs)\.py")
     return "\n".join(path.read_text("utf-8") for path in paths if not carriers.fullmatch(path.as_posix()))
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.config.seed import parse_seed, seed_topics
 from broker.config.settings import SeedRecord, TopicSpec
-from broker.options import parse
+from server.options import parse
 from storage.config_def import ConfigError
 
 

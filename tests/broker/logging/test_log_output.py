@@ -65,7 +65,7 @@ def test_a_log_that_cannot_be_written_reaches_neither_clients_nor_the_end(
     output: object, number: signal.Signals, tmp_path: Path
 ) -> None:
     port = _free_port()
-    command = [sys.executable, "-m", "broker", "--port", str(port), "--data-dir", str(tmp_path / "data")]
+    command = [sys.executable, "-m", "server", "--port", str(port), "--data-dir", str(tmp_path / "data")]
     with output() as descriptor:  # type: ignore[operator]
         process = subprocess.Popen(command, cwd=ROOT, stdout=descriptor, stderr=subprocess.PIPE)
         try:

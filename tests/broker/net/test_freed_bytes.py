@@ -1,6 +1,6 @@
 """What a client has sent is freed by reference counting once its connection has ended, or its request is refused.
 
-The broker's process collects cycles rarely (`broker.process.collect_rarely`). A cycle that holds bytes of a client, such as
+The broker's process collects cycles rarely (`server.process.collect_rarely`). A cycle that holds bytes of a client, such as
 an exception whose traceback leads back to it, keeps half a megabyte until then, and clients need no login to make one.
 """
 
@@ -28,13 +28,13 @@ import uvloop
 from broker.clock.durations import parse_duration_ms
 from broker.clock.virtual import ALL_DOMAINS, VirtualClock
 from broker.cluster import Cluster
-from broker.faults import Faults, parse_rule
 from broker.net.frame_buffers import TOKEN_BUFFERS
 from broker.net.holds import HELD
-from broker.options import parse
 from broker.security.tls.authority import Authority, local_hosts
 from broker.security.tls.directory import write_directory
+from lab.faults import Faults, parse_rule
 from protocol.batch import build_batch
+from server.options import parse
 from tests.fuzz import tokens
 from tests.fuzz.logins import settings_of
 from tests.support import raw

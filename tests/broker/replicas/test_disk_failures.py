@@ -20,7 +20,6 @@ from broker.apis.find_coordinator import find_coordinator
 from broker.apis.metadata import metadata
 from broker.cluster import Cluster, StartError
 from broker.node.context import RequestContext
-from broker.options import parse
 from broker.replicas.partition import Partition
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
@@ -30,6 +29,7 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from server.options import parse
 from storage.directory import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from tests.support.background import no_threads
 from tests.support.disk import WRITES, Disk

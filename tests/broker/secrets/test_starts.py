@@ -15,11 +15,11 @@ from broker import logging as broker_logging
 from broker.cluster import Cluster, StartError
 from broker.config import load_config
 from broker.config.settings import Settings
-from broker.control.access import Tokens
 from broker.logging.configuration import forget
-from broker.options import parse
 from broker.security.tls.authority import Authority, local_hosts
 from broker.security.tls.directory import write_directory
+from lab.control.access import Tokens
+from server.options import parse
 from tests.broker.secrets.planted import PLANTED, shown
 
 SECRET = PLANTED["plain-password"]

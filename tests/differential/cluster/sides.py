@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from broker.faults import ActiveRule
 from broker.net.calls import Call
+from lab.faults import ActiveRule
 from tests.differential.cluster.story import NODES, Sent
 from tests.support import raw
 from tests.support.in_process import InProcess

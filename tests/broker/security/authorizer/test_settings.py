@@ -10,8 +10,8 @@ import click
 import pytest
 
 from broker.config import broker_config
-from broker.options import parse
 from broker.security.authorizer.settings import STANDARD_AUTHORIZER, authorizer_of
+from server.options import parse
 from storage.config_def import ConfigError
 from tests.support.deadlines import HANG_S
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_ends_the_start(settings: dict[str, str], text: str) -> N
 def test_a_broker_without_an_authorizer_does_not_load_one() -> None:
     program = (
         "import sys\n"
-        "from broker.options import parse\n"
+        "from server.options import parse\n"
         "from broker.cluster import Cluster\n"
         "parse(['--set=num.partitions=2'], {})\n"
         "print([name for name in sys.modules if name.startswith('broker.security.authorizer.')])\n"

@@ -1,1 +1,0 @@
-"""The look of `broker.explain` at the nodes in this process."""

@@ -1,0 +1,101 @@
+"""What a disk does to a node: it loses what was not synced, or damages what it holds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
+
+from broker.cluster import NoSuchNode
+from broker.cluster.disk import NoSuchBatch, damage, lose_power
+from lab.control.access import Role
+from lab.control.errors import HttpError
+from lab.control.forms import Given, View
+from lab.control.operations import operation
+from lab.control.ports import Control
+from lab.control.routes.cluster import NODE_EXAMPLE, NodeView, OneNode, node_view
+from storage.files import StorageError
+
+
+class Damage(Given):
+    topic: str
+    partition: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    offset: Annotated[int, Meta(ge=0, le=2**53 - 1, description="An offset that the batch holds.")]
+    how: Literal["flip", "tear"]
+    """flip changes one byte of the batch, so that its CRC is wrong; tear cuts the file in the middle of the batch."""
+
+
+class DamageView(View):
+    file: str
+    """The path of the file on the broker's machine."""
+    position: int
+    """Where the batch begins in the file, in bytes."""
+    bytes: int
+    """The size of the batch."""
+    first_offset: int
+    last_offset: int
+
+
+_EXAMPLE: Final[dict[str, Any]] = {
+    "file": "/data/node-2/orders-0/00000000000000000000.log",
+    "position": 0,
+    "bytes": 71,
+    "first_offset": 0,
+    "last_offset": 0,
+}
+
+
+@operation(
+    "POST",
+    "/v1/nodes/{node_id}/lose-power",
+    answer_example={**NODE_EXAMPLE, "state": "killed"},
+    may_wait=True,
+    role=Role.STOP,
+)
+async def lose_power_of_node(control: Control, params: OneNode) -> NodeView:
+    """Let a node lose its power: it dies as by a kill, and its logs end where they were last synced to the disk.
+
+    The response comes after other nodes have taken over its leaderships.
+    """
+    try:
+        await lose_power(control.cluster, params.node_id)
+    except NoSuchNode as error:
+        raise HttpError(_status(control, params), str(error)) from None
+    return node_view(control.cluster, control.cluster.nodes[params.node_id])
+
+
+@operation(
+    "POST",
+    "/v1/nodes/{node_id}/damage",
+    body_example={"topic": "orders", "partition": 0, "offset": 0, "how": "flip"},
+    answer_example=_EXAMPLE,
+    may_wait=True,
+    role=Role.STOP,
+)
+async def damage_files(control: Control, params: OneNode, body: Damage) -> DamageView:
+    """Damage a batch in the files of a node that does not run: flip a byte of it, or tear the file in the middle of it.
+
+    The next start of the node meets the damage.
+    """
+    try:
+        found = await damage(
+            control.cluster, params.node_id, body.topic, body.partition, offset=body.offset, how=body.how
+        )
+    except NoSuchNode as error:
+        raise HttpError(_status(control, params), str(error)) from None
+    except NoSuchBatch as error:
+        raise HttpError(404, str(error)) from None
+    except StorageError as error:
+        raise HttpError(409, str(error)) from None
+    return DamageView(
+        file=str(found.path),
+        position=found.position,
+        bytes=found.size,
+        first_offset=found.first_offset,
+        last_offset=found.last_offset,
+    )
+
+
+def _status(control: Control, params: OneNode) -> int:
+    """An unknown node is not found; a node in a wrong state is a conflict."""
+    return 409 if params.node_id in control.cluster.nodes else 404

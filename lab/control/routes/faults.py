@@ -1,0 +1,323 @@
+"""Faults: rules by HTTP. `lab.faults` defines the language; this module converts it from and to JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from lab.control.access import Role
+from lab.control.errors import HttpError
+from lab.control.forms import WAIT_MS_MAX, FaultId, Given, View
+from lab.control.operations import operation
+from lab.control.ports import Looking
+from lab.faults import ActiveRule, FaultError, Faults, Match, Rule, rule_from_json
+
+NAME_CHARACTERS_MAX: Final = 1024
+RULE_CHARACTERS_MAX: Final = 4096
+FIELDS_MAX: Final = 32
+NUMBER_MAX: Final = 2**53 - 1
+ENDING: Final = ("kill", "crash")
+"""Actions that end a node, or all of them."""
+
+Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
+Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+Count = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
+
+
+class MatchForm(Given, omit_defaults=True):
+    """What the rule matches; a part that is left out matches everything. In names * matches any characters."""
+
+    version: Annotated[Name | None, Meta(description="3, 3..5, or 3..")] = None
+    sender: Annotated[Name | None, Meta(description="client, or node: another node of the cluster.")] = None
+    client_id: Name | None = None
+    transactional_id: Name | None = None
+    topic: Name | None = None
+    partition: Number | None = None
+    group: Name | None = None
+    node: Number | None = None
+    connection: Number | None = None
+    listener: Name | None = None
+    peer: Name | None = None
+    principal: Annotated[Name | None, Meta(description="User:alice; User:ANONYMOUS before the login.")] = None
+    mechanism: Annotated[Name | None, Meta(description="Of SaslHandshake and SaslAuthenticate.")] = None
+
+
+class WhenForm(Given, omit_defaults=True):
+    """Which of the matches are hits."""
+
+    after: Number | None = None
+    nth: Number | None = None
+    every: Number | None = None
+    times: Number | None = None
+    p: float | None = None
+    seed: Number | None = None
+    expires: Annotated[Name | None, Meta(description="A duration: 10s, 1m30s.")] = None
+    expires_ms: Annotated[Number | None, Meta(description="The same in milliseconds.")] = None
+
+
+class ActionForm(Given, omit_defaults=True):
+    """What happens at a hit."""
+
+    do: Name
+    code: Name | None = None
+    delay: Annotated[Name | None, Meta(description="A duration: 1.5s, 200ms.")] = None
+    delay_ms: Annotated[Number | None, Meta(description="The same in milliseconds.")] = None
+    silent: bool | None = None
+    by: Number | None = None
+    nodes: Annotated[list[Number], Meta(max_length=2)] | None = None
+    one_way: bool | None = None
+    fields: (
+        Annotated[
+            dict[Name, bool | int | float | Name],
+            Meta(max_length=FIELDS_MAX, description="Of answer: fields of the response with their values."),
+        ]
+        | None
+    ) = None
+    acl: (
+        Annotated[
+            dict[Name, Name],
+            Meta(
+                max_length=FIELDS_MAX,
+                description="Of add-acl and remove-acls: principal, host, operation, permission, and a resource, "
+                "such as topic.",
+            ),
+        ]
+        | None
+    ) = None
+
+
+class RuleForm(Given, omit_defaults=True):
+    """A rule as JSON."""
+
+    action: Name | ActionForm
+    on: Name | None = None
+    match: MatchForm | None = None
+    when: WhenForm | None = None
+
+
+class NewFault(Given, omit_defaults=True):
+    """A rule as one line of text, or as JSON."""
+
+    rule: Annotated[str, Meta(max_length=RULE_CHARACTERS_MAX)] | RuleForm | None = None
+    action: Name | ActionForm | None = None
+    on: Name | None = None
+    match: MatchForm | None = None
+    when: WhenForm | None = None
+
+
+class HeldView(View):
+    at: str
+    """The API, or the point inside the broker."""
+    node: int
+    detached: bool
+    """Its connection is closed; a node handles it when the rule is released."""
+    since_ms: int
+    client_id: str | None
+    transactional_id: str | None
+    """Null where it names none, or several; so are group, topic and partition."""
+    group: str | None
+    topic: str | None
+    partition: int | None
+    partitions: list[str]
+    """All of its partitions, at most 64: topic-partition."""
+    connection: int | None
+
+
+class ReleasedRequestView(HeldView):
+    released_at_ms: int
+    outcome: str
+    """in progress, answered, no response (acks=0), connection closed, or lost (detached, and no node ran)"""
+    errors: list[str]
+    """The error codes of the response by Kafka's names, each once; NONE alone if there was no error."""
+
+
+class FaultView(View):
+    id: int
+    text: str
+    rule: dict[str, Any]
+    matches: int
+    hits: int
+    spent: bool
+    """It can have no further hits."""
+    expires_at_ms: int | None
+    held: list[HeldView]
+    released: list[ReleasedRequestView]
+    """The newest requests that the rule held or detached and then released, with what they were answered."""
+
+
+class FaultsView(View):
+    faults: list[FaultView]
+
+
+class ClearedView(View):
+    cleared: int
+
+
+class ReleasedView(View):
+    released: int
+    fault: FaultView
+
+
+class WaitedView(View):
+    reached: bool
+    fault: FaultView
+
+
+class OneFault(Given):
+    fault_id: FaultId
+
+
+class Wait(Given):
+    fault_id: FaultId
+    hits: Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="How many hits to wait for.")] = 1
+    timeout_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long, at most.")] = 10_000
+
+
+class Release(Given):
+    count: Annotated[Count | None, Meta(description="How many, the oldest first; all if left out.")] = None
+    topic: Annotated[Name | None, Meta(description="Only those that name such a topic.")] = None
+    partition: Annotated[Number | None, Meta(description="Only those that name such a partition.")] = None
+    transactional_id: Annotated[Name | None, Meta(description="Only those of such an id.")] = None
+    group: Annotated[Name | None, Meta(description="Only those of such a group.")] = None
+    client_id: Annotated[Name | None, Meta(description="Only those of such a client.")] = None
+    node: Annotated[Number | None, Meta(description="Only those on this node.")] = None
+    to: Annotated[
+        Number | None,
+        Meta(description="The id of a rule that they meet first, as if they arrived now."),
+    ] = None
+
+
+_RULE_EXAMPLE: Final = {
+    "on": "EndTxn",
+    "match": {"transactional_id": "payments"},
+    "when": {"nth": 2},
+    "action": {"do": "lose-answer"},
+}
+_FAULT_EXAMPLE: Final[dict[str, Any]] = {
+    "id": 1,
+    "text": "EndTxn transactional_id=payments nth=2 -> lose-answer",
+    "rule": _RULE_EXAMPLE,
+    "matches": 2,
+    "hits": 1,
+    "spent": True,
+    "expires_at_ms": None,
+    "held": [],
+    "released": [],
+}
+
+
+@operation("GET", "/v1/faults", answer_example={"faults": [_FAULT_EXAMPLE]})
+async def list_faults(control: Looking) -> FaultsView:
+    """List the rules with their hits, and with the requests and steps that they hold."""
+    return rules_view(control.faults)
+
+
+def _rule(body: NewFault) -> Rule:
+    form: Any = body.rule
+    said = msgspec.structs.replace(body, rule=None)
+    if form is None:
+        form = said
+    elif said != NewFault():
+        raise HttpError(400, "say the rule once: in rule, or beside it")
+    if not isinstance(form, str):
+        form = msgspec.to_builtins(form)
+    return rule_from_json(form)
+
+
+def _role_of(body: NewFault) -> Role:
+    return Role.STOP if _rule(body).action.do in ENDING else Role.STAGE
+
+
+@operation(
+    "POST",
+    "/v1/faults",
+    body_example={"rule": "EndTxn transactional_id=payments nth=2 -> lose-answer"},
+    answer_example={**_FAULT_EXAMPLE, "matches": 0, "hits": 0, "spent": False},
+    role_of=_role_of,
+)
+async def add_fault(control: Looking, body: NewFault) -> FaultView:
+    """Add a rule; it counts matches from now on.
+
+    docs/faults.md has the language, as text and as JSON. A rule that kills a node, or the process, needs the role stop.
+    """
+    return _view(control.faults.add(_rule(body)))
+
+
+@operation("GET", "/v1/faults/{fault_id}", answer_example=_FAULT_EXAMPLE)
+async def show_fault(control: Looking, params: OneFault) -> FaultView:
+    """Show a rule with its hits, and with the requests and steps that it holds."""
+    return _view(_find(control, params.fault_id))
+
+
+@operation("DELETE", "/v1/faults/{fault_id}", answer_example=_FAULT_EXAMPLE)
+async def remove_fault(control: Looking, params: OneFault) -> FaultView:
+    """Remove a rule; the requests and steps that it holds happen."""
+    _find(control, params.fault_id)
+    return _view(control.faults.remove(params.fault_id))
+
+
+@operation("DELETE", "/v1/faults", answer_example={"cleared": 3})
+async def clear_faults(control: Looking) -> ClearedView:
+    """Remove all rules; the requests and steps that they hold happen."""
+    return ClearedView(cleared=control.faults.clear())
+
+
+@operation(
+    "POST",
+    "/v1/faults/{fault_id}/release",
+    body_example={"count": 1},
+    answer_example={"released": 1, "fault": _FAULT_EXAMPLE},
+)
+async def release_fault(control: Looking, params: OneFault, body: Release) -> ReleasedView:
+    """Let the requests and steps that a rule holds or has detached happen; the rule stays.
+
+    Without a body it releases all of them. In names * matches any characters.
+    """
+    active = _find(control, params.fault_id)
+    if body.to is not None:
+        _find(control, body.to)
+    only = Match(
+        topic=body.topic,
+        partition=body.partition,
+        transactional_id=body.transactional_id,
+        group=body.group,
+        client_id=body.client_id,
+        node=body.node,
+    )
+    released = control.faults.release(params.fault_id, body.count, only, body.to)
+    return ReleasedView(released=released, fault=_view(active))
+
+
+@operation(
+    "GET",
+    "/v1/faults/{fault_id}/wait",
+    answer_example={"reached": True, "fault": _FAULT_EXAMPLE},
+    may_wait=True,
+)
+async def wait_for_fault(control: Looking, params: Wait) -> WaitedView:
+    """Wait until a rule has a number of hits; after the timeout the response says reached false."""
+    active = _find(control, params.fault_id)
+    try:
+        await control.faults.reached(params.fault_id, params.hits, timeout_ms=params.timeout_ms)
+    except TimeoutError:
+        return WaitedView(reached=False, fault=_view(active))
+    except FaultError as error:
+        raise HttpError(409, str(error)) from None
+    return WaitedView(reached=True, fault=_view(active))
+
+
+def _find(control: Looking, fault_id: int) -> ActiveRule:
+    try:
+        return control.faults.get(fault_id)
+    except FaultError as error:
+        raise HttpError(404, str(error)) from None
+
+
+def rules_view(faults: Faults) -> FaultsView:
+    return FaultsView(faults=[_view(each) for each in faults.list()])
+
+
+def _view(active: ActiveRule) -> FaultView:
+    return msgspec.convert(active.to_json(), type=FaultView)

@@ -1,0 +1,197 @@
+"""A group: its members with what they are assigned, and its offsets, which can be reset while it has no members."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
+
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.group import ClassicGroup
+from broker.groups.offsets import GroupOffsets
+from broker.metadata.topics import NAME_CHARACTERS_MAX
+from broker.node import Node
+from broker.replicas.partition import Partition
+from lab.control.errors import HttpError
+from lab.control.forms import Given, View
+from lab.control.operations import operation
+from lab.control.ports import Control, topic_of
+from lab.views.forms import GroupSummary
+from lab.views.groups import summary
+from protocol.records.consumer_protocol import Assignment
+from protocol.schema import MalformedRecord
+
+ID_CHARACTERS_MAX: Final = 2**15 - 1
+PARTITIONS_MAX: Final = 1000
+"""Of one reset."""
+
+
+class MemberView(View):
+    member_id: str
+    instance_id: str | None
+    """Of a static member."""
+    client_id: str
+    host: str
+    assignment: list[str]
+    """topic-partition"""
+
+
+class GroupView(View):
+    summary: GroupSummary
+    members: list[MemberView]
+
+
+class ClampedView(View):
+    partition: int
+    asked: int
+    """The offset that was asked for; the log does not have it."""
+    committed: int
+    """The nearest offset that the log has: its start or its end."""
+
+
+class ResetView(GroupView):
+    clamped: list[ClampedView]
+    """Partitions whose log does not reach to the offset that was asked for."""
+
+
+class OneGroup(Given):
+    group: Annotated[str, Meta(max_length=ID_CHARACTERS_MAX, description="The id of the group.")]
+
+
+class Reset(Given):
+    topic: Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
+    partition: Annotated[
+        Annotated[int, Meta(ge=0, le=2**31 - 1)] | None, Meta(description="Without it all of the topic.")
+    ] = None
+    to: Annotated[
+        Literal["earliest", "latest"] | Annotated[int, Meta(ge=0, le=2**63 - 1)] | None,
+        Meta(description="An offset, or where the log begins or ends."),
+    ] = None
+    time_ms: Annotated[
+        Annotated[int, Meta(ge=0, le=2**63 - 1)] | None,
+        Meta(description="Instead: the first record at this time or later, the end where there is none."),
+    ] = None
+
+
+_EXAMPLE: Final[dict[str, Any]] = {
+    "summary": {
+        "group": "workers",
+        "type": "classic",
+        "state": "Stable",
+        "members": 1,
+        "coordinator": 1,
+        "lag": 3,
+        "offsets": [{"topic": "orders", "partition": 0, "committed": 9, "lag": 3, "pending": False}],
+    },
+    "members": [
+        {
+            "member_id": "worker-1-8f1c",
+            "instance_id": None,
+            "client_id": "worker-1",
+            "host": "/127.0.0.1",
+            "assignment": ["orders-0"],
+        }
+    ],
+}
+
+
+@operation("GET", "/v1/groups/{group}", answer_example=_EXAMPLE, may_wait=True)
+async def show_group(control: Control, params: OneGroup) -> GroupView:
+    """Show a group: its members with their clients and assigned partitions, committed offsets and lag."""
+    from lab.control import node_requests  # few ask for it
+
+    found = _find(control, params.group)
+    if found is None:
+        raise HttpError(404, f"no coordinator that runs knows the group {params.group}")
+    group, offsets, node = found
+    is_classic = isinstance(group, ClassicGroup)
+    described = await node_requests.describe_group(control.cluster, node, params.group, is_classic=is_classic)
+    return GroupView(
+        summary=summary(control.cluster, group, offsets, node),
+        members=[
+            MemberView(
+                member_id=each.member_id,
+                instance_id=each.group_instance_id if is_classic else each.instance_id,
+                client_id=each.client_id,
+                host=each.client_host,
+                assignment=_assigned(each.member_assignment) if is_classic else _named(each.assignment),
+            )
+            for each in described.members
+        ],
+    )
+
+
+@operation(
+    "POST",
+    "/v1/groups/{group}/offsets",
+    body_example={"topic": "orders", "partition": 0, "to": "earliest"},
+    answer_example={
+        **_EXAMPLE,
+        "members": [],
+        "clamped": [{"partition": 0, "asked": 99, "committed": 12}],
+    },
+    may_wait=True,
+)
+async def reset_offsets(control: Control, params: OneGroup, body: Reset) -> ResetView:
+    """Reset the committed offsets of a group that has no members: to an offset, the beginning, the end, or a time.
+
+    A group that does not exist is created with them. Where a log does not have the offset, its start or its end is
+    committed, as by kafka-consumer-groups.sh; the response names these partitions in clamped.
+    """
+    from lab.control import node_requests  # few ask for it
+
+    if (body.to is None) == (body.time_ms is None):
+        raise HttpError(400, 'say where to, either as {"to": "earliest"} or as {"time_ms": 1795291007000}')
+    cluster = control.cluster
+    topic = topic_of(cluster.metadata, body.topic)
+    found = _find(control, params.group)
+    if found is not None and found[0].members:
+        raise HttpError(409, f"the group {params.group} has members: stop them first")
+    indexes = [state.index for state in topic.partitions] if body.partition is None else [body.partition]
+    if len(indexes) > PARTITIONS_MAX:
+        raise HttpError(400, f"the offsets of {PARTITIONS_MAX} partitions can be reset at once")
+    offsets: dict[tuple[str, int], int] = {}
+    for index in indexes:
+        node, partition = node_requests.leader(cluster, body.topic, index)
+        if body.to is not None:
+            offsets[body.topic, index] = _target(partition, body.to)
+        elif body.time_ms is not None:
+            offsets[body.topic, index] = await node_requests.first_at(
+                node, partition, body.time_ms, read_committed=False
+            )
+    await node_requests.commit_offsets(cluster, params.group, offsets)
+    shown = await show_group(control, params)
+    clamped = [
+        ClampedView(partition=index, asked=body.to, committed=offset)
+        for (_, index), offset in offsets.items()
+        if isinstance(body.to, int) and offset != body.to
+    ]
+    return ResetView(summary=shown.summary, members=shown.members, clamped=clamped)
+
+
+def _target(partition: Partition, to: str | int) -> int:
+    start, end = partition.log_start_offset, partition.high_watermark
+    if isinstance(to, int):
+        return min(max(to, start), end)
+    return start if to == "earliest" else end
+
+
+def _find(control: Control, group_id: str) -> tuple[ClassicGroup | ConsumerGroup, GroupOffsets, Node] | None:
+    for node in control.cluster.running_nodes():
+        for group, offsets in node.groups.known():
+            if group.group_id == group_id:
+                return group, offsets, node
+    return None
+
+
+def _assigned(assignment: bytes) -> list[str]:
+    """Of a classic member; none where it is no consumer's."""
+    try:
+        found = Assignment.decode(bytes(assignment)).assigned_partitions if assignment else ()
+    except MalformedRecord:
+        return []
+    return [f"{each.topic}-{index}" for each in found for index in each.partitions]
+
+
+def _named(assignment: Any) -> list[str]:
+    return [f"{each.topic_name}-{index}" for each in assignment.topic_partitions for index in each.partitions]

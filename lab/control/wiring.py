@@ -1,0 +1,84 @@
+"""What can be asked and moved through a control port: fault rules, the trace, views and metrics of a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.cluster.snapshots import Snapshots
+from lab.control.access import ControlConfigError
+from lab.control.ports import Control
+from lab.faults import FaultError, Faults
+from lab.metrics.metrics import Metrics
+from lab.metrics.of_cluster import ClusterMetrics
+from lab.metrics.request_metrics import RequestMetrics
+from lab.trace.awaited_states import AwaitedStates
+from lab.trace.reading import timeline, transactions
+from lab.trace.trace import Trace
+from lab.views.cluster_views import ClusterViews
+from lab.views.explaining.cluster_explaining import ClusterExplaining
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.cluster import Cluster
+    from lab.faults.acl_rules import AclControl
+    from lab.trace.timeline_view import Timeline
+
+
+class ClusterTransactions:
+    """`lab.control.ports.Transactions` of the nodes in this process."""
+
+    def __init__(self, cluster: Cluster, trace: Trace) -> None:
+        self._cluster = cluster
+        self._trace = trace
+
+    async def list(self) -> list[dict[str, Any]]:
+        return transactions(self._cluster.running_nodes())
+
+    async def timeline(self, transactional_id: str) -> Timeline:
+        return await timeline(self._cluster.running_nodes(), transactional_id, self._trace)
+
+
+def acls_of(cluster: Cluster) -> Callable[[], AclControl] | None:
+    """What changes the cluster's ACLs; None without an authorizer, which reads them."""
+    if not cluster.settings.config.authorizer_class_name:
+        return None
+    return lambda: cluster.metadata.acl_control
+
+
+def control_of(cluster: Cluster) -> Control:
+    """All that can be asked and moved, of a cluster that has started; its first rules hold from here on.
+
+    ``ControlConfigError`` for a rule on what this broker does not have.
+    """
+    clock = cluster.clock
+    names = cluster.metadata.topic_name
+    trace = Trace(cluster.calls, clock, names=names)
+    faults = Faults(
+        cluster.injection,
+        cluster.calls,
+        clock,
+        kill_node=cluster.kill_node,
+        running=cluster.running,
+        nodes=lambda: {
+            node_id: [listener.name for listener in node.listeners] for node_id, node in cluster.nodes.items()
+        },
+        acls=acls_of(cluster),
+    )
+    control = Control(
+        cluster=cluster,
+        clock=clock,
+        faults=faults,
+        trace=trace,
+        views=ClusterViews(cluster, clock, trace),
+        explaining=ClusterExplaining(cluster, faults, trace),
+        metrics=Metrics(RequestMetrics(cluster.calls, names), ClusterMetrics(cluster, clock, faults)),
+        transactions=ClusterTransactions(cluster, trace),
+        awaited_states=AwaitedStates(cluster.injection, clock, cluster.running_nodes),
+        snapshots=Snapshots(cluster),
+    )
+    try:
+        control.add_first_rules()
+    except FaultError as error:
+        raise ControlConfigError(f"ODRADEK_FAULTS: {error}") from error
+    return control

@@ -1,0 +1,68 @@
+"""Troubles: one cause each, with its sentences; an explanation is made of the worst, and of the others behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from lab.explain.explanation import Cause, Explanation
+from lab.explain.facts import ClusterContext, FaultRule
+from lab.explain.words import capital, rule_text, times
+from protocol.slotted import slotted
+
+HEALTHY: Final = frozenset({Cause.NOTHING, Cause.EMPTY_LOG, Cause.ABORTED_TAIL, Cause.MARKERS_ONLY})
+"""Causes that are no trouble: what an explanation says then is why nothing is wrong."""
+
+TRACE_IS_OFF: Final = (
+    "The trace is off: requests that were refused are not known. Record them: odradek trace --start"
+)
+
+
+@slotted(frozen=True)
+class Trouble:
+    """One thing that is wrong."""
+
+    cause: Cause
+    lines: tuple[str, ...]
+    is_cause: bool = True
+    """False: it is told among the details, and nothing need be wrong because of it."""
+    is_old: bool = False
+    """It has been, and what is wrong now comes before it."""
+
+
+def explained(
+    subject: str,
+    troubles: Iterable[Trouble],
+    otherwise: Trouble,
+    details: Sequence[str],
+    around: ClusterContext,
+) -> Explanation:
+    """The first of ``troubles`` that is a cause, rather one of now; then the others, the details, what could not be asked.
+
+    ``otherwise`` is said where there is no cause, with the rules that are there, and whether refused requests would be
+    known. Equal lines are said once.
+    """
+    found = list(troubles)
+    causes = [each for each in found if each.is_cause]
+    worst = next((each for each in causes if not each.is_old), causes[0] if causes else None)
+    is_well, worst = worst is None, worst or otherwise
+    lines = [*worst.lines]
+    for each in found:
+        lines += each.lines if each is not worst else ()
+    lines += details
+    if is_well:
+        lines += [rule_there(around, each) for each in unnamed_rules(around, lines)]
+        lines += [TRACE_IS_OFF] if around.trace_runs is False else []
+    return Explanation(subject, worst.cause, tuple(dict.fromkeys([*lines, *around.not_asked])))
+
+
+def unnamed_rules(around: ClusterContext, lines: Iterable[str]) -> list[FaultRule]:
+    """Rules that have hit and may hit again, and that none of these lines names."""
+    told = "\n".join(lines)
+    active = [each for each in around.rules or () if each.hits and not each.spent]
+    texts = {each.rule: rule_text(around, each.rule) for each in active}
+    return [each for each in active if texts[each.rule] not in told and capital(texts[each.rule]) not in told]
+
+
+def rule_there(around: ClusterContext, rule: FaultRule) -> str:
+    return f"{capital(rule_text(around, rule.rule))} is there, and has hit {times(rule.hits)}."

@@ -1,0 +1,183 @@
+"""A rule that was added: its counts, and the requests and steps that it holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.clock import Timer
+from broker.peers.senders import comes_from
+from lab.faults.json_form import rule_to_json
+from lab.faults.match_counter import MatchCounter
+from lab.faults.released_requests import RELEASED_KEPT, ReleasedRequest
+from lab.faults.request_subjects import RequestSubjects
+from lab.faults.rules import FaultError, Match, Rule, matches
+from lab.faults.text import rule_to_text
+from protocol.slotted import slotted
+
+if TYPE_CHECKING:
+    from broker.injection.points import InjectionPoint
+    from broker.net.calls import Call
+    from protocol.errors import ErrorCode
+
+PARTITIONS_SHOWN_MAX: Final = 64
+"""Of one held request."""
+
+
+@slotted(eq=False)
+class HeldItem:
+    """A held request or step, or a detached request, whose connection is closed."""
+
+    at: str
+    """The API, or the point."""
+    node_id: int
+    go: Callable[[], object]
+    """Let it happen."""
+    is_alive: Callable[[], bool]
+    """Is the connection, or the node's life, still there for which it would happen?"""
+    since_ms: int
+    subjects: RequestSubjects = field(default_factory=RequestSubjects)
+    """What it names: topics, partitions, groups, transactional ids."""
+    client_id: str | None = None
+    call: Call | None = None
+    """Of a request."""
+    step: tuple[InjectionPoint, Callable[[], object], Callable[[ErrorCode], object]] | None = None
+    """Of a step that can meet another rule: how it is taken, and how it is refused."""
+    connection_id: int | None = None
+    bytes: int = 0
+    detached: bool = False
+    later_matches: int | None = None
+    """Of a reorder: how many go first."""
+    timer: Timer | None = None
+    after: HeldItem | None = None
+    """A step on the same log that was held before: this one happens after it, whatever is released first."""
+    behind: list[HeldItem] = field(default_factory=list)
+    """Those that wait for this one."""
+    is_done: bool = False
+
+    def meets(self, only: Match) -> bool:
+        """Is it one of those that a release picks?"""
+        return (
+            only.node in (None, self.node_id)
+            and (only.client_id is None or matches(only.client_id, self.client_id))
+            and (only.sender is None or comes_from(only.sender, self.client_id))
+            and self.subjects.meet(only)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Topic, partition and ids are null where it names none or several; ``partitions`` has all, up to a bound."""
+        named = self.subjects.partitions
+        return {
+            "at": self.at,
+            "node": self.node_id,
+            "connection": self.connection_id,
+            "client_id": self.client_id,
+            "transactional_id": _only(self.subjects.transactional_ids),
+            "group": _only(self.subjects.groups),
+            "topic": _only({topic for topic, _ in named}),
+            "partition": named[0][1] if len(named) == 1 else None,
+            "partitions": [
+                f"{topic}-{index}" for topic, index in named[:PARTITIONS_SHOWN_MAX] if index is not None
+            ],
+            "detached": self.detached,
+            "since_ms": self.since_ms,
+        }
+
+
+def _only(names: set[str]) -> str | None:
+    return next(iter(names)) if len(names) == 1 else None
+
+
+@slotted(eq=False)
+class ActiveRule:
+    """One rule that was added."""
+
+    id: int
+    rule: Rule
+    expires_at_ms: int | None = None
+    """By the clock's domain ``requests``."""
+    removed: bool = False
+    match_counter: MatchCounter = field(init=False)
+    api_keys: frozenset[int] = field(init=False)
+    points: frozenset[str] = field(init=False)
+    held_things: list[HeldItem] = field(default_factory=list)
+    released: deque[ReleasedRequest] = field(default_factory=lambda: deque(maxlen=RELEASED_KEPT))
+    """Requests that were held or detached and then released, the oldest first."""
+    told_of_no_room: bool = False
+    expiry: Timer | None = None
+    waiting: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
+    """Those who wait for so many hits."""
+
+    def __post_init__(self) -> None:
+        self.match_counter = MatchCounter(self.rule.when)
+        self.api_keys, self.points = self.rule.api_keys, self.rule.points
+
+    @property
+    def matches(self) -> int:
+        """How often something came by that the rule looks for; not counted any more once it is spent."""
+        return self.match_counter.matches
+
+    @property
+    def hits(self) -> int:
+        return self.match_counter.hits
+
+    @property
+    def spent(self) -> bool:
+        """It can have no further hit. It stays listed, with its counts and what it holds, until it is removed."""
+        return self.match_counter.spent
+
+    @property
+    def held(self) -> tuple[HeldItem, ...]:
+        """The requests and steps that it holds, the oldest first."""
+        return tuple(each for each in self.held_things if each.is_alive())
+
+    @property
+    def looks(self) -> bool:
+        """Whether it must see further requests or steps."""
+        return not self.removed and (not self.spent or self.has_reordered)
+
+    @property
+    def has_reordered(self) -> bool:
+        return any(each.later_matches is not None for each in self.held_things)
+
+    def count_match(self) -> bool:
+        """Count a match; True if it is a hit. Waiting callers return on the loop's next turn."""
+        hit = self.match_counter.count_match()
+        if hit:
+            self._tell(lambda count: count <= self.hits, None)
+        return hit
+
+    def end(self) -> None:
+        """It is removed."""
+        self.removed = True
+        if self.expiry is not None:
+            self.expiry.cancel()
+        self._tell(lambda count: True, FaultError(f"rule {self.id} was removed after {self.hits} hits"))
+
+    def _tell(self, concerns: Callable[[int], bool], error: Exception | None) -> None:
+        left = []
+        for count, future in self.waiting:
+            if not concerns(count):
+                left.append((count, future))
+            elif not future.done():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+        self.waiting = left
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "rule": rule_to_json(self.rule),
+            "text": rule_to_text(self.rule),
+            "matches": self.matches,
+            "hits": self.hits,
+            "spent": self.spent,
+            "expires_at_ms": self.expires_at_ms,
+            "held": [each.to_json() for each in self.held],
+            "released": [each.to_json() for each in self.released],
+        }

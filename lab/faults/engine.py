@@ -1,0 +1,212 @@
+"""The rules of one broker at work: they intercept its requests, its steps and its links while there are any.
+
+Rules are asked in the order in which they were added, and the first one that takes hold decides; those behind it do not see
+what it took. Without a rule nothing hangs anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from broker.clock import Clock, Domain
+from broker.injection.crash import kill_this_process
+from broker.injection.happenings import Happening
+from broker.injection.points import FaultInjection
+from broker.net.calls import CallInterceptors
+from lab.faults import states
+from lab.faults.acl_rules import AclControl, AclRules
+from lab.faults.active_rule import ActiveRule, HeldItem
+from lab.faults.held_items import HeldItems, Running
+from lab.faults.places import Nodes, check_exists
+from lab.faults.point_rules import PointRules
+from lab.faults.request_rules import RequestRules
+from lab.faults.request_subjects import RequestSubjects
+from lab.faults.rule_executor import RuleExecutor
+from lab.faults.rules import ACTIONS, FaultError, Match, Rule
+from lab.faults.text import rule_to_text
+
+RULES_MAX: Final = 256
+ANY: Final = Match()
+
+
+class Faults:
+    """See above. One per broker; all methods are called on its loop."""
+
+    def __init__(
+        self,
+        injection: FaultInjection,
+        calls: CallInterceptors,
+        clock: Clock,
+        *,
+        kill_node: Callable[[int], object] | None = None,
+        running: Running | None = None,
+        nodes: Callable[[], Nodes] | None = None,
+        acls: Callable[[], AclControl] | None = None,
+        crash: Callable[[str], object] = kill_this_process,
+    ) -> None:
+        """``kill_node(id)`` kills a node at once; ``running(id)`` is the node while it runs, None if it does not.
+
+        ``nodes()`` is every node that there is, running or not, with the names of its listeners; without it no rule is
+        refused for a node or a listener that does not exist. ``acls()`` changes ACLs; without an authorizer there is none.
+        """
+        self.injection = injection
+        self.calls = calls
+        self.clock = clock
+        self._kill_node = kill_node
+        self._nodes = nodes
+        self._held_items = HeldItems(clock, running, self._attach)
+        self._acls = AclRules(acls) if acls is not None else None
+        executor = RuleExecutor(self._held_items, kill_node, crash, self._note_hit, self._attach, self._acls)
+        self._rules: dict[int, ActiveRule] = {}
+        self._next_id = 1
+        self._call_rules = RequestRules(executor)
+        self._points = PointRules(executor)
+        self._intercepts_calls = False
+
+    def add(self, rule: Rule) -> ActiveRule:
+        """Let a rule take hold from now on. ``FaultError`` if there are too many, or this broker cannot do it."""
+        if len(self._rules) >= RULES_MAX:
+            raise FaultError(f"there are {RULES_MAX} rules already; remove some")
+        if rule.action.do == "kill" and self._kill_node is None:
+            raise FaultError("kill: this broker has no node that could be killed alone; there is crash")
+        if "acl" in ACTIONS[rule.action.do].parameters and self._acls is None:
+            raise FaultError(f"{rule.action.do}: this broker has no authorizer (authorizer.class.name)")
+        if self._nodes is not None:
+            check_exists(rule, self._nodes())
+        active = ActiveRule(self._next_id, rule)
+        self._next_id += 1
+        self._rules[active.id] = active
+        if rule.when.expires_ms is not None:
+            active.expires_at_ms = self.clock.now_ms(Domain.REQUESTS) + rule.when.expires_ms
+            active.expiry = self.clock.call_later_ms(
+                rule.when.expires_ms, lambda: self.remove(active.id), Domain.REQUESTS
+            )
+        states.set_up(self.injection.links, rule)
+        self._attach()
+        return active
+
+    def list(self) -> tuple[ActiveRule, ...]:
+        """All that were added and not removed, in that order."""
+        return tuple(self._rules.values())
+
+    def get(self, rule_id: int) -> ActiveRule:
+        """``FaultError`` if there is none of this id."""
+        if rule_id not in self._rules:
+            there = ", ".join(map(str, self._rules)) or "none"
+            raise FaultError(f"there is no rule {rule_id}; there is {there}")
+        return self._rules[rule_id]
+
+    def remove(self, rule_id: int) -> ActiveRule:
+        """Remove it: held and delayed requests and steps happen, detached requests are discarded."""
+        active = self.get(rule_id)
+        del self._rules[rule_id]
+        active.end()
+        states.take_down(self.injection.links, active.rule)
+        self._attach()
+        for held in tuple(active.held_things):
+            if held.detached:
+                self._held_items.drop(held)
+            elif not held.is_done:
+                self._held_items.let_go(held)
+        return active
+
+    def clear(self) -> int:
+        """Remove all rules. The answer is how many there were."""
+        count = len(self._rules)
+        for rule_id in tuple(self._rules):
+            with contextlib.suppress(FaultError):  # releasing one may end another
+                self.remove(rule_id)
+        return count
+
+    def release(
+        self, rule_id: int, count: int | None = None, only: Match = ANY, to: int | None = None
+    ) -> int:
+        """Let the oldest ``count`` held or detached things of a rule happen, or all; the answer is how many did.
+
+        ``only`` picks among them: by topic, partition, transactional id, group, client id and node. The rule stays, and
+        holds what comes next. ``to`` is a rule that they meet first, as if they arrived now; detached requests and steps
+        on a log meet none.
+        """
+        active = self.get(rule_id)
+        other = self.get(to) if to is not None else None
+        if count is not None and count < 1:
+            raise FaultError(f"count: {count} is below 1")
+        released = 0
+        for held in [each for each in active.held if each.meets(only)][:count]:
+            if not held.is_done:
+                if other is not None:
+                    self._send_on(held, other)
+                self._held_items.let_go(held)
+                released += 1
+        return released
+
+    def _send_on(self, held: HeldItem, other: ActiveRule) -> None:
+        """When it is let go it meets another rule before it happens."""
+        if held.call is not None and not held.detached:
+            held.go = partial(self._call_rules.goes_on_to, other, held.call)
+        elif held.step is not None:
+            held.go = partial(self._points.goes_on_to, other, *held.step)
+
+    async def reached(self, rule_id: int, hits: int = 1, timeout_ms: int | None = None) -> ActiveRule:
+        """Wait until a rule has so many hits.
+
+        ``TimeoutError`` if that does not come about in time, ``FaultError`` if the rule is removed before.
+        """
+        active = self.get(rule_id)
+        if active.hits >= hits:
+            return active
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waits = (hits, future)
+        active.waiting.append(waits)
+        timer = None
+        if timeout_ms is not None:
+            too_late = TimeoutError(
+                f"rule {rule_id} has {active.hits} hits, not {hits}, after {timeout_ms} ms"
+            )
+
+            def give_up() -> None:
+                if not future.done():
+                    future.set_exception(too_late)
+
+            timer = self.clock.call_later_ms(timeout_ms, give_up, Domain.REQUESTS)
+        try:
+            await future
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if waits in active.waiting:
+                active.waiting.remove(waits)
+        return active
+
+    def _note_hit(self, active: ActiveRule, at: str, node_id: int, subjects: RequestSubjects) -> None:
+        """For timelines."""
+        text = f"rule {active.id} is hit by {at}: {rule_to_text(active.rule)}"
+        partitions = {(topic, index) for topic, index in subjects.partitions if index is not None}
+        self.injection.happenings.note(
+            Happening(
+                self.clock.now_ms(),
+                "rule",
+                node_id,
+                text,
+                frozenset(subjects.transactional_ids),
+                frozenset(partitions),
+                at,
+            )
+        )
+
+    def _attach(self) -> None:
+        """Hang exactly where some rule still looks."""
+        looking = [active for active in self._rules.values() if active.looks]
+        self._call_rules.look(looking)
+        self._points.look(looking)
+        if self._call_rules.looks != self._intercepts_calls:
+            self._intercepts_calls = self._call_rules.looks
+            if self._intercepts_calls:
+                self.calls.add(self._call_rules)
+            else:
+                self.calls.remove(self._call_rules)
+        self.injection.points = self._points if self._points.looks else None

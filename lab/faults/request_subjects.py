@@ -1,0 +1,154 @@
+"""What a request is about: its topics, partitions, groups and transactional ids, found by the names of its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from broker.node.fetch_sessions import NO_SESSION
+from lab.faults.fields import (
+    FIND_COORDINATOR,
+    PARTITION_ARRAYS,
+    PARTITION_NUMBERS,
+    TOPIC_NAMES,
+    roles,
+)
+from lab.faults.rules import Match, matches
+from protocol.slotted import slotted
+
+if TYPE_CHECKING:
+    from broker.injection.points import InjectionPoint
+    from broker.node.context import RequestContext
+    from broker.node.served import ServedNode
+
+FETCH: Final = 1
+COORDINATOR_OF_A_GROUP: Final = 0
+COORDINATOR_OF_A_TRANSACTION: Final = 1
+TOPIC_RESOURCE: Final = 2
+GROUP_RESOURCE: Final = 32
+
+TopicName = Callable[[UUID], str | None]
+"""The name that metadata has for a topic id; None for one that it does not know."""
+
+
+@slotted
+class RequestSubjects:
+    """All that one request names. A topic without partitions, as Metadata has it, has the partition None."""
+
+    transactional_ids: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    partitions: list[tuple[str, int | None]] = field(default_factory=list)
+
+    def meet(self, match: Match) -> bool:
+        """Does it name what a rule looks for?"""
+        return (
+            _any(match.transactional_id, self.transactional_ids)
+            and _any(match.group, self.groups)
+            and self._has_partition(match.topic, match.partition)
+        )
+
+    def _has_partition(self, pattern: str | None, partition: int | None) -> bool:
+        if pattern is None and partition is None:
+            return True
+        return any(
+            (pattern is None or matches(pattern, topic)) and partition in (None, index)
+            for topic, index in self.partitions
+        )
+
+
+def _any(pattern: str | None, names: Iterable[str]) -> bool:
+    return pattern is None or any(matches(pattern, name) for name in names)
+
+
+def asks_for_subjects(match: Match) -> bool:
+    """Must the request itself be looked at?"""
+    wanted = (match.transactional_id, match.group, match.topic, match.partition)
+    return any(each is not None for each in wanted)
+
+
+def subjects_of(request: Any, context: RequestContext) -> RequestSubjects:
+    """What a request names; topic ids by the metadata of its node, a Fetch of a session with all that is in the session."""
+    node: ServedNode = context.node
+    found = subjects_in(context.api_key, request, node.topic_name)
+    if context.api_key == FETCH and request.session_id != NO_SESSION:
+        found.partitions += node.session_partitions(request.session_id)
+    return found
+
+
+def subjects_at(at: InjectionPoint) -> RequestSubjects:
+    """What a step inside the broker names."""
+    return RequestSubjects(
+        {at.transactional_id} if at.transactional_id is not None else set(),
+        {at.group_id} if at.group_id is not None else set(),
+        [(at.topic, at.partition)] if at.topic else [],
+    )
+
+
+def subjects_in(api_key: int, request: Any, name_of: TopicName) -> RequestSubjects:
+    """What a decoded request names by itself."""
+    found = RequestSubjects()
+    _look(request, type(request).__union__, api_key, name_of, found)
+    if api_key == FIND_COORDINATOR:
+        _look_for_keys(request, found)
+    found.transactional_ids.discard("")  # what a version without the field reads
+    found.groups.discard("")
+    return found
+
+
+def _look(value: Any, union: type, api_key: int, name_of: TopicName, found: RequestSubjects) -> None:
+    for name, role, struct in roles(union, api_key):
+        content = getattr(value, name)
+        if content is None:
+            continue
+        if role == "transactional_id":
+            found.transactional_ids.update([content] if isinstance(content, str) else content)
+        elif role == "group":
+            found.groups.update([content] if isinstance(content, str) else content)
+        elif role == "topics":
+            for each in content:
+                found.partitions += _partitions(each, name_of)
+        elif role == "resources":
+            _look_at_resources(content, found)
+        else:
+            for each in content:
+                _look(each, struct, api_key, name_of, found)
+
+
+def _partitions(topic: Any, name_of: TopicName) -> Iterator[tuple[str, int | None]]:
+    if isinstance(topic, str):
+        yield topic, None
+        return
+    name = next((getattr(topic, each) for each in TOPIC_NAMES if getattr(topic, each, None)), None)
+    topic_id = getattr(topic, "topic_id", None)
+    if not name and topic_id is not None:
+        name = name_of(topic_id)
+    if not name:
+        return
+    for each in PARTITION_ARRAYS:
+        if hasattr(topic, each):
+            for partition in getattr(topic, each):
+                yield name, partition if isinstance(partition, int) else _number(partition)
+            return
+    yield name, None
+
+
+def _number(partition: Any) -> int:
+    return int(next(getattr(partition, each) for each in PARTITION_NUMBERS if hasattr(partition, each)))
+
+
+def _look_at_resources(resources: Iterable[Any], found: RequestSubjects) -> None:
+    for resource in resources:
+        if resource.resource_type == TOPIC_RESOURCE:
+            found.partitions.append((resource.resource_name, None))
+        elif resource.resource_type == GROUP_RESOURCE:
+            found.groups.add(resource.resource_name)
+
+
+def _look_for_keys(request: Any, found: RequestSubjects) -> None:
+    keys = {request.key, *request.coordinator_keys} - {""}
+    if request.key_type == COORDINATOR_OF_A_GROUP:
+        found.groups |= keys
+    elif request.key_type == COORDINATOR_OF_A_TRANSACTION:
+        found.transactional_ids |= keys

@@ -1,0 +1,427 @@
+"""The fault language: what a rule is, and which rules make sense. Pure: nothing here does anything.
+
+A rule says on what it stands (an API, a step inside the broker, or nothing but its action), what it looks for, when it
+takes hold, and what happens then:
+
+    EndTxn transactional_id=payments nth=2 -> lose-answer
+
+The same rule has a text form (`lab.faults.text`) and a JSON form (`lab.faults.json_form`), which say the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import field, fields, replace
+from enum import Enum
+from typing import Final
+
+from broker.injection.points import POINTS
+from lab.faults.acl_words import AclWords, BadAcl, checked_words
+from lab.faults.altered_answers import BadField, Fields, checked, known_fields
+from lab.faults.fields import known_at, named_by
+from protocol.errors import NONE, ErrorCode
+from protocol.messages.index import APIS
+from protocol.slotted import slotted
+from protocol.versions import message_name
+
+API_KEYS: Final = {message_name(name): key for key, (name, *_) in APIS.items()}
+"""Every API by the name that Kafka's documentation has for it."""
+
+DELAY_MS_MAX: Final = 7 * 24 * 3600 * 1000
+WORDS_LISTED_MAX: Final = 24
+
+DISK_POINTS: Final = ("log.fsync", "log.write")
+
+
+class FaultError(ValueError):
+    """An invalid rule; the text says what is wrong and what there is instead."""
+
+
+class Place(Enum):
+    """Where an action may happen."""
+
+    CALL = "an API"
+    POINT = "a point inside the broker"
+    LINK = "a link between two nodes"
+    REPLICA = "a replica"
+    DISK = "a disk"
+
+
+@slotted(frozen=True)
+class Match:
+    """The matchers of a rule; None matches everything. In names ``*`` matches any number of characters."""
+
+    version: tuple[int, int] | None = None
+    """First and last version of the API."""
+    sender: str | None = None
+    """``client`` or ``node``: nodes send each other some of the requests that clients send."""
+    client_id: str | None = None
+    transactional_id: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    """With ``topic``: a partition of such a topic. A request matches if one of the partitions in it does."""
+    group: str | None = None
+    node: int | None = None
+    """The node that receives the request or takes the step."""
+    connection: int | None = None
+    listener: str | None = None
+    peer: str | None = None
+    """The address of the other end, without its port."""
+    principal: str | None = None
+    """Who has sent the request: ``User:alice``; ``User:ANONYMOUS`` before it has logged in."""
+    mechanism: str | None = None
+    """Of a login: the SASL mechanism that the client has chosen."""
+
+
+@slotted(frozen=True)
+class When:
+    """The conditions of a rule: which matches are hits. The rule counts from the moment it is added.
+
+    ``after`` is taken off first: what is behind counts from 1 again. Then all of the others must agree.
+    """
+
+    after: int = 0
+    nth: int | None = None
+    """This match only."""
+    every: int | None = None
+    """Every n-th match."""
+    times: int | None = None
+    """At most this many hits."""
+    p: float | None = None
+    """Each with this probability, drawn from ``seed``: the same seed, the same draws."""
+    seed: int = 0
+    expires_ms: int | None = None
+    """The rule is removed after this time, in the domain ``requests`` of the clock."""
+
+
+@slotted(frozen=True)
+class Action:
+    """What happens at a hit. ``do`` is a key of ``ACTIONS``; each action has its own parameters."""
+
+    do: str
+    code: ErrorCode | None = None
+    delay_ms: int | None = None
+    silent: bool = False
+    by: int = 1
+    """reorder: how many later matches go first."""
+    nodes: tuple[int, int] | None = None
+    one_way: bool = False
+    """cut, slow-link: only what the first node would tell the second."""
+    fields: Fields = ()
+    """answer: fields of the response, with what they are to say."""
+    acl: AclWords = ()
+    """add-acl, remove-acls: which ACLs (`lab.faults.acl_words`)."""
+
+
+@slotted(frozen=True)
+class Kind:
+    """What one action needs and where it may stand."""
+
+    places: frozenset[Place]
+    parameters: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    sentence: str = ""
+
+
+def _kind(places: Iterable[Place], sentence: str, *parameters: str, required: tuple[str, ...] = ()) -> Kind:
+    return Kind(frozenset(places), parameters, required, sentence)
+
+
+_BOTH: Final = (Place.CALL, Place.POINT)
+
+ACTIONS: Final[dict[str, Kind]] = {
+    "error": _kind(
+        _BOTH, "respond with this error and do not handle the request", "code", required=("code",)
+    ),
+    "lose-request": _kind([Place.CALL], "close the connection, do not handle the request", "silent"),
+    "lose-answer": _kind(
+        [Place.CALL], "handle the request, then close the connection without a response", "silent"
+    ),
+    "answer": _kind(
+        [Place.CALL],
+        "handle the request, respond with other values in these fields",
+        "fields",
+        required=("fields",),
+    ),
+    "delay": _kind(
+        _BOTH, "handle the request, or take the step, after this time", "delay_ms", required=("delay_ms",)
+    ),
+    "drop": _kind([Place.CALL], "reset the connection, do not handle the request"),
+    "duplicate": _kind([Place.CALL], "handle the request twice, send the first response"),
+    "hold": _kind(_BOTH, "wait until the rule is released"),
+    "detach": _kind([Place.CALL], "close the connection, handle the request when the rule is released"),
+    "reorder": _kind([Place.CALL], "close the connection, handle the request after later matches", "by"),
+    "lose": _kind([Place.POINT], "the step never happens"),
+    "remove-acls": _kind([Place.CALL], "remove ACLs, then handle the request", "acl"),
+    "add-acl": _kind([Place.CALL], "create an ACL, then handle the request", "acl", required=("acl",)),
+    "kill": _kind(_BOTH, "kill the node"),
+    "crash": _kind(_BOTH, "kill the process with SIGKILL"),
+    "cut": _kind(
+        [Place.LINK], "the link between two nodes passes nothing", "nodes", "one_way", required=("nodes",)
+    ),
+    "slow-link": _kind(
+        [Place.LINK],
+        "the link between two nodes delays everything",
+        "nodes",
+        "delay_ms",
+        "one_way",
+        required=("nodes", "delay_ms"),
+    ),
+    "pause": _kind([Place.REPLICA], "the followers on this node stop fetching"),
+    "slow-disk": _kind(
+        [Place.DISK], "the disk completes writes after this time", "delay_ms", required=("delay_ms",)
+    ),
+    "full-disk": _kind([Place.DISK], "writes fail with KAFKA_STORAGE_ERROR"),
+}
+
+
+PLACED: Final = frozenset({Place.CALL, Place.POINT})
+"""What a rule of these can stand on is said in front of an arrow; the other actions say it themselves."""
+
+# What can be asked about where an action happens.
+_ASKED: Final[dict[Place, frozenset[str]]] = {
+    Place.CALL: frozenset(each.name for each in fields(Match)),
+    Place.POINT: frozenset({"transactional_id", "topic", "partition", "group", "node"}),
+    Place.LINK: frozenset(),
+    Place.REPLICA: frozenset({"topic", "partition", "node"}),
+    Place.DISK: frozenset({"topic", "partition", "node"}),
+}
+SENDERS: Final = ("client", "node")
+_NAMED: Final = ("transactional_id", "group", "topic", "partition", "mechanism")
+_CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
+"""A link or a replica is what it is from the moment the rule is added: there is nothing to count."""
+
+
+@slotted(frozen=True)
+class Rule:
+    """One fault. ``FaultError`` if it makes no sense."""
+
+    action: Action
+    on: str | None = None
+    """A pattern of API names, or (with a dot in it) of points; None for actions on links, replicas and disks."""
+    match: Match = field(default_factory=Match)
+    when: When = field(default_factory=When)
+
+    def __post_init__(self) -> None:
+        kind = _kind_of(self.action)
+        _check_parameters(self.action, kind)
+        place = _check_place(self, kind)
+        _check_match(self, place)
+        _check_when(self.when)
+        _check_when_fits(self, place)
+        if self.action.fields:
+            _check_fields(self)
+        if "acl" in kind.parameters:
+            _check_acl(self)
+
+    @property
+    def place(self) -> Place:
+        """Where it acts."""
+        if self.on is None:
+            (place,) = ACTIONS[self.action.do].places
+            return place
+        return Place.POINT if "." in self.on else Place.CALL
+
+    @property
+    def api_keys(self) -> frozenset[int]:
+        """The APIs that it stands on."""
+        if self.on is None or self.place is not Place.CALL:
+            return frozenset()
+        return frozenset(API_KEYS[name] for name in API_KEYS if matches(self.on, name))
+
+    @property
+    def points(self) -> frozenset[str]:
+        """The points that it stands on."""
+        if self.place is Place.DISK:
+            return frozenset({"log.write"} if self.action.do == "full-disk" else DISK_POINTS)
+        if self.on is None or self.place is not Place.POINT:
+            return frozenset()
+        return frozenset(name for name in POINTS if matches(self.on, name))
+
+
+def matches(pattern: str, name: str | None) -> bool:
+    """Is ``name`` one of those that ``pattern`` means? What has no name matches no pattern.
+
+    Each piece between two stars is taken where it first occurs, which no later piece can profit from undoing. A regular
+    expression tries all places: five stars and a topic of 249 letters held the loop up for a minute.
+    """
+    if name is None:
+        return False
+    if "*" not in pattern:
+        return pattern == name
+    first, *pieces, last = pattern.split("*")
+    end = len(name) - len(last)
+    if not name.startswith(first) or not name.endswith(last) or end < len(first):
+        return False
+    at = len(first)
+    for piece in pieces:
+        found = name.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
+
+
+def there_is(what: str, wrong: str, right: Iterable[str]) -> str:
+    """A sentence for a word that means nothing: asks for the nearest words, or lists all of them if they are few."""
+    known = sorted(right)
+    near = [each for each in known if each.lower() == wrong.lower()]
+    for cutoff in (0.85, 0.6):
+        near = near or difflib.get_close_matches(wrong, known, n=3, cutoff=cutoff)
+    hint = ""
+    if near:
+        hint = f"; did you mean {' or '.join(near)}?"
+    elif len(known) <= WORDS_LISTED_MAX:
+        hint = f"; there is {', '.join(known)}"
+    return f"{what} {wrong!r} is not known{hint}"
+
+
+def _kind_of(action: Action) -> Kind:
+    if action.do not in ACTIONS:
+        raise FaultError(there_is("the action", action.do, ACTIONS))
+    return ACTIONS[action.do]
+
+
+def _check_parameters(action: Action, kind: Kind) -> None:
+    unset = Action(action.do)
+    for each in fields(Action):
+        name = each.name
+        given = getattr(action, name) != getattr(unset, name)
+        if given and name != "do" and name not in kind.parameters:
+            raise FaultError(f"{action.do} has no {_spoken(name)}")
+        if name in kind.required and not given:
+            raise FaultError(f"{action.do} needs {_NEEDED[name]}")
+    if action.delay_ms is not None and not 0 <= action.delay_ms <= DELAY_MS_MAX:
+        raise FaultError(f"{action.do}: a delay is between 0 and {DELAY_MS_MAX} ms, not {action.delay_ms}")
+    if action.by < 1:
+        raise FaultError(f"reorder: {action.by} is no number of requests that go first (1, 2, ...)")
+    if action.code is NONE:
+        raise FaultError("error: NONE is not an error code")
+    if action.nodes is not None and (action.nodes[0] == action.nodes[1] or min(action.nodes) < 0):
+        raise FaultError(
+            f"{action.do} needs two different nodes, not {action.nodes[0]} and {action.nodes[1]}"
+        )
+
+
+_NEEDED: Final = {
+    "acl": "an operation and a resource, such as operation=WRITE topic=orders",
+    "code": "an error code, such as NOT_COORDINATOR",
+    "delay_ms": "a delay, such as 200ms",
+    "fields": "fields of the response, such as throttle_time_ms=500",
+    "nodes": "two nodes, such as 1 2",
+}
+
+
+def _spoken(name: str) -> str:
+    """A field as the text form has it."""
+    return name.removesuffix("_ms").replace("_", "-")
+
+
+def _check_place(rule: Rule, kind: Kind) -> Place:
+    do = rule.action.do
+    if not kind.places & PLACED:
+        if rule.on is not None:
+            raise FaultError(f"{do} takes no API or point ({rule.on!r}): begin the rule with {do}")
+        return rule.place
+    if not rule.on:
+        raise FaultError(f"{do} needs an API or a point, such as: Produce -> {do}")
+    if rule.place is Place.POINT:
+        if not rule.points:
+            raise FaultError(there_is("the point", rule.on, POINTS))
+    elif not rule.api_keys:
+        raise FaultError(there_is("the API", rule.on, (*API_KEYS, *POINTS)))
+    if rule.place not in kind.places:
+        able = ", ".join(sorted(name for name, each in ACTIONS.items() if rule.place in each.places))
+        raise FaultError(f"{do} is not possible at {rule.place.value} ({rule.on}); there is {able}")
+    return rule.place
+
+
+def _check_fields(rule: Rule) -> None:
+    """Values become those of the fields' kinds, so that the same rule is equal in both forms."""
+    known = known_fields(rule.api_keys)
+    values = []
+    for name, value in rule.action.fields:
+        if name not in known:
+            raise FaultError(there_is(f"{rule.on}: the response's field", name, known))
+        try:
+            values.append((name, checked(rule.api_keys, name, value)))
+        except BadField as error:
+            raise FaultError(f"answer: {error}") from None
+    object.__setattr__(rule, "action", replace(rule.action, fields=tuple(values)))
+
+
+def _check_acl(rule: Rule) -> None:
+    """Words become Kafka's constants, so that the same rule is equal in both forms."""
+    try:
+        words = checked_words(rule.action.acl, is_filter=rule.action.do == "remove-acls")
+    except BadAcl as error:
+        raise FaultError(f"{rule.action.do}: {error}") from None
+    object.__setattr__(rule, "action", replace(rule.action, acl=words))
+
+
+def _asked(rule: Rule, place: Place) -> frozenset[str]:
+    """What can be asked of what a rule stands on: of several APIs or points, what one of them names."""
+    named: set[str] = set()
+    if place is Place.CALL:
+        named = named.union(*map(named_by, rule.api_keys))
+    elif place is Place.POINT:
+        named = named.union(*map(known_at, rule.points))
+    else:
+        return _ASKED[place]
+    return frozenset(_ASKED[place] - set(_NAMED) | named)
+
+
+def _check_match(rule: Rule, place: Place) -> None:
+    match = rule.match
+    asked = _asked(rule, place)
+    for each in fields(Match):
+        name = each.name
+        if getattr(match, name) is not None and name not in asked:
+            where = rule.on or rule.action.do
+            allowed = ", ".join(sorted(asked)) or "nothing"
+            raise FaultError(f"{where} has no {name}; it has {allowed}")
+    _check_values(match)
+    if place is Place.REPLICA:
+        if match.node is None:
+            raise FaultError("pause needs a node, such as node=2")
+        if match.topic is not None and "*" in match.topic:
+            raise FaultError("pause takes one topic, or all of them without topic=")
+        if match.partition is not None and match.topic is None:
+            raise FaultError("pause: a partition needs a topic beside it")
+
+
+def _check_values(match: Match) -> None:
+    for name in ("partition", "node", "connection"):
+        number = getattr(match, name)
+        if number is not None and number < 0:
+            raise FaultError(f"{name}: {number} is below 0")
+    if match.sender not in (None, *SENDERS):
+        raise FaultError(there_is("sender", match.sender, SENDERS))
+    if match.version is not None and not 0 <= match.version[0] <= match.version[1]:
+        raise FaultError(f"version: {match.version[0]}..{match.version[1]} is no range of versions")
+
+
+def _check_when(when: When) -> None:
+    for name in ("nth", "every", "times", "expires_ms"):
+        number = getattr(when, name)
+        if number is not None and number < 1:
+            raise FaultError(f"{_spoken(name)}: {number} is below 1")
+    if when.after < 0:
+        raise FaultError(f"after: {when.after} is below 0")
+    if when.expires_ms is not None and when.expires_ms > DELAY_MS_MAX:
+        raise FaultError(f"expires: at most {DELAY_MS_MAX} ms, not {when.expires_ms}")
+    if when.p is not None and not 0 <= when.p <= 1:
+        raise FaultError(f"p: {when.p} is no probability (0 to 1)")
+    if when.seed and when.p is None:
+        raise FaultError("seed is for p: there is nothing to draw")
+
+
+def _check_when_fits(rule: Rule, place: Place) -> None:
+    if place not in (Place.LINK, Place.REPLICA):
+        return
+    for each in fields(When):
+        if each.name not in _CONDITIONS_OF_A_STATE and getattr(rule.when, each.name) != each.default:
+            raise FaultError(
+                f"{rule.action.do} lasts from now until it is removed: there is no {each.name}, only expires"
+            )

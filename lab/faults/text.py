@@ -1,0 +1,312 @@
+"""The text form of rules: one line each.
+
+    EndTxn transactional_id=payments nth=2 -> lose-answer
+    Produce topic=orders partition=0 p=0.1 seed=7 -> error NOT_LEADER_OR_FOLLOWER
+    txn.marker topic=orders after=1 -> hold
+    cut 1 2 one-way
+    slow-disk node=1 delay=200ms expires=30s
+
+Blanks separate the words; a word with blanks or quotes in it is quoted as in a shell. The API or point, the matchers and the
+conditions stand before the arrow, the action after it. Rules on links, replicas and disks have no arrow.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Final
+
+from broker.clock.durations import BadDuration, duration_text, parse_duration_ms
+from lab.faults.rules import ACTIONS, PLACED, Action, FaultError, Kind, Match, Rule, When, there_is
+from protocol.errors import ErrorCode
+
+ARROW: Final = "->"
+RULE_CHARACTERS_MAX: Final = 4096
+
+_SPAN: Final = re.compile(r"(\d{1,5})(?:\.\.(\d{1,5})?)?")
+VERSION_MAX: Final = 2**15 - 1
+
+
+# ---- values
+
+
+def parse_number(name: str, text: str) -> int:
+    """A whole number, at least 0."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise FaultError(f"{name}: {text!r} is not a whole number")
+    return int(text)
+
+
+def parse_duration(name: str, text: str) -> int:
+    """Milliseconds, of ``250ms``, ``2s``, ``1h30m``, or of ``250`` alone."""
+    if text.isascii() and text.isdigit():
+        return parse_number(name, text)
+    try:
+        return parse_duration_ms(text)
+    except BadDuration as error:
+        raise FaultError(f"{name}: {error}") from None
+
+
+def parse_span(name: str, text: str) -> tuple[int, int]:
+    """Versions: ``5``, ``3..5``, ``3..``."""
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise FaultError(f"{name}: {text!r} is not a version, such as 5, 3..5 or 3..")
+    first = int(found[1])
+    if ".." not in text:
+        return first, first
+    return first, int(found[2]) if found[2] else VERSION_MAX
+
+
+def span_to_text(span: tuple[int, int]) -> str:
+    first, last = span
+    if first == last:
+        return str(first)
+    return f"{first}.." if last == VERSION_MAX else f"{first}..{last}"
+
+
+def parse_probability(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise FaultError(f"{name}: {text!r} is no probability (0 to 1)") from None
+
+
+def parse_code(name: str, text: str) -> ErrorCode:
+    """An error by Kafka's name for it, or by its number."""
+    try:
+        return ErrorCode(int(text))
+    except ValueError:
+        pass
+    try:
+        return ErrorCode[text.lower()]
+    except KeyError:
+        raise FaultError(there_is("the error", text, (each.name.upper() for each in ErrorCode))) from None
+
+
+def _as_is(name: str, text: str) -> str:
+    return text
+
+
+Parser = Callable[[str, str], Any]
+
+MATCHERS: Final[dict[str, Parser]] = {
+    "version": parse_span,
+    "sender": _as_is,
+    "client_id": _as_is,
+    "transactional_id": _as_is,
+    "topic": _as_is,
+    "partition": parse_number,
+    "group": _as_is,
+    "node": parse_number,
+    "connection": parse_number,
+    "listener": _as_is,
+    "peer": _as_is,
+    "principal": _as_is,
+    "mechanism": _as_is,
+}
+CONDITIONS: Final[dict[str, Parser]] = {
+    "after": parse_number,
+    "nth": parse_number,
+    "every": parse_number,
+    "times": parse_number,
+    "p": parse_probability,
+    "seed": parse_number,
+    "expires": parse_duration,
+}
+PARAMETERS: Final[dict[str, tuple[str, Parser]]] = {
+    "code": ("code", parse_code),
+    "delay": ("delay_ms", parse_duration),
+    "by": ("by", parse_number),
+}
+_ERROR_NAMES: Final = {int(code): code.name.upper() for code in ErrorCode}
+FLAGS: Final = {"silent": "silent", "one-way": "one_way"}
+
+
+# ---- reading
+
+
+def parse_rule(text: str) -> Rule:
+    """The rule in a line of text. ``FaultError`` if there is none."""
+    if len(text) > RULE_CHARACTERS_MAX:
+        raise FaultError(f"a rule has at most {RULE_CHARACTERS_MAX} characters, not {len(text)}")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise FaultError(f"the quotes in {text!r} do not fit: {error}") from None
+    if not words:
+        raise FaultError(
+            "the rule is empty; a rule is, for example: Produce topic=orders nth=2 -> lose-answer"
+        )
+    if ARROW in words:
+        at = words.index(ARROW)
+        return _with_arrow(words[:at], words[at + 1 :])
+    return _without_arrow(words)
+
+
+def _with_arrow(left: list[str], right: list[str]) -> Rule:
+    if not left or "=" in left[0]:
+        raise FaultError("in front of the arrow stands an API or a point first, such as: Produce -> drop")
+    if not right:
+        raise FaultError(f"behind the arrow stands an action; there is {', '.join(sorted(ACTIONS))}")
+    match: dict[str, Any] = {}
+    when: dict[str, Any] = {}
+    for word in left[1:]:
+        name, value = _pair(word)
+        _take(name, value, match, when)
+    return Rule(_action(right[0], right[1:]), left[0], Match(**match), When(**when))
+
+
+def _without_arrow(words: list[str]) -> Rule:
+    do = words[0]
+    if do not in ACTIONS:
+        if "=" in do or do[:1].isupper() or "." in do:
+            raise FaultError(f"{do!r} does something only with an action behind an arrow: {do} ... -> hold")
+        raise FaultError(there_is("the action", do, ACTIONS))
+    match: dict[str, Any] = {}
+    when: dict[str, Any] = {}
+    rest = []
+    for word in words[1:]:
+        name, mark, value = word.partition("=")
+        if mark and name not in PARAMETERS:
+            _take(name, value, match, when)
+        else:
+            rest.append(word)
+    return Rule(_action(do, rest), None, Match(**match), When(**when))
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, mark, value = word.partition("=")
+    if not mark:
+        raise FaultError(f"{word!r} is not of the form name=value, such as topic=orders")
+    return name, value
+
+
+def _take(name: str, value: str, match: dict[str, Any], when: dict[str, Any]) -> None:
+    if name in MATCHERS:
+        found, key, parse = match, name, MATCHERS[name]
+    elif name in CONDITIONS:
+        found, key, parse = when, "expires_ms" if name == "expires" else name, CONDITIONS[name]
+    else:
+        raise FaultError(there_is("the condition", name, (*MATCHERS, *CONDITIONS)))
+    if key in found:
+        raise FaultError(f"{name} is said twice")
+    found[key] = parse(name, value)
+
+
+def _action(do: str, words: list[str]) -> Action:
+    kind = ACTIONS.get(do)
+    if kind is None:
+        raise FaultError(there_is("the action", do, ACTIONS))
+    if "fields" in kind.parameters:
+        return Action(do, fields=_words(do, words, "fields, such as throttle_time_ms=500"))
+    if "acl" in kind.parameters:
+        return Action(do, acl=_words(do, words, "parts of an ACL, such as topic=orders"))
+    return _with_parameters(do, kind, words)
+
+
+def _with_parameters(do: str, kind: Kind, words: list[str]) -> Action:
+    # What may stand without its name, in this order.
+    bare = [name for name in kind.parameters if name in ("code", "delay_ms", "by")]
+    numbers: list[int] = []
+    given: dict[str, Any] = {}
+    for word in words:
+        name, mark, value = word.partition("=")
+        if word in FLAGS:
+            _give(given, FLAGS[word], True, do, kind.parameters)
+        elif mark:
+            if name not in PARAMETERS:
+                raise FaultError(there_is(f"{do}: the parameter", name, (*PARAMETERS, *FLAGS)))
+            key, parse = PARAMETERS[name]
+            _give(given, key, parse(f"{do} {name}", value), do, kind.parameters)
+        elif "nodes" in kind.parameters and len(numbers) < 2:
+            numbers.append(parse_number(f"{do}: a node", word))
+        elif bare:
+            key = bare.pop(0)
+            parse = next(parse for field, parse in PARAMETERS.values() if field == key)
+            _give(given, key, parse(do, word), do, kind.parameters)
+        else:
+            raise FaultError(f"{do} takes no {word!r}")
+    if len(numbers) == 1:
+        raise FaultError(f"{do} needs two nodes, such as: {do} 1 2")
+    if numbers:
+        given["nodes"] = (numbers[0], numbers[1])
+    return Action(do, **given)
+
+
+def _words(do: str, words: list[str], such_as: str) -> tuple[tuple[str, str], ...]:
+    """``throttle_time_ms=500``; what they may say is the rule's affair, which knows the API."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, mark, value = word.partition("=")
+        if not mark:
+            raise FaultError(f"{do} takes no {word!r}, but {such_as}")
+        if name in found:
+            raise FaultError(f"{do}: {name} is said twice")
+        found[name] = value
+    return tuple(found.items())
+
+
+def _give(given: dict[str, Any], key: str, value: Any, do: str, parameters: tuple[str, ...]) -> None:
+    if key not in parameters:
+        raise FaultError(f"{do} has no {key.removesuffix('_ms').replace('_', '-')}")
+    if key in given:
+        raise FaultError(f"{do}: {key.removesuffix('_ms')} is said twice")
+    given[key] = value
+
+
+# ---- writing
+
+
+def rule_to_text(rule: Rule) -> str:
+    """The line that ``parse_rule`` makes the same rule of."""
+    conditions = [*_matchers(rule.match), *_conditions(rule.when)]
+    action = _action_words(rule.action)
+    words = [*action, *conditions] if rule.on is None else [rule.on, *conditions, ARROW, *action]
+    return " ".join(word if word == ARROW else shlex.quote(word) for word in words)
+
+
+def _matchers(match: Match) -> list[str]:
+    words = []
+    for each in fields(Match):
+        value = getattr(match, each.name)
+        if value is not None:
+            words.append(f"{each.name}={span_to_text(value) if each.name == 'version' else value}")
+    return words
+
+
+def _conditions(when: When) -> list[str]:
+    words = []
+    for each in fields(When):
+        value = getattr(when, each.name)
+        if value != each.default:
+            is_time = each.name == "expires_ms"
+            words.append(f"expires={duration_text(value)}" if is_time else f"{each.name}={value}")
+    return words
+
+
+def _field_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if name.endswith("error_code") and isinstance(value, int) and value in _ERROR_NAMES:
+        return _ERROR_NAMES[value]
+    return str(value)
+
+
+def _action_words(action: Action) -> list[str]:
+    words = [action.do]
+    if action.nodes is not None:
+        words += map(str, action.nodes)
+    if action.code is not None:
+        words.append(action.code.name.upper())
+    if action.delay_ms is not None:
+        delay = duration_text(action.delay_ms)
+        words.append(f"delay={delay}" if PLACED.isdisjoint(ACTIONS[action.do].places) else delay)
+    if action.by != Action(action.do).by:
+        words.append(str(action.by))
+    words += [word for word, name in FLAGS.items() if getattr(action, name)]
+    words += [f"{name}={_field_text(name, value)}" for name, value in action.fields]
+    words += [f"{name}={value}" for name, value in action.acl]
+    return words

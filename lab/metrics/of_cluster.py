@@ -1,0 +1,252 @@
+"""What the nodes of this process hold now: read while it is asked for, some of it in each turn of the loop."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from itertools import islice
+from typing import Final
+
+from broker.clock import Domain
+from broker.clock.virtual import VirtualClock
+from broker.cluster import Cluster
+from broker.cluster.addresses import host_and_port
+from broker.cluster.runtime import NodeState
+from broker.metadata.topics import is_internal
+from broker.metadata.values import NO_LEADER, PartitionState
+from broker.replicas.partition import Partition
+from broker.transactions.transaction import Transaction
+from lab.faults import Faults
+from lab.metrics.families import Family, Row, counter, gauge, single
+from lab.metrics.of_views import group_families, transaction_families
+from lab.views import groups as groups_of
+from lab.views import transactions as transactions_of
+from lab.views.forms import GroupSummary
+from lab.views.led import led
+from lab.views.turns import in_turns
+from protocol.slotted import slotted
+
+PARTITIONS_MAX: Final = 2000
+"""Shown one by one; of further ones the numbers of their nodes and topics are shown."""
+PER_TURN: Final = 20
+GROUPS_MAX: Final = 200
+GROUPS_PER_TURN: Final = 5
+KNOWN_PER_TURN: Final = 1000
+BY_PARTITION: Final = ("topic", "partition")
+
+
+@slotted
+class _Partitions:
+    """Rows by the name of their family."""
+
+    rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    by_topic: Counter[str] = field(default_factory=Counter)
+    by_node: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    offline: int = 0
+    total: int = 0
+
+    def add(self, place: tuple[str, int], names: Sequence[str], values: Sequence[float]) -> None:
+        """One row in each of these families."""
+        for name, value in zip(names, values, strict=True):
+            self.rows[name].append((place, value))
+
+
+class ClusterMetrics:
+    """The families of a cluster of ours."""
+
+    def __init__(self, cluster: Cluster, clock: VirtualClock, faults: Faults) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._faults = faults
+
+    async def collect(self) -> list[Family]:
+        """All families, each once."""
+        partitions = await self._partitions()
+        found = [*self._nodes(partitions), *_of_partitions(partitions)]
+        found += transaction_families(await transactions_of.transactions(self._cluster))
+        found += group_families(await self._groups())
+        found += self._odradek()
+        return found
+
+    # -- partitions and nodes -----------------------------------------------------------------------------------
+
+    async def _partitions(self) -> _Partitions:
+        found = _Partitions()
+        topics = sorted(self._cluster.metadata.topics.values(), key=lambda each: is_internal(each.name))
+        owners = await transactions_of.owners(self._cluster)
+        places = [(topic.name, state) for topic in topics for state in topic.partitions]
+        async for name, state in in_turns(places[:PARTITIONS_MAX], PER_TURN):
+            self._count(found, name, state)
+            _of_partition(found, name, state)
+            partition = led(self._cluster, name, state.index)
+            if partition is not None:
+                self._of_log(found, partition, owners)
+        async for name, state in in_turns(places[PARTITIONS_MAX:], KNOWN_PER_TURN):
+            self._count(found, name, state)
+        return found
+
+    def _count(self, found: _Partitions, name: str, state: PartitionState) -> None:
+        found.total += 1
+        found.by_topic[name] += 1
+        found.offline += state.leader == NO_LEADER
+        for node_id in state.replicas:
+            of_node = found.by_node[node_id]
+            of_node["partitions"] += 1
+            if state.leader == node_id:
+                of_node["leads"] += 1
+                of_node["under_replicated"] += len(state.isr) < len(state.replicas)
+
+    def _of_log(
+        self, found: _Partitions, partition: Partition, owners: Mapping[transactions_of.Place, Transaction]
+    ) -> None:
+        log, stable = partition.log, partition.last_stable_offset
+        first = next(iter(log.producers.open_transactions()), None)
+        values = (
+            partition.high_watermark,
+            partition.log_start_offset,
+            partition.log_start_offset,
+            partition.log_end_offset,
+            len(log.segments),
+            sum(each.size for each in log.segments),
+            stable,
+            max(0, partition.high_watermark - stable),
+            0.0 if first is None else self._open_ms(partition, first[1], owners) / 1000,
+        )
+        found.add((partition.topic, partition.index), _OF_LOGS, values)
+
+    def _open_ms(
+        self, partition: Partition, producer_id: int, owners: Mapping[transactions_of.Place, Transaction]
+    ) -> float:
+        """For so long a transaction has been open: by its coordinator's clock, or since its last record if it hangs."""
+        txn = owners.get((producer_id, partition.topic, partition.index))
+        if txn is not None:
+            return max(0, self._clock.now_for(txn.start_ms, Domain.TRANSACTIONS) - txn.start_ms)
+        since = partition.log.producers.entries[producer_id].last_timestamp_ms
+        return max(0, self._clock.now_ms() - since)
+
+    def _nodes(self, partitions: _Partitions) -> Iterator[Family]:
+        nodes = list(self._cluster.nodes.values())
+        running = [node for node in nodes if node.state is NodeState.RUNNING]
+        controller = "kafka_controller_kafkacontroller_"
+        yield single("kafka_brokers", len(running))
+        yield gauge(
+            "kafka_broker_info",
+            ("id", "address"),
+            [
+                ((node.node_id, host_and_port(each.advertised_host, each.advertised_port)), 1)
+                for node in running
+                for each in node.listeners[:1]
+            ],
+        )
+        yield gauge(
+            "odradek_broker_state",
+            ("broker_id", "state"),
+            [((node.node_id, node.shown_state), 1) for node in nodes],
+        )
+        for name, value in (
+            ("activecontrollercount", 1),
+            ("activebrokercount", len(running)),
+            ("fencedbrokercount", len(nodes) - len(running)),
+            ("globaltopiccount", len(partitions.by_topic)),
+            ("globalpartitioncount", partitions.total),
+            ("offlinepartitionscount", partitions.offline),
+        ):
+            yield single(controller + name, value)
+        for name, key in (
+            ("leadercount", "leads"),
+            ("partitioncount", "partitions"),
+            (
+                "underreplicatedpartitions",
+                "under_replicated",
+            ),
+        ):
+            yield gauge(
+                f"kafka_server_replicamanager_{name}",
+                ("broker_id",),
+                [((node.node_id,), partitions.by_node[node.node_id][key]) for node in nodes],
+            )
+        yield gauge(
+            "kafka_server_socket_server_metrics_connection_count",
+            ("broker_id",),
+            [((node.node_id,), len(node.connections)) for node in running],
+        )
+
+    async def _groups(self) -> list[GroupSummary]:
+        known = [
+            (group, offsets, node)
+            for node in self._cluster.running_nodes()
+            for group, offsets in islice(node.groups.known(), GROUPS_MAX)
+        ]
+        return [
+            groups_of.summary(self._cluster, group, offsets, node)
+            async for group, offsets, node in in_turns(known[:GROUPS_MAX], GROUPS_PER_TURN)
+        ]
+
+    # -- the process --------------------------------------------------------------------------------------------
+
+    def _odradek(self) -> list[Family]:
+        lag = self._cluster.lag
+        rules = self._faults.list()
+        return [
+            single(
+                "odradek_event_loop_lag_seconds",
+                lag.last_ms / 1000,
+            ),
+            single(
+                "odradek_event_loop_lag_max_seconds",
+                lag.max_ms / 1000,
+            ),
+            single(
+                "odradek_clock_ahead_seconds",
+                max(self._clock.offsets().values(), default=0) / 1000,
+            ),
+            counter(
+                "odradek_fault_rule_hits",
+                ("rule",),
+                [((rule.id,), rule.hits) for rule in rules],
+            ),
+        ]
+
+
+_OF_LOGS: Final = (
+    "kafka_topic_partition_current_offset",
+    "kafka_topic_partition_oldest_offset",
+    "kafka_log_log_logstartoffset",
+    "kafka_log_log_logendoffset",
+    "kafka_log_log_numlogsegments",
+    "kafka_log_log_size",
+    "odradek_partition_last_stable_offset",
+    "odradek_partition_last_stable_offset_lag",
+    "odradek_partition_last_stable_offset_lag_seconds",
+)
+_OF_METADATA: Final = (
+    "kafka_topic_partition_leader",
+    "kafka_topic_partition_leader_is_preferred",
+    "kafka_topic_partition_replicas",
+    "kafka_topic_partition_in_sync_replica",
+    "kafka_topic_partition_under_replicated_partition",
+)
+
+
+def _of_partition(found: _Partitions, topic: str, state: PartitionState) -> None:
+    values = (
+        state.leader,
+        bool(state.replicas) and state.leader == state.replicas[0],
+        len(state.replicas),
+        len(state.isr),
+        len(state.isr) < len(state.replicas),
+    )
+    found.add((topic, state.index), _OF_METADATA, values)
+
+
+def _of_partitions(found: _Partitions) -> Iterator[Family]:
+    yield gauge(
+        "kafka_topic_partitions", ("topic",), [((name,), count) for name, count in found.by_topic.items()]
+    )
+    yield single(
+        "odradek_partitions_left_out",
+        max(0, found.total - PARTITIONS_MAX),
+    )
+    for name in (*_OF_METADATA, *_OF_LOGS):
+        yield gauge(name, BY_PARTITION, found.rows[name])

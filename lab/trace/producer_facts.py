@@ -1,0 +1,95 @@
+"""Which transactions and producers a decoded request is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Final
+
+from lab.trace.exchange import TransactionFacts
+from protocol.batch import HEADER_BYTES
+
+TRANSACTION: Final = 1
+"""The key type of FindCoordinator that asks for a transaction's coordinator."""
+
+# Where producer id and epoch stand in the header of a batch.
+_PRODUCER: Final = Struct(">qh")
+_PRODUCER_OFFSET: Final = 43
+
+Facts = tuple[TransactionFacts, ...]
+
+
+def transactions_in(api_key: int, request: Any) -> Facts:
+    """Empty for a request that is about no transaction and no producer."""
+    read = _READERS.get(api_key)
+    return read(request) if read is not None else ()
+
+
+def _produce(request: Any) -> Facts:
+    """A client's request holds the batches of one producer: the first one says which."""
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            records = partition.records
+            if records is not None and len(records) >= HEADER_BYTES:
+                producer_id, epoch = _PRODUCER.unpack_from(records, _PRODUCER_OFFSET)
+                if producer_id < 0 and request.transactional_id is None:
+                    return ()
+                return (TransactionFacts(request.transactional_id, producer_id, epoch),)
+    return _of_id(request)
+
+
+def _of_id(request: Any) -> Facts:
+    return () if request.transactional_id is None else (TransactionFacts(request.transactional_id),)
+
+
+def _init_producer_id(request: Any) -> Facts:
+    if request.transactional_id is None:
+        return ()
+    return (TransactionFacts(request.transactional_id, request.producer_id, request.producer_epoch),)
+
+
+def _one(request: Any) -> Facts:
+    return (TransactionFacts(request.transactional_id, request.producer_id, request.producer_epoch),)
+
+
+def _add_partitions(request: Any) -> Facts:
+    """From version 4 on one request speaks for many ids."""
+    if not request.v3_and_below_transactional_id:
+        return tuple(
+            TransactionFacts(each.transactional_id, each.producer_id, each.producer_epoch)
+            for each in request.transactions
+        )
+    return (
+        TransactionFacts(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+        ),
+    )
+
+
+def _markers(request: Any) -> Facts:
+    return tuple(TransactionFacts(None, each.producer_id, each.producer_epoch) for each in request.markers)
+
+
+def _find_coordinator(request: Any) -> Facts:
+    if request.key_type != TRANSACTION:
+        return ()
+    return tuple(map(TransactionFacts, request.coordinator_keys or (request.key,)))
+
+
+def _describe(request: Any) -> Facts:
+    return tuple(map(TransactionFacts, request.transactional_ids))
+
+
+_READERS: Final[dict[int, Callable[[Any], Facts]]] = {
+    0: _produce,
+    10: _find_coordinator,
+    22: _init_producer_id,
+    24: _add_partitions,
+    25: _one,
+    26: _one,
+    27: _markers,
+    28: _one,
+    65: _describe,
+}

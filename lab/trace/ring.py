@@ -1,0 +1,87 @@
+"""The last exchanges, within bounds. What is new pushes out what is oldest."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from lab.trace.exchange import Exchange
+from protocol.slotted import slotted
+
+EXCHANGE_BYTES: Final = 600
+"""What an exchange takes beside its frames, roughly."""
+
+
+@slotted(frozen=True)
+class TraceLimits:
+    """What the trace may take of the broker's memory."""
+
+    entries_max: int = 50_000
+    bytes_max: int = 64 * 1024 * 1024
+    """Of all exchanges in the ring, their frames and ``EXCHANGE_BYTES`` for each."""
+    frame_bytes_max: int = 2 * 1024 * 1024
+    """Of one request, and of one answer: what is larger is cut, and marked. (Clients send up to 1 MiB by default.)"""
+    head_bytes: int = 16 * 1024
+    """So much is kept of what is cut."""
+    follow_entries_max: int = 1000
+    """Of exchanges that wait for one follower; what comes while so many wait is dropped, and counted."""
+    follow_bytes_max: int = 8 * 1024 * 1024
+
+    def cut(self, frame: bytes) -> bytes:
+        """The beginning of a frame that is too large."""
+        return frame[: min(self.head_bytes, self.frame_bytes_max)]
+
+
+class Ring:
+    """Exchanges in the order of their arrival."""
+
+    def __init__(self, limits: TraceLimits) -> None:
+        self._limits = limits
+        self._exchanges: deque[Exchange] = deque()
+        self.bytes = 0
+        self.pushed_out = 0
+        """How many had to go so far."""
+
+    def __len__(self) -> int:
+        return len(self._exchanges)
+
+    def __iter__(self) -> Iterator[Exchange]:
+        return iter(tuple(self._exchanges))
+
+    @property
+    def first(self) -> Exchange | None:
+        return self._exchanges[0] if self._exchanges else None
+
+    def add(self, exchange: Exchange) -> None:
+        exchange.in_ring = True
+        self._exchanges.append(exchange)
+        self.bytes += bytes_of(exchange)
+        self._make_room()
+
+    def grow(self, exchange: Exchange, added_bytes: int) -> None:
+        """One that was added has got its answer."""
+        if exchange.in_ring:
+            self.bytes += added_bytes
+            self._make_room()
+
+    def clear(self) -> None:
+        for exchange in self._exchanges:
+            exchange.in_ring = False
+        self._exchanges.clear()
+        self.bytes = 0
+
+    def _make_room(self) -> None:
+        limits = self._limits
+        while self._exchanges and (
+            len(self._exchanges) > limits.entries_max or self.bytes > limits.bytes_max
+        ):
+            oldest = self._exchanges.popleft()
+            oldest.in_ring = False
+            self.bytes -= bytes_of(oldest)
+            self.pushed_out += 1
+
+
+def bytes_of(exchange: Exchange) -> int:
+    """What an exchange counts in the ring."""
+    return EXCHANGE_BYTES + len(exchange.request) + len(exchange.answer or b"")

@@ -1,0 +1,127 @@
+"""The batches of a partition as a picture needs them: headers only, those that came since the viewer looked last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from broker.replicas.partition import Partition
+from lab.views.forms import BatchesPiece, BatchView
+from lab.views.ports import BATCHES_MAX, HELD_BATCHES_MAX, BatchPosition
+from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, RecordBatch, parse_end_txn_marker
+from storage.log import Log
+from storage.segment import Segment
+
+WINDOW_BYTES: Final = 16 * 1024
+"""Read at once: two hundred markers, or the header of one large batch."""
+TAIL_OFFSETS: Final = (BATCHES_MAX, 16 * BATCHES_MAX, 256 * BATCHES_MAX)
+"""How far a first look goes back, in offsets: further where batches hold many records."""
+TAIL_BATCHES_MIN: Final = 50
+
+
+def newer(partition: Partition, position: BatchPosition) -> BatchesPiece | None:
+    """What came since ``position``, which moves on; None if nothing changed. ``StorageError`` if the log cannot be read."""
+    log = partition.log
+    start, end = log.log_start_offset, log.log_end_offset
+    marks = (start, partition.last_stable_offset, partition.high_watermark, partition.leader_epoch)
+    if position.next_offset == end and marks == _marks_of(position):
+        return None
+    # Another leader may have truncated what was shown, and written the same offsets anew.
+    restarted = not start <= position.next_offset <= end or position.leader_epoch != partition.leader_epoch
+    found = _tail(log) if restarted else list(islice(headers(log, position.next_offset), BATCHES_MAX + 1))
+    if len(found) > BATCHES_MAX:
+        restarted, found = True, _tail(log)
+    position.next_offset = found[-1].last_offset + 1 if found else end
+    position.log_start, position.last_stable, position.high_watermark, position.leader_epoch = marks
+    return BatchesPiece(
+        topic=partition.topic,
+        partition=partition.index,
+        restarted=restarted,
+        batches=found,
+        held=_held(log, position, found),
+        log_start=start,
+        last_stable=position.last_stable,
+        high_watermark=position.high_watermark,
+        log_end=end,
+    )
+
+
+def batch_view(batch: RecordBatch) -> BatchView:
+    """Of a batch that is there as a whole, or of the header of one that is no marker."""
+    return BatchView(
+        batch.base_offset,
+        batch.last_offset,
+        batch.record_count,
+        batch.size,
+        _kind(batch),
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.max_timestamp,
+        batch.partition_leader_epoch,
+    )
+
+
+def headers(log: Log, offset: int) -> Iterator[BatchView]:
+    """The batches from the one that holds ``offset`` on, without reading their records."""
+    place = log.locate(max(offset, log.log_start_offset))
+    if place is None:
+        return
+    position = place.position
+    segments = log.segments
+    for segment in segments[segments.index(place.segment) :]:
+        yield from _headers_of(segment, position)
+        position = 0
+
+
+def _headers_of(segment: Segment, position: int) -> Iterator[BatchView]:
+    while position < segment.size:
+        window = segment.log.read(position, WINDOW_BYTES)
+        at = 0
+        while at + HEADER_BYTES <= len(window):
+            size = LOG_OVERHEAD_BYTES + int.from_bytes(window[at + 8 : at + LOG_OVERHEAD_BYTES], "big")
+            is_whole = at + size <= len(window)
+            if not is_whole and at > 0:
+                break  # a marker is read whole
+            yield batch_view(
+                RecordBatch.parse(window, at) if is_whole else RecordBatch.parse_header(window[:HEADER_BYTES])
+            )
+            at += size
+        if at == 0:
+            return  # what is being written now
+        position += at
+
+
+def _tail(log: Log) -> list[BatchView]:
+    found: list[BatchView] = []
+    for back in TAIL_OFFSETS:
+        offset = max(log.log_start_offset, log.log_end_offset - back)
+        found = list(headers(log, offset))
+        if len(found) >= TAIL_BATCHES_MIN or offset == log.log_start_offset:
+            break
+    return found[-BATCHES_MAX:]
+
+
+def _held(log: Log, position: BatchPosition, found: list[BatchView]) -> list[BatchView]:
+    """The first batches from the last stable offset on; none if nothing is held up, or ``found`` has them."""
+    last_stable = position.last_stable
+    if last_stable >= position.high_watermark or (found and found[0].base_offset <= last_stable):
+        return []
+    return list(islice(headers(log, last_stable), HELD_BATCHES_MAX))
+
+
+def _marks_of(position: BatchPosition) -> tuple[int, int, int, int]:
+    return (position.log_start, position.last_stable, position.high_watermark, position.leader_epoch)
+
+
+def _kind(batch: RecordBatch) -> str:
+    if not batch.is_control:
+        return "transactional" if batch.is_transactional else "data"
+    try:
+        marker = parse_end_txn_marker(batch)
+    except CorruptBatch:
+        marker = None
+    if marker is None:
+        return "control"
+    return "commit" if marker.committed else "abort"

@@ -1,0 +1,1 @@
+"""The look of `lab.explain` at the nodes in this process."""

@@ -1,0 +1,293 @@
+"""One node of the upstream as clients of the proxy see it: a listener, and what comes in there."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from uuid import UUID
+
+from broker.cluster.addresses import host_and_port
+from broker.logging import get_logger
+from broker.loop.life import NodeLife
+from broker.net.connections import ConnectionQuotas, Connections, Registered
+from broker.net.server import Server
+from broker.requests.api import CloseConnection
+from protocol.errors import ErrorCode
+from protocol.frame import request_header, response_body_offset
+from proxy.bounded import bounded, charge
+from proxy.forwarding import (
+    ForwardRoutes,
+    Received,
+    acks_of,
+    encoded_request,
+    read_response,
+    response_steps,
+)
+from proxy.link import CORRELATION_ID, Link
+from proxy.rewriting import (
+    API_VERSIONS,
+    FETCH,
+    METADATA,
+    PRODUCE,
+    Named,
+    clamped,
+    endpoints_in,
+    has_addresses,
+    highest_common,
+)
+from proxy.sessions import PassedSessions
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.config.endpoints import Endpoint
+    from broker.loop.slices import Slices
+    from broker.net.calls import CallInterceptors
+    from broker.net.ports import Ports
+    from broker.node import Listener
+    from broker.node.context import RequestContext
+    from proxy.topics import TopicNames
+    from proxy.wire import Buffers, Frame, Wire
+
+BACKLOG: Final = 1024
+IDLE_FOREVER: Final = -1
+"""The upstream ends connections that are idle for too long, and the proxy ends those of their clients."""
+UNSUPPORTED_VERSION: Final = int(ErrorCode.unsupported_version).to_bytes(2, "big")
+ERROR_CODE: Final = slice(4, 6)
+"""In an ApiVersions response of any version, behind the correlation id."""
+
+log = get_logger()
+
+
+class ProxyContext(Protocol):
+    """What the nodes of a proxy share."""
+
+    calls: CallInterceptors
+    slices: Slices
+    buffers: Buffers
+    ports: Ports
+    topics: TopicNames
+    tls: ssl.SSLContext | None
+    tracks_sessions: bool
+    """Does someone ask what a fetch session is about?"""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def listener_of(self, node_id: int, host: str, port: int) -> Listener | None:
+        """The listener of a node whose address a response names; None if it has none yet."""
+        ...
+
+    async def open_listeners(self, named: Sequence[tuple[int, str, int]]) -> None:
+        """Nodes that have none yet get listeners."""
+        ...
+
+
+class ProxyConnections(Connections):
+    """Each connection has a link to the upstream."""
+
+    def __init__(self, node: ProxyNode, routes: ForwardRoutes, context: ProxyContext) -> None:
+        quotas = ConnectionQuotas(idle_ms_max=IDLE_FOREVER)
+        super().__init__(node, routes, quotas, context.clock, asyncio.get_running_loop(), context.calls)
+        self._far = node
+        self.links: dict[int, Link] = {}
+
+    def admit(self, connection: Registered) -> str | None:
+        refusal = super().admit(connection)
+        self.links[connection.connection_id] = Link(self._far, connection.hang_up)
+        return refusal
+
+    def forget(self, connection: Registered) -> None:
+        link = self.links.pop(connection.connection_id, None)
+        if link is not None:
+            link.close()
+        super().forget(connection)
+
+
+class ProxyNode:
+    """`broker.node.served.ServedNode` of a node of the upstream."""
+
+    def __init__(self, node_id: int, host: str, port: int, context: ProxyContext) -> None:
+        self.node_id = node_id
+        self.address = (host, port)
+        """Where the upstream says that it is."""
+        self.clock = context.clock
+        self.life = NodeLife()
+        self.slices = context.slices
+        self.buffers = context.buffers
+        self.reachable: bool | None = None
+        """What the last attempt to connect came to; None before the first."""
+        self.sessions = PassedSessions()
+        self._context = context
+        self._server = Server(BACKLOG, context.ports)
+        self._routes = ForwardRoutes(self.forward, self._is_looked_at)
+        self._served = {key: api.versions for key, api in self._routes.apis.items()}
+        self.connections = ProxyConnections(self, self._routes, context)
+
+    # ---- its listener
+
+    @property
+    def listener(self) -> Listener:
+        """From `listen` on."""
+        return self._server.listeners[-1]
+
+    async def listen(self, endpoint: Endpoint, advertised: Endpoint) -> None:
+        """``BindError`` if that cannot be."""
+        self._server.bind([endpoint], [advertised])
+        await self._server.accept(self.connections)
+
+    async def close(self) -> None:
+        """Let the clients go."""
+        self._server.stop_accepting()
+        await self.connections.close()
+        self.life.end()
+
+    # ---- the far end
+
+    @property
+    def in_words(self) -> str:
+        return f"node {self.node_id} of the upstream ({host_and_port(*self.address)})"
+
+    async def dial(self, factory: Callable[[], Wire]) -> None:
+        await dial(self.address, self._context.tls, factory)
+
+    def note(self, *, reachable: bool) -> None:
+        self.reachable = reachable
+
+    # ---- what rules and the trace ask
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return self._context.topics.name(topic_id)
+
+    def session_partitions(self, session_id: int) -> Iterator[tuple[str, int]]:
+        for topic, index in self.sessions.partitions(session_id):
+            name = topic if isinstance(topic, str) else self.topic_name(topic)
+            if name is not None:
+                yield name, index
+
+    def _is_looked_at(self, api_key: int) -> bool:
+        chain = self._context.calls.chain
+        return (api_key == FETCH and self._context.tracks_sessions) or (
+            chain is not None and chain.wants(api_key)
+        )
+
+    # ---- requests
+
+    def forward(self, received: Received, context: RequestContext) -> Any:
+        """The handler of all routes."""
+        key, version = context.api_key, context.api_version
+        link = self.connections.links.get(context.connection_id)
+        if link is not None:
+            return self._send(link, key, version, received)
+        # A rule has kept it beyond the end of its connection.
+        link = Link(self)
+        outcome = self._send(link, key, version, received)
+        if isinstance(outcome, asyncio.Future):
+            outcome.add_done_callback(lambda _: link.close())
+        else:
+            link.close()
+        return outcome
+
+    def _send(self, link: Link, key: int, version: int, received: Received) -> Any:
+        try:
+            is_told = key == PRODUCE and acks_of(received, version) == 0
+            frame, size = bounded(key, version, received)
+        except (
+            IndexError,
+            ValueError,
+        ) as error:  # of a request that ends too early, and that no one has decoded
+            raise CloseConnection("malformed request", error=str(error)) from None
+        if is_told:
+            return link.tell(frame)
+        response = link.request(frame, self._reader(link, key, version, received))
+        if size:
+            charge(size, response)
+        return response
+
+    def _reader(self, link: Link, key: int, version: int, received: Received) -> Callable[[Frame], Any]:
+        """What is done with the response."""
+        if key == API_VERSIONS:
+            return partial(self._read_versions, link, version, received)
+        if has_addresses(key, version) or (key == FETCH and self._context.tracks_sessions):
+            return partial(self._read, key, version, received)
+        return partial(_as_it_is, key, version)
+
+    def _read(self, key: int, version: int, received: Received, frame: Frame) -> Any:
+        response = self.slices.answer(response_steps(key, version, frame))
+        if isinstance(response, asyncio.Future):
+            return self._read_later(key, version, received, frame, response)
+        return self._rewritten(key, version, received, frame, response)
+
+    async def _read_later(
+        self, key: int, version: int, received: Received, frame: Frame, reading: asyncio.Future[Any]
+    ) -> Any:
+        outcome = self._rewritten(key, version, received, frame, await reading)
+        return await outcome if asyncio.iscoroutine(outcome) else outcome
+
+    def _rewritten(self, key: int, version: int, received: Received, frame: Frame, response: Any) -> Any:
+        """The response with the proxy's addresses; the frame as it came where it names none."""
+        if key == METADATA:
+            self._context.topics.heard(response)
+        elif key == FETCH and self._context.tracks_sessions and not response.error_code:
+            self.sessions.passed(self._message(key, version, received), response.session_id)
+        named = list(endpoints_in(key, version, response)) if has_addresses(key, version) else []
+        if not named:
+            return frame
+        listeners = [self._context.listener_of(node_id, part.host, part.port) for node_id, part in named]
+        if None in listeners:
+            return self._with_new_listeners(response, named)
+        return _addressed(response, named, listeners)
+
+    async def _with_new_listeners(self, response: Any, named: Sequence[Named]) -> Any:
+        await self._context.open_listeners([(node_id, part.host, part.port) for node_id, part in named])
+        listeners = [self._context.listener_of(node_id, part.host, part.port) for node_id, part in named]
+        return _addressed(response, named, listeners)
+
+    def _read_versions(self, link: Link, version: int, received: Received, frame: Frame) -> Any:
+        if version and frame[ERROR_CODE] == UNSUPPORTED_VERSION:
+            return self._ask_older(link, version, received, read_response(API_VERSIONS, 0, frame))
+        response = read_response(API_VERSIONS, version, frame)
+        response.api_keys = clamped(response.api_keys, self._served)
+        return response
+
+    async def _ask_older(self, link: Link, version: int, received: Received, refusal: Any) -> Any:
+        """The upstream does not have the version of a request that the proxy has, and says so in version 0: it is asked
+        in one that both have, and the client gets the answer in the version that it speaks."""
+        older = highest_common(refusal.api_keys, API_VERSIONS) or 0
+        correlation_id = int.from_bytes(received.frame[CORRELATION_ID], "big", signed=True)
+        request = self._message(API_VERSIONS, version, received)
+        frame = encoded_request(
+            API_VERSIONS, older, request, request_header(API_VERSIONS, older, correlation_id, None)
+        )
+        response = await link.request(frame, partial(read_response, API_VERSIONS, older))
+        response.api_keys = clamped(response.api_keys, self._served)
+        return response
+
+    def _message(self, key: int, version: int, received: Received) -> Any:
+        route = self._routes[key << 16 | version]
+        assert route is not None, "the request came by it"
+        return route.request_of(received)
+
+
+async def dial(address: tuple[str, int], tls: ssl.SSLContext | None, factory: Callable[[], Wire]) -> None:
+    """Connect to a node of the upstream; ``OSError`` if that cannot be."""
+    host, port = address
+    loop = asyncio.get_running_loop()
+    await loop.create_connection(
+        factory, host, port, ssl=tls, server_hostname=host if tls is not None else None
+    )
+
+
+def _as_it_is(key: int, version: int, frame: Frame) -> Frame:
+    response_body_offset(key, version, frame)  # `MalformedRequest` where its header ends too early
+    return frame
+
+
+def _addressed(response: Any, named: Sequence[Named], listeners: Sequence[Listener | None]) -> Any:
+    for (_, part), listener in zip(named, listeners, strict=True):
+        if listener is None:
+            raise CloseConnection("a node of the upstream has no listener here")
+        part.host, part.port = listener.advertised_host, listener.advertised_port
+    return response

@@ -1,0 +1,158 @@
+"""``odradek export``: a copy of a stopped broker's directory that Apache Kafka starts on.
+
+The source is only locked and read. The copy is then opened as a broker's start does it and closed as by a clean stop, so
+that it needs no recovery whatever way the source came to its end, every partition has its folder, and the metadata log
+ends with this broker's leaving: a Kafka that starts on it registers at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+import javaproperties
+
+from broker.logging import configure
+from broker.metadata.files import META_PROPERTIES
+from server.exchange.command_line import run
+from server.exchange.copying import copy_directory
+from server.exchange.stopped_directory import EXPECTED, HOST, node_id_of, opened
+from storage.directory import LOCK, locked
+
+SETTINGS: Final = "server.properties"
+
+
+class ExportError(Exception):
+    """The directory cannot be exported; the text is an error message for the user."""
+
+
+def main(arguments: list[str]) -> int:
+    """Export as the command line says; the exit code of the process."""
+    return run(command, "odradek export", arguments)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--data-dir",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Data directory of a stopped broker. It is not changed.",
+)
+@click.option(
+    "--port",
+    default=9092,
+    show_default=True,
+    type=click.IntRange(1, 65535),
+    help=f"Port on {HOST} on which Kafka shall listen for clients.",
+)
+@click.option(
+    "--controller-port",
+    default=9093,
+    show_default=True,
+    type=click.IntRange(1, 65535),
+    help="Port on which Kafka's controller shall listen.",
+)
+@click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
+def command(data_dir: Path, port: int, controller_port: int, target: Path) -> None:
+    """Copy a stopped broker's data directory to DIR so that Apache Kafka 4.3.1 starts on it.
+
+    DIR must be empty or not exist. The copy contains the logs, the cluster metadata, and a server.properties for a node
+    with the roles broker and controller.
+    """
+    try:
+        topics, partitions = export(data_dir.resolve(), target.resolve(), port, controller_port)
+    except ExportError as error:
+        raise click.ClickException(str(error)) from None
+    settings = target.resolve() / SETTINGS
+    click.echo(f"{partitions} partitions of {topics} topics are in {target}. To start Kafka on them:")
+    click.echo(f"\n    bin/kafka-server-start.sh {shlex.quote(str(settings))}\n")
+
+
+def export(source: Path, target: Path, port: int, controller_port: int) -> tuple[int, int]:
+    """Write the export; how many topics and partitions it has. What fails leaves ``target`` as empty as it was."""
+    if nodes := sorted(source.glob(f"node-*/{META_PROPERTIES}")):
+        raise ExportError(
+            f"{source} holds a cluster of nodes: give the directory of one, such as {nodes[0].parent}."
+        )
+    if not (source / META_PROPERTIES).exists():
+        raise ExportError(f"{source} has no {META_PROPERTIES}: it is not the directory of a broker.")
+    if target == source or source in target.parents:
+        raise ExportError(f"{target} lies inside of {source}: give a directory of its own.")
+    with _emptied_on_failure(target):
+        try:
+            with locked(source):
+                copy_directory(source, target)
+            counts = asyncio.run(_settle(target, port))
+            write_settings(target, port, controller_port)
+        except EXPECTED as error:
+            raise ExportError(str(error)) from error
+    # All at once: a call for each file of a large directory would take minutes.
+    os.sync()
+    return counts
+
+
+@contextlib.contextmanager
+def _emptied_on_failure(target: Path) -> Iterator[None]:
+    existed = target.exists()
+    if existed and (not target.is_dir() or any(target.iterdir())):
+        raise ExportError(f"{target} is not empty: give a directory that is, or that does not exist.")
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        if existed:
+            target.mkdir(exist_ok=True)
+        raise
+
+
+async def _settle(target: Path, port: int) -> tuple[int, int]:
+    """Open the copy and close it cleanly; (topics, partitions) that it has."""
+    async with opened(target, port) as at_rest:
+        topics = at_rest.metadata.topics
+        counts = len(topics), sum(len(topic.partitions) for topic in topics.values())
+    (target / LOCK).unlink()
+    return counts
+
+
+def write_settings(target: Path, port: int, controller_port: int) -> None:
+    """A ``server.properties`` for one node that is broker and controller."""
+    node_id = node_id_of(target)
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": str(node_id),
+        "controller.quorum.voters": f"{node_id}@{HOST}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "log.dirs": str(target),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+    lines = [f"{name}={_escaped(value)}\n" for name, value in settings.items()]
+    (target / SETTINGS).write_text("".join(lines), "ascii")
+
+
+def _escaped(value: str) -> str:
+    """A value as Java's properties files want it; in a value, colons and equals signs are no more than that."""
+    return javaproperties.escape(value).replace("\\:", ":").replace("\\=", "=")
+
+
+def main_of_a_process(arguments: list[str]) -> int:
+    """The same in a process of its own, whose log goes to standard error."""
+    configure("auto", "warning", sys.stderr)
+    return main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main_of_a_process(sys.argv[1:]))

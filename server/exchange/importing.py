@@ -1,0 +1,156 @@
+"""``odradek import``: partitions of a real cluster, as folders, into a stopped broker's directory.
+
+A folder alone says what it is called and which topic it belongs to, and nothing else; so its topic is made, with the same
+id, one replica, and nothing that would remove what was copied. Indexes and producers are built from the log itself, since
+a folder may have been copied while its broker wrote to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import click
+
+from broker.logging import configure
+from broker.metadata import ApiError, MorePartitions, NewTopic
+from broker.metadata.topics import CLUSTER_METADATA, is_internal
+from protocol.slotted import slotted
+from server.exchange.command_line import run
+from server.exchange.copying import copy_file
+from server.exchange.stopped_directory import EXPECTED, StoppedDirectory, opened
+from storage.checkpoints import parse_rows, read_partition_metadata
+
+EPOCHS: Final = "leader-epoch-checkpoint"
+# Old records are what one wants to look at.
+KEPT_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class ImportRefused(Exception):
+    """These folders cannot be taken; the text is an error message for the user."""
+
+
+@slotted(frozen=True)
+class Folder:
+    """A partition's folder as it was copied."""
+
+    path: Path
+    topic: str
+    index: int
+    topic_id: UUID | None
+    leader_epoch: int
+    """The latest that its log knows, -1 for none."""
+
+
+def main(arguments: list[str]) -> int:
+    """Import as the command line says; the exit code of the process."""
+    return run(command, "odradek import", arguments)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--data-dir",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Data directory of a stopped broker; created if it does not exist.",
+)
+@click.argument(
+    "folders",
+    nargs=-1,
+    required=True,
+    metavar="DIRECTORY...",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+def command(data_dir: Path, folders: tuple[Path, ...]) -> None:
+    """Import partition directories that you copied from another cluster, such as orders-0 and orders-3.
+
+    The given directories are not changed. The topics keep their names and ids; partitions that you do not import are empty.
+    """
+    try:
+        taken = [look_at(path.resolve()) for path in folders]
+        asyncio.run(take(data_dir.resolve(), taken))
+    except (*EXPECTED, ImportRefused) as error:
+        raise click.ClickException(str(error)) from None
+    for folder in taken:
+        click.echo(f"{folder.topic}-{folder.index} is in {data_dir}")
+
+
+def look_at(path: Path) -> Folder:
+    """What a folder says of itself."""
+    topic, _, index = path.name.rpartition("-")
+    if not (topic and index.isascii() and index.isdecimal()):
+        raise ImportRefused(f"{path} is not called after a partition, as orders-0 is.")
+    if is_internal(topic) or topic == CLUSTER_METADATA:
+        raise ImportRefused(
+            f"{path} belongs to a coordinator of its own cluster: kafka-dump-log.sh shows what is in it."
+        )
+    if not any(path.glob("*.log")):
+        raise ImportRefused(f"{path} holds no log.")
+    epochs = [int(epoch) for epoch, _ in parse_rows(path / EPOCHS, 2)]
+    return Folder(path, topic, int(index), read_partition_metadata(path), max(epochs, default=-1))
+
+
+async def take(data_dir: Path, folders: Sequence[Folder]) -> None:
+    """Put the folders in their places; what goes wrong before the last is opened takes them out again."""
+    with contextlib.ExitStack() as undo:
+        async with opened(data_dir) as at_rest:
+            for folder in folders:
+                await _make_room(at_rest, folder, folders)
+                _copy(folder, at_rest.replicas.directory.partition_path(folder.topic, folder.index), undo)
+                partition = at_rest.replicas.get(folder.topic, folder.index)
+                if partition is None or partition.offline is not None:
+                    raise ImportRefused(f"{folder.path} cannot be read: {partition and partition.offline}")
+        undo.pop_all()
+
+
+async def _make_room(at_rest: StoppedDirectory, folder: Folder, folders: Sequence[Folder]) -> None:
+    """The partition exists, was never written to, and its leader epoch is later than all of its log's."""
+    metadata = at_rest.metadata
+    topic = metadata.topic(folder.topic)
+    count = 1 + max(each.index for each in folders if each.topic == folder.topic)
+    if topic is None:
+        new = NewTopic(folder.topic, count, 1, configs=KEPT_FOR_EVER, topic_id=folder.topic_id)
+        [result] = await metadata.create_topics([new])
+        if isinstance(result, ApiError):
+            raise ImportRefused(f"{folder.path}: {result.message}")
+    elif folder.topic_id not in (None, topic.topic_id):
+        raise ImportRefused(f"{folder.path}: there is another topic {folder.topic} here. Delete it first.")
+    elif len(topic.partitions) < count:
+        [refused] = await metadata.create_partitions([MorePartitions(folder.topic, count)])
+        if refused is not None:
+            raise ImportRefused(f"{folder.path}: {refused.message}")
+    present = at_rest.replicas.directory.partition_path(folder.topic, folder.index)
+    if any(path.stat().st_size for path in present.glob("*.log")):
+        raise ImportRefused(f"{present} has records already.")
+    await metadata.begin_leader_epoch(folder.topic, folder.index, folder.leader_epoch + 1)
+
+
+def _copy(folder: Folder, target: Path, undo: contextlib.ExitStack) -> None:
+    """The log and its epochs. Without its indexes, all of it is checked when it is opened."""
+    shutil.rmtree(target, ignore_errors=True)
+    undo.callback(shutil.rmtree, target, ignore_errors=True)
+    target.mkdir()
+    for source in _kept(folder.path):
+        copy_file(source, target / source.name)
+
+
+def _kept(folder: Path) -> Iterator[Path]:
+    yield from sorted(path for path in folder.glob("*.log") if path.stem.isdecimal())
+    if (folder / EPOCHS).exists():
+        yield folder / EPOCHS
+
+
+def main_of_a_process(arguments: list[str]) -> int:
+    """The same in a process of its own, whose log goes to standard error."""
+    configure("auto", "warning", sys.stderr)
+    return main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main_of_a_process(sys.argv[1:]))
