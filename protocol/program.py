@@ -7,7 +7,7 @@ than is read or written in one go is left to the Python that steps through it in
 from collections.abc import Callable
 from typing import Any, Final
 
-from .core import compiled, construct_in_core
+from .core import compiled
 from .decode import TAGS_MAX, Decoder, MalformedRequest, compile_decoder, uuid_of_bytes
 from .encode import INLINE_BYTES_MAX, Encoder, compile_encoder
 from .messages import Chunk
@@ -44,7 +44,6 @@ def encoder_of(message_class: Any) -> Encoder:
     """As ``decoder_of``. What the core does not write Python's encoder writes, or refuses."""
     if compiled is None:
         return compile_encoder(message_class)
-    _construct(message_class)
     return _program(message_class, _Late(message_class)).encode  # type: ignore[no-any-return]
 
 
@@ -72,16 +71,6 @@ def _program(message_class: Any, fallback: Callable[[Any], list[Chunk]]) -> Any:
     return compiled.Program(
         _table(message_class), flexible=message_class.__flexible__, strict=False, fallback=fallback
     )
-
-
-def _construct(message_class: Any) -> None:
-    """Answers are made by calls of the class with all fields, and of those within it."""
-    union = message_class.__union__
-    defaults = union.__init__.__kwdefaults__ or {}
-    construct_in_core(union, tuple(defaults), defaults, 0)
-    for field in message_class.__wire__:
-        if field.nested is not None:
-            _construct(field.nested)
 
 
 def _table(message_class: Any) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, FrozenInstanceError
+from functools import partial
 from typing import Any, Final, TypeVar, dataclass_transform, overload
 
 from .core import construct_in_core
@@ -80,11 +81,11 @@ class _Late:
     def belongs_to(self, owner: type[Any]) -> None:
         self._owner = owner
 
-    def specs(self) -> list[_Spec]:
+    def specs(self) -> list[Spec]:
         """Of all fields."""
         found = {} if self._inherited is None else {each.name: each for each in self._inherited.specs()}
         for name in self._own:
-            found[name] = _Spec(name, self._defaults.get(name, MISSING), self._options["kw_only"])
+            found[name] = Spec(name, self._defaults.get(name, MISSING), self._options["kw_only"])
         return list(found.values())
 
     def __get__(self, _instance: object, _owner: object = None) -> dict[str, Field[Any]]:
@@ -105,7 +106,7 @@ class _Late:
         return fields
 
 
-class _Spec:
+class Spec:
     """What a method has to know of a field. ``dataclasses.fields`` says the same, and takes ten times as long at first."""
 
     __slots__ = ("default", "default_factory", "init", "kw_only", "name", "repr")
@@ -158,8 +159,8 @@ def slotted_class(cls: type[Any], frozen: bool, kw_only: bool, eq: bool = True) 
     _add_methods(namespace, frozen, eq)
     if frozen:
         namespace |= {
-            "__setattr__": _refuse_assignment,
-            "__delattr__": _refuse_deletion,
+            "__setattr__": refuse_assignment,
+            "__delattr__": refuse_deletion,
             "__setstate__": _set_state,
         }
     elif eq and not has_equality:
@@ -210,10 +211,10 @@ Write = Callable[[type[Any], bool, dict[str, Any]], Iterator[str]]
 
 def _add_methods(namespace: dict[str, Any], frozen: bool, eq: bool) -> None:
     """Those that the class does not have."""
+    namespace.setdefault("__init__", constructor(_specs, frozen))
     for name, write in METHODS.items():
         if name not in namespace and (eq or name != "__eq__"):
-            make = _construct_late if name == "__init__" else _compile_late
-            namespace[name] = make(name, write, frozen)
+            namespace[name] = _compile_late(name, write, frozen)
     if frozen and eq:
         namespace["__hash__"] = _compile_late("__hash__", _write_hash, frozen)
 
@@ -229,24 +230,24 @@ def _compile_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]:
     return first
 
 
-def _construct_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]:
-    """A constructor that is compiled once it has been called a few times: of many classes a start makes one or two."""
+def constructor(specs_of: Callable[[type[Any]], list[Spec]], frozen: bool) -> Callable[..., Any]:
+    """An ``__init__`` that is compiled once it has been called a few times: of many classes a start makes one or two."""
     left = CALLS_NOT_COMPILED
-    specs: list[_Spec] = []
+    specs: list[Spec] = []
     set_field = object.__setattr__ if frozen else setattr
 
     def first(self: Any, *values: Any, **named: Any) -> None:
         nonlocal left, specs
-        cls = next(base for base in type(self).__mro__ if vars(base).get(name) is first)
+        cls: Any = next(base for base in type(self).__mro__ if vars(base).get("__init__") is first)
         if not specs:
-            specs = _specs(cls)
+            specs = specs_of(cls)
             _construct_from_now_on(cls, specs)
         left -= 1
         found = _bound(specs, values, named) if left >= 0 else None
         if found is None:
             # What is wrong with a call, Python says of the compiled constructor.
-            method = compiled(cls, name, write, frozen)
-            setattr(cls, name, method)
+            method = compiled(cls, "__init__", partial(_write_init, specs), frozen)
+            cls.__init__ = method
             method(self, *values, **named)
             return
         for field, value in found.items():
@@ -257,7 +258,7 @@ def _construct_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]
     return first
 
 
-def _construct_from_now_on(cls: type[Any], specs: list[_Spec]) -> None:
+def _construct_from_now_on(cls: type[Any], specs: list[Spec]) -> None:
     """In the core, where the constructor of the class only sets its fields."""
     if hasattr(cls, "__post_init__") or any(
         not spec.init or spec.default_factory is not MISSING for spec in specs
@@ -269,7 +270,7 @@ def _construct_from_now_on(cls: type[Any], specs: list[_Spec]) -> None:
     construct_in_core(cls, names, defaults, sum(not spec.kw_only for spec in specs))
 
 
-def _bound(specs: list[_Spec], values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
+def _bound(specs: list[Spec], values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
     """A value for each field; None if there is one too many, or too few."""
     found: dict[str, Any] = {}
     places, taken = iter(values), 0
@@ -298,8 +299,7 @@ def compiled(cls: type[Any], name: str, write: Write, frozen: bool) -> Callable[
     return method
 
 
-def _write_init(cls: type[Any], frozen: bool, namespace: dict[str, Any]) -> Iterator[str]:
-    fields = _specs(cls)
+def _write_init(fields: list[Spec], cls: type[Any], frozen: bool, namespace: dict[str, Any]) -> Iterator[str]:
     positional = [_parameter(field, namespace) for field in fields if field.init and not field.kw_only]
     named = [_parameter(field, namespace) for field in fields if field.init and field.kw_only]
     yield f"def __init__({', '.join(['self', *positional, *(['*', *named] if named else [])])}):"
@@ -318,7 +318,7 @@ def _write_init(cls: type[Any], frozen: bool, namespace: dict[str, Any]) -> Iter
     yield " self.__post_init__()" if hasattr(cls, "__post_init__") else " pass"
 
 
-def _parameter(field: _Spec, namespace: dict[str, Any]) -> str:
+def _parameter(field: Spec, namespace: dict[str, Any]) -> str:
     if field.default_factory is not MISSING:
         namespace["MISSING"] = MISSING
         return f"{field.name}=MISSING"
@@ -361,19 +361,19 @@ def init_names(cls: type[Any]) -> tuple[str, ...]:
     return tuple(each.name for each in _specs(cls) if each.init)
 
 
-def _specs(cls: type[Any]) -> list[_Spec]:
+def _specs(cls: type[Any]) -> list[Spec]:
     late: _Late = vars(cls)[_FIELDS]
     return late.specs()
 
 
-METHODS: dict[str, Write] = {"__init__": _write_init, "__repr__": _write_repr, "__eq__": _write_eq}
+METHODS: dict[str, Write] = {"__repr__": _write_repr, "__eq__": _write_eq}
 
 
-def _refuse_assignment(self: object, name: str, value: object) -> None:
+def refuse_assignment(self: object, name: str, value: object) -> None:
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
-def _refuse_deletion(self: object, name: str) -> None:
+def refuse_deletion(self: object, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 

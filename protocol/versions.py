@@ -78,12 +78,9 @@ class _Family:
         return self._derived[name]
 
     def _derive(self, base: Any) -> Any:
-        # What these classes are constructed with by default is what their fields are by default.
-        defaults = (base.__init__.__kwdefaults__ or {}) if base.__fields__ else {}
         wire: list[WireField] = []
         absent: dict[str, Any] = {}
-        for name, kind, first, last, nullable_since, tag in base.__fields__:
-            default = defaults[name]
+        for name, kind, first, last, nullable_since, tag, default in base.__fields__:
             if not first <= self._version <= last:
                 absent[name] = default
                 continue

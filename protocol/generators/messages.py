@@ -205,11 +205,6 @@ def render(key: int) -> str:
 
 
 def _imports(body: str) -> str:
-    names = [
-        name
-        for name in ("FrozenMessage", "Message", "Records", "set_field")
-        if re.search(rf"\b{name}\b", body)
-    ]
     lines = ["from __future__ import annotations\n"]
     if "Sequence[" in body:
         lines.append("from collections.abc import Sequence")
@@ -217,48 +212,29 @@ def _imports(body: str) -> str:
         lines.append("from uuid import UUID")
     if len(lines) > 1:
         lines[-1] += "\n"
+    names = ("Message", "Records", "field") if re.search(r"\bRecords\b", body) else ("Message", "field")
     lines.append(f"from . import {', '.join(names)}\n")
     return "\n".join(lines)
 
 
 def _render_class(union: UnionClass, family: dict[str, UnionClass], side: Side) -> str:
-    lines = [f"class {union.name}({'FrozenMessage' if union.shared else 'Message'}):"]
-    members = union.fields.values()
-    lines += _table("__slots__", [f'"{member.name}",' for member in members])
-    lines += _table("__fields__", [f"{_declared(member, family)}," for member in members])
-    lines.append("")
-    if union.shared:
-        # Such a class has a __setattr__ that refuses: a type checker sees no assignments.
-        lines += [*(f"    {member.name}: {_annotation(member, family, side)}" for member in members), ""]
-    lines += ["    def __init__(", "        self,", "        *,"]
-    for member in members:
-        declaration = f"{member.name}: {_annotation(member, family, side)} = {_default(member, family)}"
-        lines.append(f"        {declaration},  # {_span(member)}")
-    lines.append("    ) -> None:")
-    for member in members:
-        name = member.name
-        lines.append(
-            f'        set_field(self, "{name}", {name})' if union.shared else f"        self.{name} = {name}"
-        )
-    return "\n".join(lines)
-
-
-def _table(name: str, rows: list[str]) -> list[str]:
-    return [f"    {name} = (", *(f"        {row}" for row in rows), "    )"]
+    fields = [
+        f"    {member.name}: {_annotation(member, family, side)} = {_declared(member, family)}"
+        for member in union.fields.values()
+    ]
+    bases = "Message, frozen=True" if union.shared else "Message"
+    return "\n".join([f"class {union.name}({bases}):", *fields])
 
 
 def _declared(member: UnionField, family: dict[str, UnionClass]) -> str:
-    """The row of ``__fields__`` (see ``protocol.messages.Declared``)."""
+    """The call of ``protocol.messages.field``."""
     kind = family[member.inner].name if member.inner else PLAIN.get(member.kind, member.kind)
-    array = "[]" if member.is_array else ""
-    first, last = member.versions[0], member.versions[-1]
-    return f'("{member.name}", "{array}{kind}", {first}, {last}, {member.nullable_since}, {member.tag})'
-
-
-def _span(member: UnionField) -> str:
-    first, last = member.versions[0], member.versions[-1]
-    span = f"v{first}" if first == last else f"v{first}..v{last}"
-    return span if member.tag is None else f"{span}, tag {member.tag}"
+    values = [f'"{"[]" if member.is_array else ""}{kind}"', str(member.versions[0]), str(member.versions[-1])]
+    if member.nullable:
+        values.append(f"nullable_since={member.nullable_since}")
+    if member.tag is not None:
+        values.append(f"tag={member.tag}")
+    return f"field({', '.join(values)}, default={_default(member, family)})"
 
 
 def _annotation(member: UnionField, family: dict[str, UnionClass], side: Side) -> str:

@@ -1,16 +1,21 @@
 """The messages of every API, one module each, one class family for all versions.
 
-The modules beside this one are generated (``python -m protocol.generators.messages``) and checked in.
+The modules beside this one are generated (``python -m protocol.generators.messages``) and checked in. They say each
+field once: its type for the reader and the type checker, and its declaration for the codecs.
 
-Their classes behave like dataclasses with keyword-only fields, but are written out: a broker imports a
-hundred of them at every start, and ``@dataclass`` would write and compile each of their methods there again.
+To a type checker the classes are dataclasses with keyword-only fields. ``@dataclass`` would write and compile each of
+their methods at each import, and a broker imports a hundred of them at every start: a constructor is compiled after its
+first calls (``protocol.slotted``), or not at all where the compiled core makes the instances.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import FrozenInstanceError
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from ..slotted import Spec, constructor, refuse_assignment, refuse_deletion
+
+T = TypeVar("T")
 
 Chunk = bytes | bytearray | memoryview
 
@@ -20,14 +25,20 @@ Records = Chunk | Sequence[Chunk] | None
 
 # A field as it stands in ``__fields__``: its name; its kind, a wire kind or the name of a class beside it, with
 # "[]" in front if it is an array; the first and the last version that have it; the first in which it may be
-# null; its tag. A plain tuple, because constants cost nothing at import.
-Declared = tuple[str, str, int, int, int | None, int | None]
-
-set_field: Final = object.__setattr__
+# null; its tag; its default.
+Declared = tuple[str, str, int, int, int | None, int | None, Any]
 
 
-class Message:
-    """A message, or a struct within one, over all versions."""
+def field(
+    kind: str, first: int, last: int, *, nullable_since: int | None = None, tag: int | None = None, default: T
+) -> T:
+    """Declare a field of a message (``Declared`` has what the values are). A version without it shows the default."""
+    declaration: Any = (kind, first, last, nullable_since, tag, default)
+    return declaration  # type: ignore[no-any-return]
+
+
+class _AnyMessage:
+    """The base class of all message classes."""
 
     __slots__ = ()
 
@@ -35,13 +46,15 @@ class Message:
     # The class with all fields, also for the classes of one version that are derived from it.
     __union__: ClassVar[type[Message]]
 
-    def __init_subclass__(cls) -> None:
-        if "__fields__" in cls.__dict__:
-            cls.__union__ = cls
+    def __init__(self, *values: Any, **named: Any) -> None:
+        """Give the class a constructor of its own, at its first call."""
+        union: Any = self.__union__
+        union.__init__ = constructor(_specs_of, "__setattr__" in vars(union))
+        union.__init__(self, *values, **named)
 
     def __eq__(self, other: object) -> bool:
         """Equal in all fields, of whatever version either was read. A list equals a tuple of the same."""
-        if not isinstance(other, Message) or self.__union__ is not other.__union__:
+        if not isinstance(other, _AnyMessage) or self.__union__ is not other.__union__:
             return NotImplemented
         return all(_same(getattr(self, field[0]), getattr(other, field[0])) for field in self.__fields__)
 
@@ -52,16 +65,52 @@ class Message:
         return f"{type(self).__name__}({', '.join(values)})"
 
 
-class FrozenMessage(Message):
-    """A struct of which one instance is the default of a field, and therefore must not change."""
+class _MakesMessages(type):
+    """Build a message class from the declarations in its body.
+
+    The class that is made is an instance of ``type``, not of this one: calls of other classes take no vectorcall in
+    Python 3.11, which is how the compiled core makes an instance in one step.
+    """
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], frozen: bool = False
+    ) -> type:
+        if bases == (_AnyMessage,):
+            return super().__new__(cls, name, bases, namespace)
+        # A body has declarations and what Python writes there itself: __module__, __qualname__, and annotations,
+        # which are for readers and type checkers alone.
+        declared = [(key, value) for key, value in namespace.items() if key[0] != "_"]
+        namespace = {
+            "__module__": namespace["__module__"],
+            "__qualname__": name,
+            "__slots__": tuple([key for key, _ in declared]),
+            "__fields__": tuple([(key, *value) for key, value in declared]),
+        }
+        if frozen:
+            namespace |= {"__setattr__": refuse_assignment, "__delattr__": refuse_deletion}
+        made: Any = type.__new__(type, name, (_AnyMessage,), namespace)
+        made.__union__ = made
+        return made  # type: ignore[no-any-return]
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: bool) -> None:
+        super().__init__(name, bases, namespace)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _AnyMessage)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class Message(_AnyMessage, metaclass=_MakesMessages):
+    """A message, or a struct within one, over all versions.
+
+    A class is ``frozen`` if one instance of it is the default of a field, and therefore must not change.
+    """
 
     __slots__ = ()
 
-    def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
-    def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
+def _specs_of(cls: type[Any]) -> list[Spec]:
+    return [Spec(name, default, kw_only=True) for name, *_, default in cls.__fields__]
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -7,176 +7,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class AddPartitionsToTxnTopic(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 5, None, None),
-        ("partitions", "[]int32", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v5
-        partitions: Sequence[int] = (),  # v0..v5
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 5, default="")
+    partitions: Sequence[int] = field("[]int32", 0, 5, default=())
 
 
 class AddPartitionsToTxnTransaction(Message):
-    __slots__ = (
-        "transactional_id",
-        "producer_id",
-        "producer_epoch",
-        "verify_only",
-        "topics",
-    )
-    __fields__ = (
-        ("transactional_id", "string", 4, 5, None, None),
-        ("producer_id", "int64", 4, 5, None, None),
-        ("producer_epoch", "int16", 4, 5, None, None),
-        ("verify_only", "bool", 4, 5, None, None),
-        ("topics", "[]AddPartitionsToTxnTopic", 4, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        transactional_id: str = "",  # v4..v5
-        producer_id: int = 0,  # v4..v5
-        producer_epoch: int = 0,  # v4..v5
-        verify_only: bool = False,  # v4..v5
-        topics: Sequence[AddPartitionsToTxnTopic] = (),  # v4..v5
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.verify_only = verify_only
-        self.topics = topics
+    transactional_id: str = field("string", 4, 5, default="")
+    producer_id: int = field("int64", 4, 5, default=0)
+    producer_epoch: int = field("int16", 4, 5, default=0)
+    verify_only: bool = field("bool", 4, 5, default=False)
+    topics: Sequence[AddPartitionsToTxnTopic] = field("[]AddPartitionsToTxnTopic", 4, 5, default=())
 
 
 class AddPartitionsToTxnRequest(Message):
-    __slots__ = (
-        "transactions",
-        "v3_and_below_transactional_id",
-        "v3_and_below_producer_id",
-        "v3_and_below_producer_epoch",
-        "v3_and_below_topics",
-    )
-    __fields__ = (
-        ("transactions", "[]AddPartitionsToTxnTransaction", 4, 5, None, None),
-        ("v3_and_below_transactional_id", "string", 0, 3, None, None),
-        ("v3_and_below_producer_id", "int64", 0, 3, None, None),
-        ("v3_and_below_producer_epoch", "int16", 0, 3, None, None),
-        ("v3_and_below_topics", "[]AddPartitionsToTxnTopic", 0, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        transactions: Sequence[AddPartitionsToTxnTransaction] = (),  # v4..v5
-        v3_and_below_transactional_id: str = "",  # v0..v3
-        v3_and_below_producer_id: int = 0,  # v0..v3
-        v3_and_below_producer_epoch: int = 0,  # v0..v3
-        v3_and_below_topics: Sequence[AddPartitionsToTxnTopic] = (),  # v0..v3
-    ) -> None:
-        self.transactions = transactions
-        self.v3_and_below_transactional_id = v3_and_below_transactional_id
-        self.v3_and_below_producer_id = v3_and_below_producer_id
-        self.v3_and_below_producer_epoch = v3_and_below_producer_epoch
-        self.v3_and_below_topics = v3_and_below_topics
+    transactions: Sequence[AddPartitionsToTxnTransaction] = field("[]AddPartitionsToTxnTransaction", 4, 5, default=())
+    v3_and_below_transactional_id: str = field("string", 0, 3, default="")
+    v3_and_below_producer_id: int = field("int64", 0, 3, default=0)
+    v3_and_below_producer_epoch: int = field("int16", 0, 3, default=0)
+    v3_and_below_topics: Sequence[AddPartitionsToTxnTopic] = field("[]AddPartitionsToTxnTopic", 0, 3, default=())
 
 
 class AddPartitionsToTxnPartitionResult(Message):
-    __slots__ = (
-        "partition_index",
-        "partition_error_code",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 5, None, None),
-        ("partition_error_code", "int16", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v5
-        partition_error_code: int = 0,  # v0..v5
-    ) -> None:
-        self.partition_index = partition_index
-        self.partition_error_code = partition_error_code
+    partition_index: int = field("int32", 0, 5, default=0)
+    partition_error_code: int = field("int16", 0, 5, default=0)
 
 
 class AddPartitionsToTxnTopicResult(Message):
-    __slots__ = (
-        "name",
-        "results_by_partition",
-    )
-    __fields__ = (
-        ("name", "string", 0, 5, None, None),
-        ("results_by_partition", "[]AddPartitionsToTxnPartitionResult", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v5
-        results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = (),  # v0..v5
-    ) -> None:
-        self.name = name
-        self.results_by_partition = results_by_partition
+    name: str = field("string", 0, 5, default="")
+    results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = field("[]AddPartitionsToTxnPartitionResult", 0, 5, default=())
 
 
 class AddPartitionsToTxnResult(Message):
-    __slots__ = (
-        "transactional_id",
-        "topic_results",
-    )
-    __fields__ = (
-        ("transactional_id", "string", 4, 5, None, None),
-        ("topic_results", "[]AddPartitionsToTxnTopicResult", 4, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        transactional_id: str = "",  # v4..v5
-        topic_results: Sequence[AddPartitionsToTxnTopicResult] = (),  # v4..v5
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.topic_results = topic_results
+    transactional_id: str = field("string", 4, 5, default="")
+    topic_results: Sequence[AddPartitionsToTxnTopicResult] = field("[]AddPartitionsToTxnTopicResult", 4, 5, default=())
 
 
 class AddPartitionsToTxnResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "results_by_transaction",
-        "results_by_topic_v3_and_below",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 5, None, None),
-        ("error_code", "int16", 4, 5, None, None),
-        ("results_by_transaction", "[]AddPartitionsToTxnResult", 4, 5, None, None),
-        ("results_by_topic_v3_and_below", "[]AddPartitionsToTxnTopicResult", 0, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v5
-        error_code: int = 0,  # v4..v5
-        results_by_transaction: Sequence[AddPartitionsToTxnResult] = (),  # v4..v5
-        results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnTopicResult] = (),  # v0..v3
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.results_by_transaction = results_by_transaction
-        self.results_by_topic_v3_and_below = results_by_topic_v3_and_below
+    throttle_time_ms: int = field("int32", 0, 5, default=0)
+    error_code: int = field("int16", 4, 5, default=0)
+    results_by_transaction: Sequence[AddPartitionsToTxnResult] = field("[]AddPartitionsToTxnResult", 4, 5, default=())
+    results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnTopicResult] = field("[]AddPartitionsToTxnTopicResult", 0, 3, default=())

@@ -8,88 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class Listener(Message):
-    __slots__ = (
-        "name",
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("name", "string", 0, 1, None, None),
-        ("host", "string", 0, 1, None, None),
-        ("port", "uint16", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v1
-        host: str = "",  # v0..v1
-        port: int = 0,  # v0..v1
-    ) -> None:
-        self.name = name
-        self.host = host
-        self.port = port
+    name: str = field("string", 0, 1, default="")
+    host: str = field("string", 0, 1, default="")
+    port: int = field("uint16", 0, 1, default=0)
 
 
 class AddRaftVoterRequest(Message):
-    __slots__ = (
-        "cluster_id",
-        "timeout_ms",
-        "voter_id",
-        "voter_directory_id",
-        "listeners",
-        "ack_when_committed",
-    )
-    __fields__ = (
-        ("cluster_id", "string", 0, 1, 0, None),
-        ("timeout_ms", "int32", 0, 1, None, None),
-        ("voter_id", "int32", 0, 1, None, None),
-        ("voter_directory_id", "uuid", 0, 1, None, None),
-        ("listeners", "[]Listener", 0, 1, None, None),
-        ("ack_when_committed", "bool", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        cluster_id: str | None = None,  # v0..v1
-        timeout_ms: int = 0,  # v0..v1
-        voter_id: int = 0,  # v0..v1
-        voter_directory_id: UUID | None = None,  # v0..v1
-        listeners: Sequence[Listener] = (),  # v0..v1
-        ack_when_committed: bool = True,  # v1
-    ) -> None:
-        self.cluster_id = cluster_id
-        self.timeout_ms = timeout_ms
-        self.voter_id = voter_id
-        self.voter_directory_id = voter_directory_id
-        self.listeners = listeners
-        self.ack_when_committed = ack_when_committed
+    cluster_id: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    timeout_ms: int = field("int32", 0, 1, default=0)
+    voter_id: int = field("int32", 0, 1, default=0)
+    voter_directory_id: UUID | None = field("uuid", 0, 1, default=None)
+    listeners: Sequence[Listener] = field("[]Listener", 0, 1, default=())
+    ack_when_committed: bool = field("bool", 1, 1, default=True)
 
 
 class AddRaftVoterResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v1
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
+    throttle_time_ms: int = field("int32", 0, 1, default=0)
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)

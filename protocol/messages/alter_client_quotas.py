@@ -7,152 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class EntityData(Message):
-    __slots__ = (
-        "entity_type",
-        "entity_name",
-    )
-    __fields__ = (
-        ("entity_type", "string", 0, 1, None, None),
-        ("entity_name", "string", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        entity_type: str = "",  # v0..v1
-        entity_name: str | None = None,  # v0..v1
-    ) -> None:
-        self.entity_type = entity_type
-        self.entity_name = entity_name
+    entity_type: str = field("string", 0, 1, default="")
+    entity_name: str | None = field("string", 0, 1, nullable_since=0, default=None)
 
 
 class OpData(Message):
-    __slots__ = (
-        "key",
-        "value",
-        "remove",
-    )
-    __fields__ = (
-        ("key", "string", 0, 1, None, None),
-        ("value", "float64", 0, 1, None, None),
-        ("remove", "bool", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        key: str = "",  # v0..v1
-        value: float = 0.0,  # v0..v1
-        remove: bool = False,  # v0..v1
-    ) -> None:
-        self.key = key
-        self.value = value
-        self.remove = remove
+    key: str = field("string", 0, 1, default="")
+    value: float = field("float64", 0, 1, default=0.0)
+    remove: bool = field("bool", 0, 1, default=False)
 
 
 class EntryData(Message):
-    __slots__ = (
-        "entity",
-        "ops",
-    )
-    __fields__ = (
-        ("entity", "[]EntityData", 0, 1, None, None),
-        ("ops", "[]OpData", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        entity: Sequence[EntityData] = (),  # v0..v1
-        ops: Sequence[OpData] = (),  # v0..v1
-    ) -> None:
-        self.entity = entity
-        self.ops = ops
+    entity: Sequence[EntityData] = field("[]EntityData", 0, 1, default=())
+    ops: Sequence[OpData] = field("[]OpData", 0, 1, default=())
 
 
 class AlterClientQuotasRequest(Message):
-    __slots__ = (
-        "entries",
-        "validate_only",
-    )
-    __fields__ = (
-        ("entries", "[]EntryData", 0, 1, None, None),
-        ("validate_only", "bool", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        entries: Sequence[EntryData] = (),  # v0..v1
-        validate_only: bool = False,  # v0..v1
-    ) -> None:
-        self.entries = entries
-        self.validate_only = validate_only
+    entries: Sequence[EntryData] = field("[]EntryData", 0, 1, default=())
+    validate_only: bool = field("bool", 0, 1, default=False)
 
 
 class ResponseEntityData(Message):
-    __slots__ = (
-        "entity_type",
-        "entity_name",
-    )
-    __fields__ = (
-        ("entity_type", "string", 0, 1, None, None),
-        ("entity_name", "string", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        entity_type: str = "",  # v0..v1
-        entity_name: str | None = None,  # v0..v1
-    ) -> None:
-        self.entity_type = entity_type
-        self.entity_name = entity_name
+    entity_type: str = field("string", 0, 1, default="")
+    entity_name: str | None = field("string", 0, 1, nullable_since=0, default=None)
 
 
 class ResponseEntryData(Message):
-    __slots__ = (
-        "error_code",
-        "error_message",
-        "entity",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-        ("entity", "[]ResponseEntityData", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-        entity: Sequence[ResponseEntityData] = (),  # v0..v1
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.entity = entity
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    entity: Sequence[ResponseEntityData] = field("[]ResponseEntityData", 0, 1, default=())
 
 
 class AlterClientQuotasResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "entries",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 1, None, None),
-        ("entries", "[]ResponseEntryData", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v1
-        entries: Sequence[ResponseEntryData] = (),  # v0..v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.entries = entries
+    throttle_time_ms: int = field("int32", 0, 1, default=0)
+    entries: Sequence[ResponseEntryData] = field("[]ResponseEntryData", 0, 1, default=())

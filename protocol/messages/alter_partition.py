@@ -8,188 +8,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class BrokerState(Message):
-    __slots__ = (
-        "broker_id",
-        "broker_epoch",
-    )
-    __fields__ = (
-        ("broker_id", "int32", 3, 3, None, None),
-        ("broker_epoch", "int64", 3, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        broker_id: int = 0,  # v3
-        broker_epoch: int = -1,  # v3
-    ) -> None:
-        self.broker_id = broker_id
-        self.broker_epoch = broker_epoch
+    broker_id: int = field("int32", 3, 3, default=0)
+    broker_epoch: int = field("int64", 3, 3, default=-1)
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition_index",
-        "leader_epoch",
-        "new_isr_with_epochs",
-        "new_isr",
-        "leader_recovery_state",
-        "partition_epoch",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 2, 3, None, None),
-        ("leader_epoch", "int32", 2, 3, None, None),
-        ("new_isr_with_epochs", "[]BrokerState", 3, 3, None, None),
-        ("new_isr", "[]int32", 2, 2, None, None),
-        ("leader_recovery_state", "int8", 2, 3, None, None),
-        ("partition_epoch", "int32", 2, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v2..v3
-        leader_epoch: int = 0,  # v2..v3
-        new_isr_with_epochs: Sequence[BrokerState] = (),  # v3
-        new_isr: Sequence[int] = (),  # v2
-        leader_recovery_state: int = 0,  # v2..v3
-        partition_epoch: int = 0,  # v2..v3
-    ) -> None:
-        self.partition_index = partition_index
-        self.leader_epoch = leader_epoch
-        self.new_isr_with_epochs = new_isr_with_epochs
-        self.new_isr = new_isr
-        self.leader_recovery_state = leader_recovery_state
-        self.partition_epoch = partition_epoch
+    partition_index: int = field("int32", 2, 3, default=0)
+    leader_epoch: int = field("int32", 2, 3, default=0)
+    new_isr_with_epochs: Sequence[BrokerState] = field("[]BrokerState", 3, 3, default=())
+    new_isr: Sequence[int] = field("[]int32", 2, 2, default=())
+    leader_recovery_state: int = field("int8", 2, 3, default=0)
+    partition_epoch: int = field("int32", 2, 3, default=0)
 
 
 class TopicData(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 2, 3, None, None),
-        ("partitions", "[]PartitionData", 2, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v2..v3
-        partitions: Sequence[PartitionData] = (),  # v2..v3
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 2, 3, default=None)
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 2, 3, default=())
 
 
 class AlterPartitionRequest(Message):
-    __slots__ = (
-        "broker_id",
-        "broker_epoch",
-        "topics",
-    )
-    __fields__ = (
-        ("broker_id", "int32", 2, 3, None, None),
-        ("broker_epoch", "int64", 2, 3, None, None),
-        ("topics", "[]TopicData", 2, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        broker_id: int = 0,  # v2..v3
-        broker_epoch: int = -1,  # v2..v3
-        topics: Sequence[TopicData] = (),  # v2..v3
-    ) -> None:
-        self.broker_id = broker_id
-        self.broker_epoch = broker_epoch
-        self.topics = topics
+    broker_id: int = field("int32", 2, 3, default=0)
+    broker_epoch: int = field("int64", 2, 3, default=-1)
+    topics: Sequence[TopicData] = field("[]TopicData", 2, 3, default=())
 
 
 class ResponsePartitionData(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-        "leader_id",
-        "leader_epoch",
-        "isr",
-        "leader_recovery_state",
-        "partition_epoch",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 2, 3, None, None),
-        ("error_code", "int16", 2, 3, None, None),
-        ("leader_id", "int32", 2, 3, None, None),
-        ("leader_epoch", "int32", 2, 3, None, None),
-        ("isr", "[]int32", 2, 3, None, None),
-        ("leader_recovery_state", "int8", 2, 3, None, None),
-        ("partition_epoch", "int32", 2, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v2..v3
-        error_code: int = 0,  # v2..v3
-        leader_id: int = 0,  # v2..v3
-        leader_epoch: int = 0,  # v2..v3
-        isr: Sequence[int] = (),  # v2..v3
-        leader_recovery_state: int = 0,  # v2..v3
-        partition_epoch: int = 0,  # v2..v3
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.isr = isr
-        self.leader_recovery_state = leader_recovery_state
-        self.partition_epoch = partition_epoch
+    partition_index: int = field("int32", 2, 3, default=0)
+    error_code: int = field("int16", 2, 3, default=0)
+    leader_id: int = field("int32", 2, 3, default=0)
+    leader_epoch: int = field("int32", 2, 3, default=0)
+    isr: Sequence[int] = field("[]int32", 2, 3, default=())
+    leader_recovery_state: int = field("int8", 2, 3, default=0)
+    partition_epoch: int = field("int32", 2, 3, default=0)
 
 
 class ResponseTopicData(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 2, 3, None, None),
-        ("partitions", "[]ResponsePartitionData", 2, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v2..v3
-        partitions: Sequence[ResponsePartitionData] = (),  # v2..v3
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 2, 3, default=None)
+    partitions: Sequence[ResponsePartitionData] = field("[]ResponsePartitionData", 2, 3, default=())
 
 
 class AlterPartitionResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "topics",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 2, 3, None, None),
-        ("error_code", "int16", 2, 3, None, None),
-        ("topics", "[]ResponseTopicData", 2, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v2..v3
-        error_code: int = 0,  # v2..v3
-        topics: Sequence[ResponseTopicData] = (),  # v2..v3
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.topics = topics
+    throttle_time_ms: int = field("int32", 2, 3, default=0)
+    error_code: int = field("int16", 2, 3, default=0)
+    topics: Sequence[ResponseTopicData] = field("[]ResponseTopicData", 2, 3, default=())

@@ -7,144 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class ReassignablePartition(Message):
-    __slots__ = (
-        "partition_index",
-        "replicas",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 1, None, None),
-        ("replicas", "[]int32", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v1
-        replicas: Sequence[int] | None = None,  # v0..v1
-    ) -> None:
-        self.partition_index = partition_index
-        self.replicas = replicas
+    partition_index: int = field("int32", 0, 1, default=0)
+    replicas: Sequence[int] | None = field("[]int32", 0, 1, nullable_since=0, default=None)
 
 
 class ReassignableTopic(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 1, None, None),
-        ("partitions", "[]ReassignablePartition", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v1
-        partitions: Sequence[ReassignablePartition] = (),  # v0..v1
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 1, default="")
+    partitions: Sequence[ReassignablePartition] = field("[]ReassignablePartition", 0, 1, default=())
 
 
 class AlterPartitionReassignmentsRequest(Message):
-    __slots__ = (
-        "timeout_ms",
-        "allow_replication_factor_change",
-        "topics",
-    )
-    __fields__ = (
-        ("timeout_ms", "int32", 0, 1, None, None),
-        ("allow_replication_factor_change", "bool", 1, 1, None, None),
-        ("topics", "[]ReassignableTopic", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        timeout_ms: int = 60000,  # v0..v1
-        allow_replication_factor_change: bool = True,  # v1
-        topics: Sequence[ReassignableTopic] = (),  # v0..v1
-    ) -> None:
-        self.timeout_ms = timeout_ms
-        self.allow_replication_factor_change = allow_replication_factor_change
-        self.topics = topics
+    timeout_ms: int = field("int32", 0, 1, default=60000)
+    allow_replication_factor_change: bool = field("bool", 1, 1, default=True)
+    topics: Sequence[ReassignableTopic] = field("[]ReassignableTopic", 0, 1, default=())
 
 
 class ReassignablePartitionResponse(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v1
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
+    partition_index: int = field("int32", 0, 1, default=0)
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
 
 
 class ReassignableTopicResponse(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 1, None, None),
-        ("partitions", "[]ReassignablePartitionResponse", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v1
-        partitions: Sequence[ReassignablePartitionResponse] = (),  # v0..v1
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 1, default="")
+    partitions: Sequence[ReassignablePartitionResponse] = field("[]ReassignablePartitionResponse", 0, 1, default=())
 
 
 class AlterPartitionReassignmentsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "allow_replication_factor_change",
-        "error_code",
-        "error_message",
-        "responses",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 1, None, None),
-        ("allow_replication_factor_change", "bool", 1, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-        ("responses", "[]ReassignableTopicResponse", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v1
-        allow_replication_factor_change: bool = True,  # v1
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-        responses: Sequence[ReassignableTopicResponse] = (),  # v0..v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.allow_replication_factor_change = allow_replication_factor_change
-        self.error_code = error_code
-        self.error_message = error_message
-        self.responses = responses
+    throttle_time_ms: int = field("int32", 0, 1, default=0)
+    allow_replication_factor_change: bool = field("bool", 1, 1, default=True)
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    responses: Sequence[ReassignableTopicResponse] = field("[]ReassignableTopicResponse", 0, 1, default=())

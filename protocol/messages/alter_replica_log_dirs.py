@@ -7,120 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class AlterReplicaLogDirTopic(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 1, 2, None, None),
-        ("partitions", "[]int32", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v1..v2
-        partitions: Sequence[int] = (),  # v1..v2
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 1, 2, default="")
+    partitions: Sequence[int] = field("[]int32", 1, 2, default=())
 
 
 class AlterReplicaLogDir(Message):
-    __slots__ = (
-        "path",
-        "topics",
-    )
-    __fields__ = (
-        ("path", "string", 1, 2, None, None),
-        ("topics", "[]AlterReplicaLogDirTopic", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        path: str = "",  # v1..v2
-        topics: Sequence[AlterReplicaLogDirTopic] = (),  # v1..v2
-    ) -> None:
-        self.path = path
-        self.topics = topics
+    path: str = field("string", 1, 2, default="")
+    topics: Sequence[AlterReplicaLogDirTopic] = field("[]AlterReplicaLogDirTopic", 1, 2, default=())
 
 
 class AlterReplicaLogDirsRequest(Message):
-    __slots__ = (
-        "dirs",
-    )
-    __fields__ = (
-        ("dirs", "[]AlterReplicaLogDir", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        dirs: Sequence[AlterReplicaLogDir] = (),  # v1..v2
-    ) -> None:
-        self.dirs = dirs
+    dirs: Sequence[AlterReplicaLogDir] = field("[]AlterReplicaLogDir", 1, 2, default=())
 
 
 class AlterReplicaLogDirPartitionResult(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 1, 2, None, None),
-        ("error_code", "int16", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v1..v2
-        error_code: int = 0,  # v1..v2
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
+    partition_index: int = field("int32", 1, 2, default=0)
+    error_code: int = field("int16", 1, 2, default=0)
 
 
 class AlterReplicaLogDirTopicResult(Message):
-    __slots__ = (
-        "topic_name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_name", "string", 1, 2, None, None),
-        ("partitions", "[]AlterReplicaLogDirPartitionResult", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v1..v2
-        partitions: Sequence[AlterReplicaLogDirPartitionResult] = (),  # v1..v2
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: str = field("string", 1, 2, default="")
+    partitions: Sequence[AlterReplicaLogDirPartitionResult] = field("[]AlterReplicaLogDirPartitionResult", 1, 2, default=())
 
 
 class AlterReplicaLogDirsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "results",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 2, None, None),
-        ("results", "[]AlterReplicaLogDirTopicResult", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v2
-        results: Sequence[AlterReplicaLogDirTopicResult] = (),  # v1..v2
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = field("int32", 1, 2, default=0)
+    results: Sequence[AlterReplicaLogDirTopicResult] = field("[]AlterReplicaLogDirTopicResult", 1, 2, default=())

@@ -8,140 +8,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class AlterShareGroupOffsetsRequestPartition(Message):
-    __slots__ = (
-        "partition_index",
-        "start_offset",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 0, None, None),
-        ("start_offset", "int64", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0
-        start_offset: int = 0,  # v0
-    ) -> None:
-        self.partition_index = partition_index
-        self.start_offset = start_offset
+    partition_index: int = field("int32", 0, 0, default=0)
+    start_offset: int = field("int64", 0, 0, default=0)
 
 
 class AlterShareGroupOffsetsRequestTopic(Message):
-    __slots__ = (
-        "topic_name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 0, None, None),
-        ("partitions", "[]AlterShareGroupOffsetsRequestPartition", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0
-        partitions: Sequence[AlterShareGroupOffsetsRequestPartition] = (),  # v0
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: str = field("string", 0, 0, default="")
+    partitions: Sequence[AlterShareGroupOffsetsRequestPartition] = field("[]AlterShareGroupOffsetsRequestPartition", 0, 0, default=())
 
 
 class AlterShareGroupOffsetsRequest(Message):
-    __slots__ = (
-        "group_id",
-        "topics",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 0, None, None),
-        ("topics", "[]AlterShareGroupOffsetsRequestTopic", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0
-        topics: Sequence[AlterShareGroupOffsetsRequestTopic] = (),  # v0
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: str = field("string", 0, 0, default="")
+    topics: Sequence[AlterShareGroupOffsetsRequestTopic] = field("[]AlterShareGroupOffsetsRequestTopic", 0, 0, default=())
 
 
 class AlterShareGroupOffsetsResponsePartition(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
+    partition_index: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
 
 
 class AlterShareGroupOffsetsResponseTopic(Message):
-    __slots__ = (
-        "topic_name",
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 0, None, None),
-        ("topic_id", "uuid", 0, 0, None, None),
-        ("partitions", "[]AlterShareGroupOffsetsResponsePartition", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0
-        topic_id: UUID | None = None,  # v0
-        partitions: Sequence[AlterShareGroupOffsetsResponsePartition] = (),  # v0
-    ) -> None:
-        self.topic_name = topic_name
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_name: str = field("string", 0, 0, default="")
+    topic_id: UUID | None = field("uuid", 0, 0, default=None)
+    partitions: Sequence[AlterShareGroupOffsetsResponsePartition] = field("[]AlterShareGroupOffsetsResponsePartition", 0, 0, default=())
 
 
 class AlterShareGroupOffsetsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "responses",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-        ("responses", "[]AlterShareGroupOffsetsResponseTopic", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-        responses: Sequence[AlterShareGroupOffsetsResponseTopic] = (),  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.responses = responses
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    responses: Sequence[AlterShareGroupOffsetsResponseTopic] = field("[]AlterShareGroupOffsetsResponseTopic", 0, 0, default=())

@@ -7,120 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class ScramCredentialDeletion(Message):
-    __slots__ = (
-        "name",
-        "mechanism",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("mechanism", "int8", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        mechanism: int = 0,  # v0
-    ) -> None:
-        self.name = name
-        self.mechanism = mechanism
+    name: str = field("string", 0, 0, default="")
+    mechanism: int = field("int8", 0, 0, default=0)
 
 
 class ScramCredentialUpsertion(Message):
-    __slots__ = (
-        "name",
-        "mechanism",
-        "iterations",
-        "salt",
-        "salted_password",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("mechanism", "int8", 0, 0, None, None),
-        ("iterations", "int32", 0, 0, None, None),
-        ("salt", "bytes", 0, 0, None, None),
-        ("salted_password", "bytes", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        mechanism: int = 0,  # v0
-        iterations: int = 0,  # v0
-        salt: bytes = b'',  # v0
-        salted_password: bytes = b'',  # v0
-    ) -> None:
-        self.name = name
-        self.mechanism = mechanism
-        self.iterations = iterations
-        self.salt = salt
-        self.salted_password = salted_password
+    name: str = field("string", 0, 0, default="")
+    mechanism: int = field("int8", 0, 0, default=0)
+    iterations: int = field("int32", 0, 0, default=0)
+    salt: bytes = field("bytes", 0, 0, default=b'')
+    salted_password: bytes = field("bytes", 0, 0, default=b'')
 
 
 class AlterUserScramCredentialsRequest(Message):
-    __slots__ = (
-        "deletions",
-        "upsertions",
-    )
-    __fields__ = (
-        ("deletions", "[]ScramCredentialDeletion", 0, 0, None, None),
-        ("upsertions", "[]ScramCredentialUpsertion", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        deletions: Sequence[ScramCredentialDeletion] = (),  # v0
-        upsertions: Sequence[ScramCredentialUpsertion] = (),  # v0
-    ) -> None:
-        self.deletions = deletions
-        self.upsertions = upsertions
+    deletions: Sequence[ScramCredentialDeletion] = field("[]ScramCredentialDeletion", 0, 0, default=())
+    upsertions: Sequence[ScramCredentialUpsertion] = field("[]ScramCredentialUpsertion", 0, 0, default=())
 
 
 class AlterUserScramCredentialsResult(Message):
-    __slots__ = (
-        "user",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("user", "string", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        user: str = "",  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-    ) -> None:
-        self.user = user
-        self.error_code = error_code
-        self.error_message = error_message
+    user: str = field("string", 0, 0, default="")
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
 
 
 class AlterUserScramCredentialsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "results",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("results", "[]AlterUserScramCredentialsResult", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        results: Sequence[AlterUserScramCredentialsResult] = (),  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    results: Sequence[AlterUserScramCredentialsResult] = field("[]AlterUserScramCredentialsResult", 0, 0, default=())

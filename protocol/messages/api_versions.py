@@ -7,136 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class ApiVersionsRequest(Message):
-    __slots__ = (
-        "client_software_name",
-        "client_software_version",
-    )
-    __fields__ = (
-        ("client_software_name", "string", 3, 4, None, None),
-        ("client_software_version", "string", 3, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        client_software_name: str = "",  # v3..v4
-        client_software_version: str = "",  # v3..v4
-    ) -> None:
-        self.client_software_name = client_software_name
-        self.client_software_version = client_software_version
+    client_software_name: str = field("string", 3, 4, default="")
+    client_software_version: str = field("string", 3, 4, default="")
 
 
 class ApiVersion(Message):
-    __slots__ = (
-        "api_key",
-        "min_version",
-        "max_version",
-    )
-    __fields__ = (
-        ("api_key", "int16", 0, 4, None, None),
-        ("min_version", "int16", 0, 4, None, None),
-        ("max_version", "int16", 0, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        api_key: int = 0,  # v0..v4
-        min_version: int = 0,  # v0..v4
-        max_version: int = 0,  # v0..v4
-    ) -> None:
-        self.api_key = api_key
-        self.min_version = min_version
-        self.max_version = max_version
+    api_key: int = field("int16", 0, 4, default=0)
+    min_version: int = field("int16", 0, 4, default=0)
+    max_version: int = field("int16", 0, 4, default=0)
 
 
 class SupportedFeatureKey(Message):
-    __slots__ = (
-        "name",
-        "min_version",
-        "max_version",
-    )
-    __fields__ = (
-        ("name", "string", 3, 4, None, None),
-        ("min_version", "int16", 3, 4, None, None),
-        ("max_version", "int16", 3, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v3..v4
-        min_version: int = 0,  # v3..v4
-        max_version: int = 0,  # v3..v4
-    ) -> None:
-        self.name = name
-        self.min_version = min_version
-        self.max_version = max_version
+    name: str = field("string", 3, 4, default="")
+    min_version: int = field("int16", 3, 4, default=0)
+    max_version: int = field("int16", 3, 4, default=0)
 
 
 class FinalizedFeatureKey(Message):
-    __slots__ = (
-        "name",
-        "max_version_level",
-        "min_version_level",
-    )
-    __fields__ = (
-        ("name", "string", 3, 4, None, None),
-        ("max_version_level", "int16", 3, 4, None, None),
-        ("min_version_level", "int16", 3, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v3..v4
-        max_version_level: int = 0,  # v3..v4
-        min_version_level: int = 0,  # v3..v4
-    ) -> None:
-        self.name = name
-        self.max_version_level = max_version_level
-        self.min_version_level = min_version_level
+    name: str = field("string", 3, 4, default="")
+    max_version_level: int = field("int16", 3, 4, default=0)
+    min_version_level: int = field("int16", 3, 4, default=0)
 
 
 class ApiVersionsResponse(Message):
-    __slots__ = (
-        "error_code",
-        "api_keys",
-        "throttle_time_ms",
-        "supported_features",
-        "finalized_features_epoch",
-        "finalized_features",
-        "zk_migration_ready",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 4, None, None),
-        ("api_keys", "[]ApiVersion", 0, 4, None, None),
-        ("throttle_time_ms", "int32", 1, 4, None, None),
-        ("supported_features", "[]SupportedFeatureKey", 3, 4, None, 0),
-        ("finalized_features_epoch", "int64", 3, 4, None, 1),
-        ("finalized_features", "[]FinalizedFeatureKey", 3, 4, None, 2),
-        ("zk_migration_ready", "bool", 3, 4, None, 3),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0..v4
-        api_keys: Sequence[ApiVersion] = (),  # v0..v4
-        throttle_time_ms: int = 0,  # v1..v4
-        supported_features: Sequence[SupportedFeatureKey] = (),  # v3..v4, tag 0
-        finalized_features_epoch: int = -1,  # v3..v4, tag 1
-        finalized_features: Sequence[FinalizedFeatureKey] = (),  # v3..v4, tag 2
-        zk_migration_ready: bool = False,  # v3..v4, tag 3
-    ) -> None:
-        self.error_code = error_code
-        self.api_keys = api_keys
-        self.throttle_time_ms = throttle_time_ms
-        self.supported_features = supported_features
-        self.finalized_features_epoch = finalized_features_epoch
-        self.finalized_features = finalized_features
-        self.zk_migration_ready = zk_migration_ready
+    error_code: int = field("int16", 0, 4, default=0)
+    api_keys: Sequence[ApiVersion] = field("[]ApiVersion", 0, 4, default=())
+    throttle_time_ms: int = field("int32", 1, 4, default=0)
+    supported_features: Sequence[SupportedFeatureKey] = field("[]SupportedFeatureKey", 3, 4, tag=0, default=())
+    finalized_features_epoch: int = field("int64", 3, 4, tag=1, default=-1)
+    finalized_features: Sequence[FinalizedFeatureKey] = field("[]FinalizedFeatureKey", 3, 4, tag=2, default=())
+    zk_migration_ready: bool = field("bool", 3, 4, tag=3, default=False)

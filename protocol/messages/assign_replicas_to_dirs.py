@@ -8,168 +8,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition_index",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0
-    ) -> None:
-        self.partition_index = partition_index
+    partition_index: int = field("int32", 0, 0, default=0)
 
 
 class TopicData(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 0, None, None),
-        ("partitions", "[]PartitionData", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0
-        partitions: Sequence[PartitionData] = (),  # v0
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 0, default=None)
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 0, 0, default=())
 
 
 class DirectoryData(Message):
-    __slots__ = (
-        "id_",
-        "topics",
-    )
-    __fields__ = (
-        ("id_", "uuid", 0, 0, None, None),
-        ("topics", "[]TopicData", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        id_: UUID | None = None,  # v0
-        topics: Sequence[TopicData] = (),  # v0
-    ) -> None:
-        self.id_ = id_
-        self.topics = topics
+    id_: UUID | None = field("uuid", 0, 0, default=None)
+    topics: Sequence[TopicData] = field("[]TopicData", 0, 0, default=())
 
 
 class AssignReplicasToDirsRequest(Message):
-    __slots__ = (
-        "broker_id",
-        "broker_epoch",
-        "directories",
-    )
-    __fields__ = (
-        ("broker_id", "int32", 0, 0, None, None),
-        ("broker_epoch", "int64", 0, 0, None, None),
-        ("directories", "[]DirectoryData", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        broker_id: int = 0,  # v0
-        broker_epoch: int = -1,  # v0
-        directories: Sequence[DirectoryData] = (),  # v0
-    ) -> None:
-        self.broker_id = broker_id
-        self.broker_epoch = broker_epoch
-        self.directories = directories
+    broker_id: int = field("int32", 0, 0, default=0)
+    broker_epoch: int = field("int64", 0, 0, default=-1)
+    directories: Sequence[DirectoryData] = field("[]DirectoryData", 0, 0, default=())
 
 
 class ResponsePartitionData(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0
-        error_code: int = 0,  # v0
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
+    partition_index: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
 
 
 class ResponseTopicData(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 0, None, None),
-        ("partitions", "[]ResponsePartitionData", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0
-        partitions: Sequence[ResponsePartitionData] = (),  # v0
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 0, default=None)
+    partitions: Sequence[ResponsePartitionData] = field("[]ResponsePartitionData", 0, 0, default=())
 
 
 class ResponseDirectoryData(Message):
-    __slots__ = (
-        "id_",
-        "topics",
-    )
-    __fields__ = (
-        ("id_", "uuid", 0, 0, None, None),
-        ("topics", "[]ResponseTopicData", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        id_: UUID | None = None,  # v0
-        topics: Sequence[ResponseTopicData] = (),  # v0
-    ) -> None:
-        self.id_ = id_
-        self.topics = topics
+    id_: UUID | None = field("uuid", 0, 0, default=None)
+    topics: Sequence[ResponseTopicData] = field("[]ResponseTopicData", 0, 0, default=())
 
 
 class AssignReplicasToDirsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "directories",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("directories", "[]ResponseDirectoryData", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        error_code: int = 0,  # v0
-        directories: Sequence[ResponseDirectoryData] = (),  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.directories = directories
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    directories: Sequence[ResponseDirectoryData] = field("[]ResponseDirectoryData", 0, 0, default=())

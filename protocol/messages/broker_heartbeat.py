@@ -8,76 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class BrokerHeartbeatRequest(Message):
-    __slots__ = (
-        "broker_id",
-        "broker_epoch",
-        "current_metadata_offset",
-        "want_fence",
-        "want_shut_down",
-        "offline_log_dirs",
-        "cordoned_log_dirs",
-    )
-    __fields__ = (
-        ("broker_id", "int32", 0, 2, None, None),
-        ("broker_epoch", "int64", 0, 2, None, None),
-        ("current_metadata_offset", "int64", 0, 2, None, None),
-        ("want_fence", "bool", 0, 2, None, None),
-        ("want_shut_down", "bool", 0, 2, None, None),
-        ("offline_log_dirs", "[]uuid", 1, 2, None, 0),
-        ("cordoned_log_dirs", "[]uuid", 2, 2, 2, 1),
-    )
-
-    def __init__(
-        self,
-        *,
-        broker_id: int = 0,  # v0..v2
-        broker_epoch: int = -1,  # v0..v2
-        current_metadata_offset: int = 0,  # v0..v2
-        want_fence: bool = False,  # v0..v2
-        want_shut_down: bool = False,  # v0..v2
-        offline_log_dirs: Sequence[UUID | None] = (),  # v1..v2, tag 0
-        cordoned_log_dirs: Sequence[UUID | None] | None = None,  # v2, tag 1
-    ) -> None:
-        self.broker_id = broker_id
-        self.broker_epoch = broker_epoch
-        self.current_metadata_offset = current_metadata_offset
-        self.want_fence = want_fence
-        self.want_shut_down = want_shut_down
-        self.offline_log_dirs = offline_log_dirs
-        self.cordoned_log_dirs = cordoned_log_dirs
+    broker_id: int = field("int32", 0, 2, default=0)
+    broker_epoch: int = field("int64", 0, 2, default=-1)
+    current_metadata_offset: int = field("int64", 0, 2, default=0)
+    want_fence: bool = field("bool", 0, 2, default=False)
+    want_shut_down: bool = field("bool", 0, 2, default=False)
+    offline_log_dirs: Sequence[UUID | None] = field("[]uuid", 1, 2, tag=0, default=())
+    cordoned_log_dirs: Sequence[UUID | None] | None = field("[]uuid", 2, 2, nullable_since=2, tag=1, default=None)
 
 
 class BrokerHeartbeatResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "is_caught_up",
-        "is_fenced",
-        "should_shut_down",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 2, None, None),
-        ("error_code", "int16", 0, 2, None, None),
-        ("is_caught_up", "bool", 0, 2, None, None),
-        ("is_fenced", "bool", 0, 2, None, None),
-        ("should_shut_down", "bool", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v2
-        error_code: int = 0,  # v0..v2
-        is_caught_up: bool = False,  # v0..v2
-        is_fenced: bool = True,  # v0..v2
-        should_shut_down: bool = False,  # v0..v2
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.is_caught_up = is_caught_up
-        self.is_fenced = is_fenced
-        self.should_shut_down = should_shut_down
+    throttle_time_ms: int = field("int32", 0, 2, default=0)
+    error_code: int = field("int16", 0, 2, default=0)
+    is_caught_up: bool = field("bool", 0, 2, default=False)
+    is_fenced: bool = field("bool", 0, 2, default=True)
+    should_shut_down: bool = field("bool", 0, 2, default=False)

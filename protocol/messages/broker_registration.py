@@ -8,128 +8,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class Listener(Message):
-    __slots__ = (
-        "name",
-        "host",
-        "port",
-        "security_protocol",
-    )
-    __fields__ = (
-        ("name", "string", 0, 4, None, None),
-        ("host", "string", 0, 4, None, None),
-        ("port", "uint16", 0, 4, None, None),
-        ("security_protocol", "int16", 0, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v4
-        host: str = "",  # v0..v4
-        port: int = 0,  # v0..v4
-        security_protocol: int = 0,  # v0..v4
-    ) -> None:
-        self.name = name
-        self.host = host
-        self.port = port
-        self.security_protocol = security_protocol
+    name: str = field("string", 0, 4, default="")
+    host: str = field("string", 0, 4, default="")
+    port: int = field("uint16", 0, 4, default=0)
+    security_protocol: int = field("int16", 0, 4, default=0)
 
 
 class Feature(Message):
-    __slots__ = (
-        "name",
-        "min_supported_version",
-        "max_supported_version",
-    )
-    __fields__ = (
-        ("name", "string", 0, 4, None, None),
-        ("min_supported_version", "int16", 0, 4, None, None),
-        ("max_supported_version", "int16", 0, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v4
-        min_supported_version: int = 0,  # v0..v4
-        max_supported_version: int = 0,  # v0..v4
-    ) -> None:
-        self.name = name
-        self.min_supported_version = min_supported_version
-        self.max_supported_version = max_supported_version
+    name: str = field("string", 0, 4, default="")
+    min_supported_version: int = field("int16", 0, 4, default=0)
+    max_supported_version: int = field("int16", 0, 4, default=0)
 
 
 class BrokerRegistrationRequest(Message):
-    __slots__ = (
-        "broker_id",
-        "cluster_id",
-        "incarnation_id",
-        "listeners",
-        "features",
-        "rack",
-        "is_migrating_zk_broker",
-        "log_dirs",
-        "previous_broker_epoch",
-    )
-    __fields__ = (
-        ("broker_id", "int32", 0, 4, None, None),
-        ("cluster_id", "string", 0, 4, None, None),
-        ("incarnation_id", "uuid", 0, 4, None, None),
-        ("listeners", "[]Listener", 0, 4, None, None),
-        ("features", "[]Feature", 0, 4, None, None),
-        ("rack", "string", 0, 4, 0, None),
-        ("is_migrating_zk_broker", "bool", 1, 4, None, None),
-        ("log_dirs", "[]uuid", 2, 4, None, None),
-        ("previous_broker_epoch", "int64", 3, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        broker_id: int = 0,  # v0..v4
-        cluster_id: str = "",  # v0..v4
-        incarnation_id: UUID | None = None,  # v0..v4
-        listeners: Sequence[Listener] = (),  # v0..v4
-        features: Sequence[Feature] = (),  # v0..v4
-        rack: str | None = None,  # v0..v4
-        is_migrating_zk_broker: bool = False,  # v1..v4
-        log_dirs: Sequence[UUID | None] = (),  # v2..v4
-        previous_broker_epoch: int = -1,  # v3..v4
-    ) -> None:
-        self.broker_id = broker_id
-        self.cluster_id = cluster_id
-        self.incarnation_id = incarnation_id
-        self.listeners = listeners
-        self.features = features
-        self.rack = rack
-        self.is_migrating_zk_broker = is_migrating_zk_broker
-        self.log_dirs = log_dirs
-        self.previous_broker_epoch = previous_broker_epoch
+    broker_id: int = field("int32", 0, 4, default=0)
+    cluster_id: str = field("string", 0, 4, default="")
+    incarnation_id: UUID | None = field("uuid", 0, 4, default=None)
+    listeners: Sequence[Listener] = field("[]Listener", 0, 4, default=())
+    features: Sequence[Feature] = field("[]Feature", 0, 4, default=())
+    rack: str | None = field("string", 0, 4, nullable_since=0, default=None)
+    is_migrating_zk_broker: bool = field("bool", 1, 4, default=False)
+    log_dirs: Sequence[UUID | None] = field("[]uuid", 2, 4, default=())
+    previous_broker_epoch: int = field("int64", 3, 4, default=-1)
 
 
 class BrokerRegistrationResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "broker_epoch",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 4, None, None),
-        ("error_code", "int16", 0, 4, None, None),
-        ("broker_epoch", "int64", 0, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v4
-        error_code: int = 0,  # v0..v4
-        broker_epoch: int = -1,  # v0..v4
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.broker_epoch = broker_epoch
+    throttle_time_ms: int = field("int32", 0, 4, default=0)
+    error_code: int = field("int16", 0, 4, default=0)
+    broker_epoch: int = field("int64", 0, 4, default=-1)

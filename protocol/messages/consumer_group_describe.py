@@ -8,190 +8,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import FrozenMessage, Message, set_field
+from . import Message, field
 
 
 class ConsumerGroupDescribeRequest(Message):
-    __slots__ = (
-        "group_ids",
-        "include_authorized_operations",
-    )
-    __fields__ = (
-        ("group_ids", "[]string", 0, 1, None, None),
-        ("include_authorized_operations", "bool", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_ids: Sequence[str] = (),  # v0..v1
-        include_authorized_operations: bool = False,  # v0..v1
-    ) -> None:
-        self.group_ids = group_ids
-        self.include_authorized_operations = include_authorized_operations
+    group_ids: Sequence[str] = field("[]string", 0, 1, default=())
+    include_authorized_operations: bool = field("bool", 0, 1, default=False)
 
 
 class TopicPartitions(Message):
-    __slots__ = (
-        "topic_id",
-        "topic_name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 1, None, None),
-        ("topic_name", "string", 0, 1, None, None),
-        ("partitions", "[]int32", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0..v1
-        topic_name: str = "",  # v0..v1
-        partitions: Sequence[int] = (),  # v0..v1
-    ) -> None:
-        self.topic_id = topic_id
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 1, default=None)
+    topic_name: str = field("string", 0, 1, default="")
+    partitions: Sequence[int] = field("[]int32", 0, 1, default=())
 
 
-class Assignment(FrozenMessage):
-    __slots__ = (
-        "topic_partitions",
-    )
-    __fields__ = (
-        ("topic_partitions", "[]TopicPartitions", 0, 1, None, None),
-    )
-
-    topic_partitions: Sequence[TopicPartitions]
-
-    def __init__(
-        self,
-        *,
-        topic_partitions: Sequence[TopicPartitions] = (),  # v0..v1
-    ) -> None:
-        set_field(self, "topic_partitions", topic_partitions)
+class Assignment(Message, frozen=True):
+    topic_partitions: Sequence[TopicPartitions] = field("[]TopicPartitions", 0, 1, default=())
 
 
 class Member(Message):
-    __slots__ = (
-        "member_id",
-        "instance_id",
-        "rack_id",
-        "member_epoch",
-        "client_id",
-        "client_host",
-        "subscribed_topic_names",
-        "subscribed_topic_regex",
-        "assignment",
-        "target_assignment",
-        "member_type",
-    )
-    __fields__ = (
-        ("member_id", "string", 0, 1, None, None),
-        ("instance_id", "string", 0, 1, 0, None),
-        ("rack_id", "string", 0, 1, 0, None),
-        ("member_epoch", "int32", 0, 1, None, None),
-        ("client_id", "string", 0, 1, None, None),
-        ("client_host", "string", 0, 1, None, None),
-        ("subscribed_topic_names", "[]string", 0, 1, None, None),
-        ("subscribed_topic_regex", "string", 0, 1, 0, None),
-        ("assignment", "Assignment", 0, 1, None, None),
-        ("target_assignment", "Assignment", 0, 1, None, None),
-        ("member_type", "int8", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        member_id: str = "",  # v0..v1
-        instance_id: str | None = None,  # v0..v1
-        rack_id: str | None = None,  # v0..v1
-        member_epoch: int = 0,  # v0..v1
-        client_id: str = "",  # v0..v1
-        client_host: str = "",  # v0..v1
-        subscribed_topic_names: Sequence[str] = (),  # v0..v1
-        subscribed_topic_regex: str | None = None,  # v0..v1
-        assignment: Assignment = Assignment(),  # v0..v1
-        target_assignment: Assignment = Assignment(),  # v0..v1
-        member_type: int = -1,  # v1
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.rack_id = rack_id
-        self.member_epoch = member_epoch
-        self.client_id = client_id
-        self.client_host = client_host
-        self.subscribed_topic_names = subscribed_topic_names
-        self.subscribed_topic_regex = subscribed_topic_regex
-        self.assignment = assignment
-        self.target_assignment = target_assignment
-        self.member_type = member_type
+    member_id: str = field("string", 0, 1, default="")
+    instance_id: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    rack_id: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    member_epoch: int = field("int32", 0, 1, default=0)
+    client_id: str = field("string", 0, 1, default="")
+    client_host: str = field("string", 0, 1, default="")
+    subscribed_topic_names: Sequence[str] = field("[]string", 0, 1, default=())
+    subscribed_topic_regex: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    assignment: Assignment = field("Assignment", 0, 1, default=Assignment())
+    target_assignment: Assignment = field("Assignment", 0, 1, default=Assignment())
+    member_type: int = field("int8", 1, 1, default=-1)
 
 
 class DescribedGroup(Message):
-    __slots__ = (
-        "error_code",
-        "error_message",
-        "group_id",
-        "group_state",
-        "group_epoch",
-        "assignment_epoch",
-        "assignor_name",
-        "members",
-        "authorized_operations",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-        ("group_id", "string", 0, 1, None, None),
-        ("group_state", "string", 0, 1, None, None),
-        ("group_epoch", "int32", 0, 1, None, None),
-        ("assignment_epoch", "int32", 0, 1, None, None),
-        ("assignor_name", "string", 0, 1, None, None),
-        ("members", "[]Member", 0, 1, None, None),
-        ("authorized_operations", "int32", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-        group_id: str = "",  # v0..v1
-        group_state: str = "",  # v0..v1
-        group_epoch: int = 0,  # v0..v1
-        assignment_epoch: int = 0,  # v0..v1
-        assignor_name: str = "",  # v0..v1
-        members: Sequence[Member] = (),  # v0..v1
-        authorized_operations: int = -2147483648,  # v0..v1
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.group_id = group_id
-        self.group_state = group_state
-        self.group_epoch = group_epoch
-        self.assignment_epoch = assignment_epoch
-        self.assignor_name = assignor_name
-        self.members = members
-        self.authorized_operations = authorized_operations
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    group_id: str = field("string", 0, 1, default="")
+    group_state: str = field("string", 0, 1, default="")
+    group_epoch: int = field("int32", 0, 1, default=0)
+    assignment_epoch: int = field("int32", 0, 1, default=0)
+    assignor_name: str = field("string", 0, 1, default="")
+    members: Sequence[Member] = field("[]Member", 0, 1, default=())
+    authorized_operations: int = field("int32", 0, 1, default=-2147483648)
 
 
 class ConsumerGroupDescribeResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "groups",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 1, None, None),
-        ("groups", "[]DescribedGroup", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v1
-        groups: Sequence[DescribedGroup] = (),  # v0..v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.groups = groups
+    throttle_time_ms: int = field("int32", 0, 1, default=0)
+    groups: Sequence[DescribedGroup] = field("[]DescribedGroup", 0, 1, default=())

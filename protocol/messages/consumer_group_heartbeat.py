@@ -8,152 +8,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class TopicPartitions(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 1, None, None),
-        ("partitions", "[]int32", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0..v1
-        partitions: Sequence[int] = (),  # v0..v1
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 1, default=None)
+    partitions: Sequence[int] = field("[]int32", 0, 1, default=())
 
 
 class ConsumerGroupHeartbeatRequest(Message):
-    __slots__ = (
-        "group_id",
-        "member_id",
-        "member_epoch",
-        "instance_id",
-        "rack_id",
-        "rebalance_timeout_ms",
-        "subscribed_topic_names",
-        "subscribed_topic_regex",
-        "server_assignor",
-        "topic_partitions",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 1, None, None),
-        ("member_id", "string", 0, 1, None, None),
-        ("member_epoch", "int32", 0, 1, None, None),
-        ("instance_id", "string", 0, 1, 0, None),
-        ("rack_id", "string", 0, 1, 0, None),
-        ("rebalance_timeout_ms", "int32", 0, 1, None, None),
-        ("subscribed_topic_names", "[]string", 0, 1, 0, None),
-        ("subscribed_topic_regex", "string", 1, 1, 1, None),
-        ("server_assignor", "string", 0, 1, 0, None),
-        ("topic_partitions", "[]TopicPartitions", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0..v1
-        member_id: str = "",  # v0..v1
-        member_epoch: int = 0,  # v0..v1
-        instance_id: str | None = None,  # v0..v1
-        rack_id: str | None = None,  # v0..v1
-        rebalance_timeout_ms: int = -1,  # v0..v1
-        subscribed_topic_names: Sequence[str] | None = None,  # v0..v1
-        subscribed_topic_regex: str | None = None,  # v1
-        server_assignor: str | None = None,  # v0..v1
-        topic_partitions: Sequence[TopicPartitions] | None = (),  # v0..v1
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.instance_id = instance_id
-        self.rack_id = rack_id
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.subscribed_topic_names = subscribed_topic_names
-        self.subscribed_topic_regex = subscribed_topic_regex
-        self.server_assignor = server_assignor
-        self.topic_partitions = topic_partitions
+    group_id: str = field("string", 0, 1, default="")
+    member_id: str = field("string", 0, 1, default="")
+    member_epoch: int = field("int32", 0, 1, default=0)
+    instance_id: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    rack_id: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    rebalance_timeout_ms: int = field("int32", 0, 1, default=-1)
+    subscribed_topic_names: Sequence[str] | None = field("[]string", 0, 1, nullable_since=0, default=None)
+    subscribed_topic_regex: str | None = field("string", 1, 1, nullable_since=1, default=None)
+    server_assignor: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    topic_partitions: Sequence[TopicPartitions] | None = field("[]TopicPartitions", 0, 1, nullable_since=0, default=())
 
 
 class ResponseTopicPartitions(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 1, None, None),
-        ("partitions", "[]int32", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0..v1
-        partitions: Sequence[int] = (),  # v0..v1
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 1, default=None)
+    partitions: Sequence[int] = field("[]int32", 0, 1, default=())
 
 
 class Assignment(Message):
-    __slots__ = (
-        "topic_partitions",
-    )
-    __fields__ = (
-        ("topic_partitions", "[]ResponseTopicPartitions", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_partitions: Sequence[ResponseTopicPartitions] = (),  # v0..v1
-    ) -> None:
-        self.topic_partitions = topic_partitions
+    topic_partitions: Sequence[ResponseTopicPartitions] = field("[]ResponseTopicPartitions", 0, 1, default=())
 
 
 class ConsumerGroupHeartbeatResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "member_id",
-        "member_epoch",
-        "heartbeat_interval_ms",
-        "assignment",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-        ("member_id", "string", 0, 1, 0, None),
-        ("member_epoch", "int32", 0, 1, None, None),
-        ("heartbeat_interval_ms", "int32", 0, 1, None, None),
-        ("assignment", "Assignment", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v1
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-        member_id: str | None = None,  # v0..v1
-        member_epoch: int = 0,  # v0..v1
-        heartbeat_interval_ms: int = 0,  # v0..v1
-        assignment: Assignment | None = None,  # v0..v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.heartbeat_interval_ms = heartbeat_interval_ms
-        self.assignment = assignment
+    throttle_time_ms: int = field("int32", 0, 1, default=0)
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    member_id: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    member_epoch: int = field("int32", 0, 1, default=0)
+    heartbeat_interval_ms: int = field("int32", 0, 1, default=0)
+    assignment: Assignment | None = field("Assignment", 0, 1, nullable_since=0, default=None)

@@ -8,112 +8,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class Listener(Message):
-    __slots__ = (
-        "name",
-        "host",
-        "port",
-        "security_protocol",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("host", "string", 0, 0, None, None),
-        ("port", "uint16", 0, 0, None, None),
-        ("security_protocol", "int16", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        host: str = "",  # v0
-        port: int = 0,  # v0
-        security_protocol: int = 0,  # v0
-    ) -> None:
-        self.name = name
-        self.host = host
-        self.port = port
-        self.security_protocol = security_protocol
+    name: str = field("string", 0, 0, default="")
+    host: str = field("string", 0, 0, default="")
+    port: int = field("uint16", 0, 0, default=0)
+    security_protocol: int = field("int16", 0, 0, default=0)
 
 
 class Feature(Message):
-    __slots__ = (
-        "name",
-        "min_supported_version",
-        "max_supported_version",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("min_supported_version", "int16", 0, 0, None, None),
-        ("max_supported_version", "int16", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        min_supported_version: int = 0,  # v0
-        max_supported_version: int = 0,  # v0
-    ) -> None:
-        self.name = name
-        self.min_supported_version = min_supported_version
-        self.max_supported_version = max_supported_version
+    name: str = field("string", 0, 0, default="")
+    min_supported_version: int = field("int16", 0, 0, default=0)
+    max_supported_version: int = field("int16", 0, 0, default=0)
 
 
 class ControllerRegistrationRequest(Message):
-    __slots__ = (
-        "controller_id",
-        "incarnation_id",
-        "zk_migration_ready",
-        "listeners",
-        "features",
-    )
-    __fields__ = (
-        ("controller_id", "int32", 0, 0, None, None),
-        ("incarnation_id", "uuid", 0, 0, None, None),
-        ("zk_migration_ready", "bool", 0, 0, None, None),
-        ("listeners", "[]Listener", 0, 0, None, None),
-        ("features", "[]Feature", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        controller_id: int = 0,  # v0
-        incarnation_id: UUID | None = None,  # v0
-        zk_migration_ready: bool = False,  # v0
-        listeners: Sequence[Listener] = (),  # v0
-        features: Sequence[Feature] = (),  # v0
-    ) -> None:
-        self.controller_id = controller_id
-        self.incarnation_id = incarnation_id
-        self.zk_migration_ready = zk_migration_ready
-        self.listeners = listeners
-        self.features = features
+    controller_id: int = field("int32", 0, 0, default=0)
+    incarnation_id: UUID | None = field("uuid", 0, 0, default=None)
+    zk_migration_ready: bool = field("bool", 0, 0, default=False)
+    listeners: Sequence[Listener] = field("[]Listener", 0, 0, default=())
+    features: Sequence[Feature] = field("[]Feature", 0, 0, default=())
 
 
 class ControllerRegistrationResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)

@@ -7,100 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class AclCreation(Message):
-    __slots__ = (
-        "resource_type",
-        "resource_name",
-        "resource_pattern_type",
-        "principal",
-        "host",
-        "operation",
-        "permission_type",
-    )
-    __fields__ = (
-        ("resource_type", "int8", 1, 3, None, None),
-        ("resource_name", "string", 1, 3, None, None),
-        ("resource_pattern_type", "int8", 1, 3, None, None),
-        ("principal", "string", 1, 3, None, None),
-        ("host", "string", 1, 3, None, None),
-        ("operation", "int8", 1, 3, None, None),
-        ("permission_type", "int8", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        resource_type: int = 0,  # v1..v3
-        resource_name: str = "",  # v1..v3
-        resource_pattern_type: int = 3,  # v1..v3
-        principal: str = "",  # v1..v3
-        host: str = "",  # v1..v3
-        operation: int = 0,  # v1..v3
-        permission_type: int = 0,  # v1..v3
-    ) -> None:
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.resource_pattern_type = resource_pattern_type
-        self.principal = principal
-        self.host = host
-        self.operation = operation
-        self.permission_type = permission_type
+    resource_type: int = field("int8", 1, 3, default=0)
+    resource_name: str = field("string", 1, 3, default="")
+    resource_pattern_type: int = field("int8", 1, 3, default=3)
+    principal: str = field("string", 1, 3, default="")
+    host: str = field("string", 1, 3, default="")
+    operation: int = field("int8", 1, 3, default=0)
+    permission_type: int = field("int8", 1, 3, default=0)
 
 
 class CreateAclsRequest(Message):
-    __slots__ = (
-        "creations",
-    )
-    __fields__ = (
-        ("creations", "[]AclCreation", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        creations: Sequence[AclCreation] = (),  # v1..v3
-    ) -> None:
-        self.creations = creations
+    creations: Sequence[AclCreation] = field("[]AclCreation", 1, 3, default=())
 
 
 class AclCreationResult(Message):
-    __slots__ = (
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("error_code", "int16", 1, 3, None, None),
-        ("error_message", "string", 1, 3, 1, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v1..v3
-        error_message: str | None = None,  # v1..v3
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
+    error_code: int = field("int16", 1, 3, default=0)
+    error_message: str | None = field("string", 1, 3, nullable_since=1, default=None)
 
 
 class CreateAclsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "results",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 3, None, None),
-        ("results", "[]AclCreationResult", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v3
-        results: Sequence[AclCreationResult] = (),  # v1..v3
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = field("int32", 1, 3, default=0)
+    results: Sequence[AclCreationResult] = field("[]AclCreationResult", 1, 3, default=())

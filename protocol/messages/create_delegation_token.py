@@ -7,108 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class CreatableRenewers(Message):
-    __slots__ = (
-        "principal_type",
-        "principal_name",
-    )
-    __fields__ = (
-        ("principal_type", "string", 1, 3, None, None),
-        ("principal_name", "string", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        principal_type: str = "",  # v1..v3
-        principal_name: str = "",  # v1..v3
-    ) -> None:
-        self.principal_type = principal_type
-        self.principal_name = principal_name
+    principal_type: str = field("string", 1, 3, default="")
+    principal_name: str = field("string", 1, 3, default="")
 
 
 class CreateDelegationTokenRequest(Message):
-    __slots__ = (
-        "owner_principal_type",
-        "owner_principal_name",
-        "renewers",
-        "max_lifetime_ms",
-    )
-    __fields__ = (
-        ("owner_principal_type", "string", 3, 3, 3, None),
-        ("owner_principal_name", "string", 3, 3, 3, None),
-        ("renewers", "[]CreatableRenewers", 1, 3, None, None),
-        ("max_lifetime_ms", "int64", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        owner_principal_type: str | None = None,  # v3
-        owner_principal_name: str | None = None,  # v3
-        renewers: Sequence[CreatableRenewers] = (),  # v1..v3
-        max_lifetime_ms: int = 0,  # v1..v3
-    ) -> None:
-        self.owner_principal_type = owner_principal_type
-        self.owner_principal_name = owner_principal_name
-        self.renewers = renewers
-        self.max_lifetime_ms = max_lifetime_ms
+    owner_principal_type: str | None = field("string", 3, 3, nullable_since=3, default=None)
+    owner_principal_name: str | None = field("string", 3, 3, nullable_since=3, default=None)
+    renewers: Sequence[CreatableRenewers] = field("[]CreatableRenewers", 1, 3, default=())
+    max_lifetime_ms: int = field("int64", 1, 3, default=0)
 
 
 class CreateDelegationTokenResponse(Message):
-    __slots__ = (
-        "error_code",
-        "principal_type",
-        "principal_name",
-        "token_requester_principal_type",
-        "token_requester_principal_name",
-        "issue_timestamp_ms",
-        "expiry_timestamp_ms",
-        "max_timestamp_ms",
-        "token_id",
-        "hmac",
-        "throttle_time_ms",
-    )
-    __fields__ = (
-        ("error_code", "int16", 1, 3, None, None),
-        ("principal_type", "string", 1, 3, None, None),
-        ("principal_name", "string", 1, 3, None, None),
-        ("token_requester_principal_type", "string", 3, 3, None, None),
-        ("token_requester_principal_name", "string", 3, 3, None, None),
-        ("issue_timestamp_ms", "int64", 1, 3, None, None),
-        ("expiry_timestamp_ms", "int64", 1, 3, None, None),
-        ("max_timestamp_ms", "int64", 1, 3, None, None),
-        ("token_id", "string", 1, 3, None, None),
-        ("hmac", "bytes", 1, 3, None, None),
-        ("throttle_time_ms", "int32", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v1..v3
-        principal_type: str = "",  # v1..v3
-        principal_name: str = "",  # v1..v3
-        token_requester_principal_type: str = "",  # v3
-        token_requester_principal_name: str = "",  # v3
-        issue_timestamp_ms: int = 0,  # v1..v3
-        expiry_timestamp_ms: int = 0,  # v1..v3
-        max_timestamp_ms: int = 0,  # v1..v3
-        token_id: str = "",  # v1..v3
-        hmac: bytes = b'',  # v1..v3
-        throttle_time_ms: int = 0,  # v1..v3
-    ) -> None:
-        self.error_code = error_code
-        self.principal_type = principal_type
-        self.principal_name = principal_name
-        self.token_requester_principal_type = token_requester_principal_type
-        self.token_requester_principal_name = token_requester_principal_name
-        self.issue_timestamp_ms = issue_timestamp_ms
-        self.expiry_timestamp_ms = expiry_timestamp_ms
-        self.max_timestamp_ms = max_timestamp_ms
-        self.token_id = token_id
-        self.hmac = hmac
-        self.throttle_time_ms = throttle_time_ms
+    error_code: int = field("int16", 1, 3, default=0)
+    principal_type: str = field("string", 1, 3, default="")
+    principal_name: str = field("string", 1, 3, default="")
+    token_requester_principal_type: str = field("string", 3, 3, default="")
+    token_requester_principal_name: str = field("string", 3, 3, default="")
+    issue_timestamp_ms: int = field("int64", 1, 3, default=0)
+    expiry_timestamp_ms: int = field("int64", 1, 3, default=0)
+    max_timestamp_ms: int = field("int64", 1, 3, default=0)
+    token_id: str = field("string", 1, 3, default="")
+    hmac: bytes = field("bytes", 1, 3, default=b'')
+    throttle_time_ms: int = field("int32", 1, 3, default=0)

@@ -7,112 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class CreatePartitionsAssignment(Message):
-    __slots__ = (
-        "broker_ids",
-    )
-    __fields__ = (
-        ("broker_ids", "[]int32", 0, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        broker_ids: Sequence[int] = (),  # v0..v3
-    ) -> None:
-        self.broker_ids = broker_ids
+    broker_ids: Sequence[int] = field("[]int32", 0, 3, default=())
 
 
 class CreatePartitionsTopic(Message):
-    __slots__ = (
-        "name",
-        "count",
-        "assignments",
-    )
-    __fields__ = (
-        ("name", "string", 0, 3, None, None),
-        ("count", "int32", 0, 3, None, None),
-        ("assignments", "[]CreatePartitionsAssignment", 0, 3, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v3
-        count: int = 0,  # v0..v3
-        assignments: Sequence[CreatePartitionsAssignment] | None = (),  # v0..v3
-    ) -> None:
-        self.name = name
-        self.count = count
-        self.assignments = assignments
+    name: str = field("string", 0, 3, default="")
+    count: int = field("int32", 0, 3, default=0)
+    assignments: Sequence[CreatePartitionsAssignment] | None = field("[]CreatePartitionsAssignment", 0, 3, nullable_since=0, default=())
 
 
 class CreatePartitionsRequest(Message):
-    __slots__ = (
-        "topics",
-        "timeout_ms",
-        "validate_only",
-    )
-    __fields__ = (
-        ("topics", "[]CreatePartitionsTopic", 0, 3, None, None),
-        ("timeout_ms", "int32", 0, 3, None, None),
-        ("validate_only", "bool", 0, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topics: Sequence[CreatePartitionsTopic] = (),  # v0..v3
-        timeout_ms: int = 0,  # v0..v3
-        validate_only: bool = False,  # v0..v3
-    ) -> None:
-        self.topics = topics
-        self.timeout_ms = timeout_ms
-        self.validate_only = validate_only
+    topics: Sequence[CreatePartitionsTopic] = field("[]CreatePartitionsTopic", 0, 3, default=())
+    timeout_ms: int = field("int32", 0, 3, default=0)
+    validate_only: bool = field("bool", 0, 3, default=False)
 
 
 class CreatePartitionsTopicResult(Message):
-    __slots__ = (
-        "name",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("name", "string", 0, 3, None, None),
-        ("error_code", "int16", 0, 3, None, None),
-        ("error_message", "string", 0, 3, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v3
-        error_code: int = 0,  # v0..v3
-        error_message: str | None = None,  # v0..v3
-    ) -> None:
-        self.name = name
-        self.error_code = error_code
-        self.error_message = error_message
+    name: str = field("string", 0, 3, default="")
+    error_code: int = field("int16", 0, 3, default=0)
+    error_message: str | None = field("string", 0, 3, nullable_since=0, default=None)
 
 
 class CreatePartitionsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "results",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 3, None, None),
-        ("results", "[]CreatePartitionsTopicResult", 0, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v3
-        results: Sequence[CreatePartitionsTopicResult] = (),  # v0..v3
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = field("int32", 0, 3, default=0)
+    results: Sequence[CreatePartitionsTopicResult] = field("[]CreatePartitionsTopicResult", 0, 3, default=())

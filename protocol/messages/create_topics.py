@@ -8,196 +8,52 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class CreatableReplicaAssignment(Message):
-    __slots__ = (
-        "partition_index",
-        "broker_ids",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 2, 7, None, None),
-        ("broker_ids", "[]int32", 2, 7, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v2..v7
-        broker_ids: Sequence[int] = (),  # v2..v7
-    ) -> None:
-        self.partition_index = partition_index
-        self.broker_ids = broker_ids
+    partition_index: int = field("int32", 2, 7, default=0)
+    broker_ids: Sequence[int] = field("[]int32", 2, 7, default=())
 
 
 class CreatableTopicConfig(Message):
-    __slots__ = (
-        "name",
-        "value",
-    )
-    __fields__ = (
-        ("name", "string", 2, 7, None, None),
-        ("value", "string", 2, 7, 2, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v2..v7
-        value: str | None = None,  # v2..v7
-    ) -> None:
-        self.name = name
-        self.value = value
+    name: str = field("string", 2, 7, default="")
+    value: str | None = field("string", 2, 7, nullable_since=2, default=None)
 
 
 class CreatableTopic(Message):
-    __slots__ = (
-        "name",
-        "num_partitions",
-        "replication_factor",
-        "assignments",
-        "configs",
-    )
-    __fields__ = (
-        ("name", "string", 2, 7, None, None),
-        ("num_partitions", "int32", 2, 7, None, None),
-        ("replication_factor", "int16", 2, 7, None, None),
-        ("assignments", "[]CreatableReplicaAssignment", 2, 7, None, None),
-        ("configs", "[]CreatableTopicConfig", 2, 7, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v2..v7
-        num_partitions: int = 0,  # v2..v7
-        replication_factor: int = 0,  # v2..v7
-        assignments: Sequence[CreatableReplicaAssignment] = (),  # v2..v7
-        configs: Sequence[CreatableTopicConfig] = (),  # v2..v7
-    ) -> None:
-        self.name = name
-        self.num_partitions = num_partitions
-        self.replication_factor = replication_factor
-        self.assignments = assignments
-        self.configs = configs
+    name: str = field("string", 2, 7, default="")
+    num_partitions: int = field("int32", 2, 7, default=0)
+    replication_factor: int = field("int16", 2, 7, default=0)
+    assignments: Sequence[CreatableReplicaAssignment] = field("[]CreatableReplicaAssignment", 2, 7, default=())
+    configs: Sequence[CreatableTopicConfig] = field("[]CreatableTopicConfig", 2, 7, default=())
 
 
 class CreateTopicsRequest(Message):
-    __slots__ = (
-        "topics",
-        "timeout_ms",
-        "validate_only",
-    )
-    __fields__ = (
-        ("topics", "[]CreatableTopic", 2, 7, None, None),
-        ("timeout_ms", "int32", 2, 7, None, None),
-        ("validate_only", "bool", 2, 7, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topics: Sequence[CreatableTopic] = (),  # v2..v7
-        timeout_ms: int = 60000,  # v2..v7
-        validate_only: bool = False,  # v2..v7
-    ) -> None:
-        self.topics = topics
-        self.timeout_ms = timeout_ms
-        self.validate_only = validate_only
+    topics: Sequence[CreatableTopic] = field("[]CreatableTopic", 2, 7, default=())
+    timeout_ms: int = field("int32", 2, 7, default=60000)
+    validate_only: bool = field("bool", 2, 7, default=False)
 
 
 class CreatableTopicConfigs(Message):
-    __slots__ = (
-        "name",
-        "value",
-        "read_only",
-        "config_source",
-        "is_sensitive",
-    )
-    __fields__ = (
-        ("name", "string", 5, 7, None, None),
-        ("value", "string", 5, 7, 5, None),
-        ("read_only", "bool", 5, 7, None, None),
-        ("config_source", "int8", 5, 7, None, None),
-        ("is_sensitive", "bool", 5, 7, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v5..v7
-        value: str | None = None,  # v5..v7
-        read_only: bool = False,  # v5..v7
-        config_source: int = -1,  # v5..v7
-        is_sensitive: bool = False,  # v5..v7
-    ) -> None:
-        self.name = name
-        self.value = value
-        self.read_only = read_only
-        self.config_source = config_source
-        self.is_sensitive = is_sensitive
+    name: str = field("string", 5, 7, default="")
+    value: str | None = field("string", 5, 7, nullable_since=5, default=None)
+    read_only: bool = field("bool", 5, 7, default=False)
+    config_source: int = field("int8", 5, 7, default=-1)
+    is_sensitive: bool = field("bool", 5, 7, default=False)
 
 
 class CreatableTopicResult(Message):
-    __slots__ = (
-        "name",
-        "topic_id",
-        "error_code",
-        "error_message",
-        "topic_config_error_code",
-        "num_partitions",
-        "replication_factor",
-        "configs",
-    )
-    __fields__ = (
-        ("name", "string", 2, 7, None, None),
-        ("topic_id", "uuid", 7, 7, None, None),
-        ("error_code", "int16", 2, 7, None, None),
-        ("error_message", "string", 2, 7, 2, None),
-        ("topic_config_error_code", "int16", 5, 7, None, 0),
-        ("num_partitions", "int32", 5, 7, None, None),
-        ("replication_factor", "int16", 5, 7, None, None),
-        ("configs", "[]CreatableTopicConfigs", 5, 7, 5, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v2..v7
-        topic_id: UUID | None = None,  # v7
-        error_code: int = 0,  # v2..v7
-        error_message: str | None = None,  # v2..v7
-        topic_config_error_code: int = 0,  # v5..v7, tag 0
-        num_partitions: int = -1,  # v5..v7
-        replication_factor: int = -1,  # v5..v7
-        configs: Sequence[CreatableTopicConfigs] | None = (),  # v5..v7
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.error_code = error_code
-        self.error_message = error_message
-        self.topic_config_error_code = topic_config_error_code
-        self.num_partitions = num_partitions
-        self.replication_factor = replication_factor
-        self.configs = configs
+    name: str = field("string", 2, 7, default="")
+    topic_id: UUID | None = field("uuid", 7, 7, default=None)
+    error_code: int = field("int16", 2, 7, default=0)
+    error_message: str | None = field("string", 2, 7, nullable_since=2, default=None)
+    topic_config_error_code: int = field("int16", 5, 7, tag=0, default=0)
+    num_partitions: int = field("int32", 5, 7, default=-1)
+    replication_factor: int = field("int16", 5, 7, default=-1)
+    configs: Sequence[CreatableTopicConfigs] | None = field("[]CreatableTopicConfigs", 5, 7, nullable_since=5, default=())
 
 
 class CreateTopicsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "topics",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 2, 7, None, None),
-        ("topics", "[]CreatableTopicResult", 2, 7, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v2..v7
-        topics: Sequence[CreatableTopicResult] = (),  # v2..v7
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = field("int32", 2, 7, default=0)
+    topics: Sequence[CreatableTopicResult] = field("[]CreatableTopicResult", 2, 7, default=())

@@ -7,152 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class DeleteAclsFilter(Message):
-    __slots__ = (
-        "resource_type_filter",
-        "resource_name_filter",
-        "pattern_type_filter",
-        "principal_filter",
-        "host_filter",
-        "operation",
-        "permission_type",
-    )
-    __fields__ = (
-        ("resource_type_filter", "int8", 1, 3, None, None),
-        ("resource_name_filter", "string", 1, 3, 1, None),
-        ("pattern_type_filter", "int8", 1, 3, None, None),
-        ("principal_filter", "string", 1, 3, 1, None),
-        ("host_filter", "string", 1, 3, 1, None),
-        ("operation", "int8", 1, 3, None, None),
-        ("permission_type", "int8", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        resource_type_filter: int = 0,  # v1..v3
-        resource_name_filter: str | None = None,  # v1..v3
-        pattern_type_filter: int = 3,  # v1..v3
-        principal_filter: str | None = None,  # v1..v3
-        host_filter: str | None = None,  # v1..v3
-        operation: int = 0,  # v1..v3
-        permission_type: int = 0,  # v1..v3
-    ) -> None:
-        self.resource_type_filter = resource_type_filter
-        self.resource_name_filter = resource_name_filter
-        self.pattern_type_filter = pattern_type_filter
-        self.principal_filter = principal_filter
-        self.host_filter = host_filter
-        self.operation = operation
-        self.permission_type = permission_type
+    resource_type_filter: int = field("int8", 1, 3, default=0)
+    resource_name_filter: str | None = field("string", 1, 3, nullable_since=1, default=None)
+    pattern_type_filter: int = field("int8", 1, 3, default=3)
+    principal_filter: str | None = field("string", 1, 3, nullable_since=1, default=None)
+    host_filter: str | None = field("string", 1, 3, nullable_since=1, default=None)
+    operation: int = field("int8", 1, 3, default=0)
+    permission_type: int = field("int8", 1, 3, default=0)
 
 
 class DeleteAclsRequest(Message):
-    __slots__ = (
-        "filters",
-    )
-    __fields__ = (
-        ("filters", "[]DeleteAclsFilter", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        filters: Sequence[DeleteAclsFilter] = (),  # v1..v3
-    ) -> None:
-        self.filters = filters
+    filters: Sequence[DeleteAclsFilter] = field("[]DeleteAclsFilter", 1, 3, default=())
 
 
 class DeleteAclsMatchingAcl(Message):
-    __slots__ = (
-        "error_code",
-        "error_message",
-        "resource_type",
-        "resource_name",
-        "pattern_type",
-        "principal",
-        "host",
-        "operation",
-        "permission_type",
-    )
-    __fields__ = (
-        ("error_code", "int16", 1, 3, None, None),
-        ("error_message", "string", 1, 3, 1, None),
-        ("resource_type", "int8", 1, 3, None, None),
-        ("resource_name", "string", 1, 3, None, None),
-        ("pattern_type", "int8", 1, 3, None, None),
-        ("principal", "string", 1, 3, None, None),
-        ("host", "string", 1, 3, None, None),
-        ("operation", "int8", 1, 3, None, None),
-        ("permission_type", "int8", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v1..v3
-        error_message: str | None = None,  # v1..v3
-        resource_type: int = 0,  # v1..v3
-        resource_name: str = "",  # v1..v3
-        pattern_type: int = 3,  # v1..v3
-        principal: str = "",  # v1..v3
-        host: str = "",  # v1..v3
-        operation: int = 0,  # v1..v3
-        permission_type: int = 0,  # v1..v3
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.pattern_type = pattern_type
-        self.principal = principal
-        self.host = host
-        self.operation = operation
-        self.permission_type = permission_type
+    error_code: int = field("int16", 1, 3, default=0)
+    error_message: str | None = field("string", 1, 3, nullable_since=1, default=None)
+    resource_type: int = field("int8", 1, 3, default=0)
+    resource_name: str = field("string", 1, 3, default="")
+    pattern_type: int = field("int8", 1, 3, default=3)
+    principal: str = field("string", 1, 3, default="")
+    host: str = field("string", 1, 3, default="")
+    operation: int = field("int8", 1, 3, default=0)
+    permission_type: int = field("int8", 1, 3, default=0)
 
 
 class DeleteAclsFilterResult(Message):
-    __slots__ = (
-        "error_code",
-        "error_message",
-        "matching_acls",
-    )
-    __fields__ = (
-        ("error_code", "int16", 1, 3, None, None),
-        ("error_message", "string", 1, 3, 1, None),
-        ("matching_acls", "[]DeleteAclsMatchingAcl", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v1..v3
-        error_message: str | None = None,  # v1..v3
-        matching_acls: Sequence[DeleteAclsMatchingAcl] = (),  # v1..v3
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.matching_acls = matching_acls
+    error_code: int = field("int16", 1, 3, default=0)
+    error_message: str | None = field("string", 1, 3, nullable_since=1, default=None)
+    matching_acls: Sequence[DeleteAclsMatchingAcl] = field("[]DeleteAclsMatchingAcl", 1, 3, default=())
 
 
 class DeleteAclsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "filter_results",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 3, None, None),
-        ("filter_results", "[]DeleteAclsFilterResult", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v3
-        filter_results: Sequence[DeleteAclsFilterResult] = (),  # v1..v3
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.filter_results = filter_results
+    throttle_time_ms: int = field("int32", 1, 3, default=0)
+    filter_results: Sequence[DeleteAclsFilterResult] = field("[]DeleteAclsFilterResult", 1, 3, default=())

@@ -7,60 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class DeleteGroupsRequest(Message):
-    __slots__ = (
-        "groups_names",
-    )
-    __fields__ = (
-        ("groups_names", "[]string", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        groups_names: Sequence[str] = (),  # v0..v2
-    ) -> None:
-        self.groups_names = groups_names
+    groups_names: Sequence[str] = field("[]string", 0, 2, default=())
 
 
 class DeletableGroupResult(Message):
-    __slots__ = (
-        "group_id",
-        "error_code",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 2, None, None),
-        ("error_code", "int16", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0..v2
-        error_code: int = 0,  # v0..v2
-    ) -> None:
-        self.group_id = group_id
-        self.error_code = error_code
+    group_id: str = field("string", 0, 2, default="")
+    error_code: int = field("int16", 0, 2, default=0)
 
 
 class DeleteGroupsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "results",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 2, None, None),
-        ("results", "[]DeletableGroupResult", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v2
-        results: Sequence[DeletableGroupResult] = (),  # v0..v2
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = field("int32", 0, 2, default=0)
+    results: Sequence[DeletableGroupResult] = field("[]DeletableGroupResult", 0, 2, default=())

@@ -7,128 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class DeleteRecordsPartition(Message):
-    __slots__ = (
-        "partition_index",
-        "offset",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 2, None, None),
-        ("offset", "int64", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v2
-        offset: int = 0,  # v0..v2
-    ) -> None:
-        self.partition_index = partition_index
-        self.offset = offset
+    partition_index: int = field("int32", 0, 2, default=0)
+    offset: int = field("int64", 0, 2, default=0)
 
 
 class DeleteRecordsTopic(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 2, None, None),
-        ("partitions", "[]DeleteRecordsPartition", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v2
-        partitions: Sequence[DeleteRecordsPartition] = (),  # v0..v2
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 2, default="")
+    partitions: Sequence[DeleteRecordsPartition] = field("[]DeleteRecordsPartition", 0, 2, default=())
 
 
 class DeleteRecordsRequest(Message):
-    __slots__ = (
-        "topics",
-        "timeout_ms",
-    )
-    __fields__ = (
-        ("topics", "[]DeleteRecordsTopic", 0, 2, None, None),
-        ("timeout_ms", "int32", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topics: Sequence[DeleteRecordsTopic] = (),  # v0..v2
-        timeout_ms: int = 0,  # v0..v2
-    ) -> None:
-        self.topics = topics
-        self.timeout_ms = timeout_ms
+    topics: Sequence[DeleteRecordsTopic] = field("[]DeleteRecordsTopic", 0, 2, default=())
+    timeout_ms: int = field("int32", 0, 2, default=0)
 
 
 class DeleteRecordsPartitionResult(Message):
-    __slots__ = (
-        "partition_index",
-        "low_watermark",
-        "error_code",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 2, None, None),
-        ("low_watermark", "int64", 0, 2, None, None),
-        ("error_code", "int16", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v2
-        low_watermark: int = 0,  # v0..v2
-        error_code: int = 0,  # v0..v2
-    ) -> None:
-        self.partition_index = partition_index
-        self.low_watermark = low_watermark
-        self.error_code = error_code
+    partition_index: int = field("int32", 0, 2, default=0)
+    low_watermark: int = field("int64", 0, 2, default=0)
+    error_code: int = field("int16", 0, 2, default=0)
 
 
 class DeleteRecordsTopicResult(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 2, None, None),
-        ("partitions", "[]DeleteRecordsPartitionResult", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v2
-        partitions: Sequence[DeleteRecordsPartitionResult] = (),  # v0..v2
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 2, default="")
+    partitions: Sequence[DeleteRecordsPartitionResult] = field("[]DeleteRecordsPartitionResult", 0, 2, default=())
 
 
 class DeleteRecordsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "topics",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 2, None, None),
-        ("topics", "[]DeleteRecordsTopicResult", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v2
-        topics: Sequence[DeleteRecordsTopicResult] = (),  # v0..v2
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = field("int32", 0, 2, default=0)
+    topics: Sequence[DeleteRecordsTopicResult] = field("[]DeleteRecordsTopicResult", 0, 2, default=())

@@ -8,96 +8,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class DeleteShareGroupOffsetsRequestTopic(Message):
-    __slots__ = (
-        "topic_name",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0
-    ) -> None:
-        self.topic_name = topic_name
+    topic_name: str = field("string", 0, 0, default="")
 
 
 class DeleteShareGroupOffsetsRequest(Message):
-    __slots__ = (
-        "group_id",
-        "topics",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 0, None, None),
-        ("topics", "[]DeleteShareGroupOffsetsRequestTopic", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0
-        topics: Sequence[DeleteShareGroupOffsetsRequestTopic] = (),  # v0
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: str = field("string", 0, 0, default="")
+    topics: Sequence[DeleteShareGroupOffsetsRequestTopic] = field("[]DeleteShareGroupOffsetsRequestTopic", 0, 0, default=())
 
 
 class DeleteShareGroupOffsetsResponseTopic(Message):
-    __slots__ = (
-        "topic_name",
-        "topic_id",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 0, None, None),
-        ("topic_id", "uuid", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0
-        topic_id: UUID | None = None,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-    ) -> None:
-        self.topic_name = topic_name
-        self.topic_id = topic_id
-        self.error_code = error_code
-        self.error_message = error_message
+    topic_name: str = field("string", 0, 0, default="")
+    topic_id: UUID | None = field("uuid", 0, 0, default=None)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
 
 
 class DeleteShareGroupOffsetsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "responses",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-        ("responses", "[]DeleteShareGroupOffsetsResponseTopic", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-        responses: Sequence[DeleteShareGroupOffsetsResponseTopic] = (),  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.responses = responses
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    responses: Sequence[DeleteShareGroupOffsetsResponseTopic] = field("[]DeleteShareGroupOffsetsResponseTopic", 0, 0, default=())

@@ -8,120 +8,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition",
-    )
-    __fields__ = (
-        ("partition", "int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition: int = 0,  # v0
-    ) -> None:
-        self.partition = partition
+    partition: int = field("int32", 0, 0, default=0)
 
 
 class DeleteStateData(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 0, None, None),
-        ("partitions", "[]PartitionData", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0
-        partitions: Sequence[PartitionData] = (),  # v0
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 0, default=None)
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 0, 0, default=())
 
 
 class DeleteShareGroupStateRequest(Message):
-    __slots__ = (
-        "group_id",
-        "topics",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 0, None, None),
-        ("topics", "[]DeleteStateData", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0
-        topics: Sequence[DeleteStateData] = (),  # v0
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: str = field("string", 0, 0, default="")
+    topics: Sequence[DeleteStateData] = field("[]DeleteStateData", 0, 0, default=())
 
 
 class PartitionResult(Message):
-    __slots__ = (
-        "partition",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("partition", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition: int = 0,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-    ) -> None:
-        self.partition = partition
-        self.error_code = error_code
-        self.error_message = error_message
+    partition: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
 
 
 class DeleteStateResult(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 0, None, None),
-        ("partitions", "[]PartitionResult", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0
-        partitions: Sequence[PartitionResult] = (),  # v0
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 0, default=None)
+    partitions: Sequence[PartitionResult] = field("[]PartitionResult", 0, 0, default=())
 
 
 class DeleteShareGroupStateResponse(Message):
-    __slots__ = (
-        "results",
-    )
-    __fields__ = (
-        ("results", "[]DeleteStateResult", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        results: Sequence[DeleteStateResult] = (),  # v0
-    ) -> None:
-        self.results = results
+    results: Sequence[DeleteStateResult] = field("[]DeleteStateResult", 0, 0, default=())

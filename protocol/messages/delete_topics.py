@@ -8,96 +8,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class DeleteTopicState(Message):
-    __slots__ = (
-        "name",
-        "topic_id",
-    )
-    __fields__ = (
-        ("name", "string", 6, 6, 6, None),
-        ("topic_id", "uuid", 6, 6, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str | None = None,  # v6
-        topic_id: UUID | None = None,  # v6
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
+    name: str | None = field("string", 6, 6, nullable_since=6, default=None)
+    topic_id: UUID | None = field("uuid", 6, 6, default=None)
 
 
 class DeleteTopicsRequest(Message):
-    __slots__ = (
-        "topics",
-        "topic_names",
-        "timeout_ms",
-    )
-    __fields__ = (
-        ("topics", "[]DeleteTopicState", 6, 6, None, None),
-        ("topic_names", "[]string", 1, 5, None, None),
-        ("timeout_ms", "int32", 1, 6, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topics: Sequence[DeleteTopicState] = (),  # v6
-        topic_names: Sequence[str] = (),  # v1..v5
-        timeout_ms: int = 0,  # v1..v6
-    ) -> None:
-        self.topics = topics
-        self.topic_names = topic_names
-        self.timeout_ms = timeout_ms
+    topics: Sequence[DeleteTopicState] = field("[]DeleteTopicState", 6, 6, default=())
+    topic_names: Sequence[str] = field("[]string", 1, 5, default=())
+    timeout_ms: int = field("int32", 1, 6, default=0)
 
 
 class DeletableTopicResult(Message):
-    __slots__ = (
-        "name",
-        "topic_id",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("name", "string", 1, 6, 6, None),
-        ("topic_id", "uuid", 6, 6, None, None),
-        ("error_code", "int16", 1, 6, None, None),
-        ("error_message", "string", 5, 6, 5, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str | None = None,  # v1..v6
-        topic_id: UUID | None = None,  # v6
-        error_code: int = 0,  # v1..v6
-        error_message: str | None = None,  # v5..v6
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.error_code = error_code
-        self.error_message = error_message
+    name: str | None = field("string", 1, 6, nullable_since=6, default=None)
+    topic_id: UUID | None = field("uuid", 6, 6, default=None)
+    error_code: int = field("int16", 1, 6, default=0)
+    error_message: str | None = field("string", 5, 6, nullable_since=5, default=None)
 
 
 class DeleteTopicsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "responses",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 6, None, None),
-        ("responses", "[]DeletableTopicResult", 1, 6, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v6
-        responses: Sequence[DeletableTopicResult] = (),  # v1..v6
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.responses = responses
+    throttle_time_ms: int = field("int32", 1, 6, default=0)
+    responses: Sequence[DeletableTopicResult] = field("[]DeletableTopicResult", 1, 6, default=())

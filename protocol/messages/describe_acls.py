@@ -7,128 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class DescribeAclsRequest(Message):
-    __slots__ = (
-        "resource_type_filter",
-        "resource_name_filter",
-        "pattern_type_filter",
-        "principal_filter",
-        "host_filter",
-        "operation",
-        "permission_type",
-    )
-    __fields__ = (
-        ("resource_type_filter", "int8", 1, 3, None, None),
-        ("resource_name_filter", "string", 1, 3, 1, None),
-        ("pattern_type_filter", "int8", 1, 3, None, None),
-        ("principal_filter", "string", 1, 3, 1, None),
-        ("host_filter", "string", 1, 3, 1, None),
-        ("operation", "int8", 1, 3, None, None),
-        ("permission_type", "int8", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        resource_type_filter: int = 0,  # v1..v3
-        resource_name_filter: str | None = None,  # v1..v3
-        pattern_type_filter: int = 3,  # v1..v3
-        principal_filter: str | None = None,  # v1..v3
-        host_filter: str | None = None,  # v1..v3
-        operation: int = 0,  # v1..v3
-        permission_type: int = 0,  # v1..v3
-    ) -> None:
-        self.resource_type_filter = resource_type_filter
-        self.resource_name_filter = resource_name_filter
-        self.pattern_type_filter = pattern_type_filter
-        self.principal_filter = principal_filter
-        self.host_filter = host_filter
-        self.operation = operation
-        self.permission_type = permission_type
+    resource_type_filter: int = field("int8", 1, 3, default=0)
+    resource_name_filter: str | None = field("string", 1, 3, nullable_since=1, default=None)
+    pattern_type_filter: int = field("int8", 1, 3, default=3)
+    principal_filter: str | None = field("string", 1, 3, nullable_since=1, default=None)
+    host_filter: str | None = field("string", 1, 3, nullable_since=1, default=None)
+    operation: int = field("int8", 1, 3, default=0)
+    permission_type: int = field("int8", 1, 3, default=0)
 
 
 class AclDescription(Message):
-    __slots__ = (
-        "principal",
-        "host",
-        "operation",
-        "permission_type",
-    )
-    __fields__ = (
-        ("principal", "string", 1, 3, None, None),
-        ("host", "string", 1, 3, None, None),
-        ("operation", "int8", 1, 3, None, None),
-        ("permission_type", "int8", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        principal: str = "",  # v1..v3
-        host: str = "",  # v1..v3
-        operation: int = 0,  # v1..v3
-        permission_type: int = 0,  # v1..v3
-    ) -> None:
-        self.principal = principal
-        self.host = host
-        self.operation = operation
-        self.permission_type = permission_type
+    principal: str = field("string", 1, 3, default="")
+    host: str = field("string", 1, 3, default="")
+    operation: int = field("int8", 1, 3, default=0)
+    permission_type: int = field("int8", 1, 3, default=0)
 
 
 class DescribeAclsResource(Message):
-    __slots__ = (
-        "resource_type",
-        "resource_name",
-        "pattern_type",
-        "acls",
-    )
-    __fields__ = (
-        ("resource_type", "int8", 1, 3, None, None),
-        ("resource_name", "string", 1, 3, None, None),
-        ("pattern_type", "int8", 1, 3, None, None),
-        ("acls", "[]AclDescription", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        resource_type: int = 0,  # v1..v3
-        resource_name: str = "",  # v1..v3
-        pattern_type: int = 3,  # v1..v3
-        acls: Sequence[AclDescription] = (),  # v1..v3
-    ) -> None:
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.pattern_type = pattern_type
-        self.acls = acls
+    resource_type: int = field("int8", 1, 3, default=0)
+    resource_name: str = field("string", 1, 3, default="")
+    pattern_type: int = field("int8", 1, 3, default=3)
+    acls: Sequence[AclDescription] = field("[]AclDescription", 1, 3, default=())
 
 
 class DescribeAclsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "resources",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 3, None, None),
-        ("error_code", "int16", 1, 3, None, None),
-        ("error_message", "string", 1, 3, 1, None),
-        ("resources", "[]DescribeAclsResource", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v3
-        error_code: int = 0,  # v1..v3
-        error_message: str | None = None,  # v1..v3
-        resources: Sequence[DescribeAclsResource] = (),  # v1..v3
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.resources = resources
+    throttle_time_ms: int = field("int32", 1, 3, default=0)
+    error_code: int = field("int16", 1, 3, default=0)
+    error_message: str | None = field("string", 1, 3, nullable_since=1, default=None)
+    resources: Sequence[DescribeAclsResource] = field("[]DescribeAclsResource", 1, 3, default=())

@@ -7,136 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class ComponentData(Message):
-    __slots__ = (
-        "entity_type",
-        "match_type",
-        "match",
-    )
-    __fields__ = (
-        ("entity_type", "string", 0, 1, None, None),
-        ("match_type", "int8", 0, 1, None, None),
-        ("match", "string", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        entity_type: str = "",  # v0..v1
-        match_type: int = 0,  # v0..v1
-        match: str | None = None,  # v0..v1
-    ) -> None:
-        self.entity_type = entity_type
-        self.match_type = match_type
-        self.match = match
+    entity_type: str = field("string", 0, 1, default="")
+    match_type: int = field("int8", 0, 1, default=0)
+    match: str | None = field("string", 0, 1, nullable_since=0, default=None)
 
 
 class DescribeClientQuotasRequest(Message):
-    __slots__ = (
-        "components",
-        "strict",
-    )
-    __fields__ = (
-        ("components", "[]ComponentData", 0, 1, None, None),
-        ("strict", "bool", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        components: Sequence[ComponentData] = (),  # v0..v1
-        strict: bool = False,  # v0..v1
-    ) -> None:
-        self.components = components
-        self.strict = strict
+    components: Sequence[ComponentData] = field("[]ComponentData", 0, 1, default=())
+    strict: bool = field("bool", 0, 1, default=False)
 
 
 class EntityData(Message):
-    __slots__ = (
-        "entity_type",
-        "entity_name",
-    )
-    __fields__ = (
-        ("entity_type", "string", 0, 1, None, None),
-        ("entity_name", "string", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        entity_type: str = "",  # v0..v1
-        entity_name: str | None = None,  # v0..v1
-    ) -> None:
-        self.entity_type = entity_type
-        self.entity_name = entity_name
+    entity_type: str = field("string", 0, 1, default="")
+    entity_name: str | None = field("string", 0, 1, nullable_since=0, default=None)
 
 
 class ValueData(Message):
-    __slots__ = (
-        "key",
-        "value",
-    )
-    __fields__ = (
-        ("key", "string", 0, 1, None, None),
-        ("value", "float64", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        key: str = "",  # v0..v1
-        value: float = 0.0,  # v0..v1
-    ) -> None:
-        self.key = key
-        self.value = value
+    key: str = field("string", 0, 1, default="")
+    value: float = field("float64", 0, 1, default=0.0)
 
 
 class EntryData(Message):
-    __slots__ = (
-        "entity",
-        "values",
-    )
-    __fields__ = (
-        ("entity", "[]EntityData", 0, 1, None, None),
-        ("values", "[]ValueData", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        entity: Sequence[EntityData] = (),  # v0..v1
-        values: Sequence[ValueData] = (),  # v0..v1
-    ) -> None:
-        self.entity = entity
-        self.values = values
+    entity: Sequence[EntityData] = field("[]EntityData", 0, 1, default=())
+    values: Sequence[ValueData] = field("[]ValueData", 0, 1, default=())
 
 
 class DescribeClientQuotasResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "entries",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-        ("entries", "[]EntryData", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v1
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-        entries: Sequence[EntryData] | None = (),  # v0..v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.entries = entries
+    throttle_time_ms: int = field("int32", 0, 1, default=0)
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    entries: Sequence[EntryData] | None = field("[]EntryData", 0, 1, nullable_since=0, default=())

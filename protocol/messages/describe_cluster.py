@@ -7,104 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class DescribeClusterRequest(Message):
-    __slots__ = (
-        "include_cluster_authorized_operations",
-        "endpoint_type",
-        "include_fenced_brokers",
-    )
-    __fields__ = (
-        ("include_cluster_authorized_operations", "bool", 0, 2, None, None),
-        ("endpoint_type", "int8", 1, 2, None, None),
-        ("include_fenced_brokers", "bool", 2, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        include_cluster_authorized_operations: bool = False,  # v0..v2
-        endpoint_type: int = 1,  # v1..v2
-        include_fenced_brokers: bool = False,  # v2
-    ) -> None:
-        self.include_cluster_authorized_operations = include_cluster_authorized_operations
-        self.endpoint_type = endpoint_type
-        self.include_fenced_brokers = include_fenced_brokers
+    include_cluster_authorized_operations: bool = field("bool", 0, 2, default=False)
+    endpoint_type: int = field("int8", 1, 2, default=1)
+    include_fenced_brokers: bool = field("bool", 2, 2, default=False)
 
 
 class DescribeClusterBroker(Message):
-    __slots__ = (
-        "broker_id",
-        "host",
-        "port",
-        "rack",
-        "is_fenced",
-    )
-    __fields__ = (
-        ("broker_id", "int32", 0, 2, None, None),
-        ("host", "string", 0, 2, None, None),
-        ("port", "int32", 0, 2, None, None),
-        ("rack", "string", 0, 2, 0, None),
-        ("is_fenced", "bool", 2, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        broker_id: int = 0,  # v0..v2
-        host: str = "",  # v0..v2
-        port: int = 0,  # v0..v2
-        rack: str | None = None,  # v0..v2
-        is_fenced: bool = False,  # v2
-    ) -> None:
-        self.broker_id = broker_id
-        self.host = host
-        self.port = port
-        self.rack = rack
-        self.is_fenced = is_fenced
+    broker_id: int = field("int32", 0, 2, default=0)
+    host: str = field("string", 0, 2, default="")
+    port: int = field("int32", 0, 2, default=0)
+    rack: str | None = field("string", 0, 2, nullable_since=0, default=None)
+    is_fenced: bool = field("bool", 2, 2, default=False)
 
 
 class DescribeClusterResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "endpoint_type",
-        "cluster_id",
-        "controller_id",
-        "brokers",
-        "cluster_authorized_operations",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 2, None, None),
-        ("error_code", "int16", 0, 2, None, None),
-        ("error_message", "string", 0, 2, 0, None),
-        ("endpoint_type", "int8", 1, 2, None, None),
-        ("cluster_id", "string", 0, 2, None, None),
-        ("controller_id", "int32", 0, 2, None, None),
-        ("brokers", "[]DescribeClusterBroker", 0, 2, None, None),
-        ("cluster_authorized_operations", "int32", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v2
-        error_code: int = 0,  # v0..v2
-        error_message: str | None = None,  # v0..v2
-        endpoint_type: int = 1,  # v1..v2
-        cluster_id: str = "",  # v0..v2
-        controller_id: int = -1,  # v0..v2
-        brokers: Sequence[DescribeClusterBroker] = (),  # v0..v2
-        cluster_authorized_operations: int = -2147483648,  # v0..v2
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.endpoint_type = endpoint_type
-        self.cluster_id = cluster_id
-        self.controller_id = controller_id
-        self.brokers = brokers
-        self.cluster_authorized_operations = cluster_authorized_operations
+    throttle_time_ms: int = field("int32", 0, 2, default=0)
+    error_code: int = field("int16", 0, 2, default=0)
+    error_message: str | None = field("string", 0, 2, nullable_since=0, default=None)
+    endpoint_type: int = field("int8", 1, 2, default=1)
+    cluster_id: str = field("string", 0, 2, default="")
+    controller_id: int = field("int32", 0, 2, default=-1)
+    brokers: Sequence[DescribeClusterBroker] = field("[]DescribeClusterBroker", 0, 2, default=())
+    cluster_authorized_operations: int = field("int32", 0, 2, default=-2147483648)

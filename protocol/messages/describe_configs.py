@@ -7,172 +7,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class DescribeConfigsResource(Message):
-    __slots__ = (
-        "resource_type",
-        "resource_name",
-        "configuration_keys",
-    )
-    __fields__ = (
-        ("resource_type", "int8", 1, 4, None, None),
-        ("resource_name", "string", 1, 4, None, None),
-        ("configuration_keys", "[]string", 1, 4, 1, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        resource_type: int = 0,  # v1..v4
-        resource_name: str = "",  # v1..v4
-        configuration_keys: Sequence[str] | None = (),  # v1..v4
-    ) -> None:
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.configuration_keys = configuration_keys
+    resource_type: int = field("int8", 1, 4, default=0)
+    resource_name: str = field("string", 1, 4, default="")
+    configuration_keys: Sequence[str] | None = field("[]string", 1, 4, nullable_since=1, default=())
 
 
 class DescribeConfigsRequest(Message):
-    __slots__ = (
-        "resources",
-        "include_synonyms",
-        "include_documentation",
-    )
-    __fields__ = (
-        ("resources", "[]DescribeConfigsResource", 1, 4, None, None),
-        ("include_synonyms", "bool", 1, 4, None, None),
-        ("include_documentation", "bool", 3, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        resources: Sequence[DescribeConfigsResource] = (),  # v1..v4
-        include_synonyms: bool = False,  # v1..v4
-        include_documentation: bool = False,  # v3..v4
-    ) -> None:
-        self.resources = resources
-        self.include_synonyms = include_synonyms
-        self.include_documentation = include_documentation
+    resources: Sequence[DescribeConfigsResource] = field("[]DescribeConfigsResource", 1, 4, default=())
+    include_synonyms: bool = field("bool", 1, 4, default=False)
+    include_documentation: bool = field("bool", 3, 4, default=False)
 
 
 class DescribeConfigsSynonym(Message):
-    __slots__ = (
-        "name",
-        "value",
-        "source",
-    )
-    __fields__ = (
-        ("name", "string", 1, 4, None, None),
-        ("value", "string", 1, 4, 1, None),
-        ("source", "int8", 1, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v1..v4
-        value: str | None = None,  # v1..v4
-        source: int = 0,  # v1..v4
-    ) -> None:
-        self.name = name
-        self.value = value
-        self.source = source
+    name: str = field("string", 1, 4, default="")
+    value: str | None = field("string", 1, 4, nullable_since=1, default=None)
+    source: int = field("int8", 1, 4, default=0)
 
 
 class DescribeConfigsResourceResult(Message):
-    __slots__ = (
-        "name",
-        "value",
-        "read_only",
-        "config_source",
-        "is_sensitive",
-        "synonyms",
-        "config_type",
-        "documentation",
-    )
-    __fields__ = (
-        ("name", "string", 1, 4, None, None),
-        ("value", "string", 1, 4, 1, None),
-        ("read_only", "bool", 1, 4, None, None),
-        ("config_source", "int8", 1, 4, None, None),
-        ("is_sensitive", "bool", 1, 4, None, None),
-        ("synonyms", "[]DescribeConfigsSynonym", 1, 4, None, None),
-        ("config_type", "int8", 3, 4, None, None),
-        ("documentation", "string", 3, 4, 3, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v1..v4
-        value: str | None = None,  # v1..v4
-        read_only: bool = False,  # v1..v4
-        config_source: int = -1,  # v1..v4
-        is_sensitive: bool = False,  # v1..v4
-        synonyms: Sequence[DescribeConfigsSynonym] = (),  # v1..v4
-        config_type: int = 0,  # v3..v4
-        documentation: str | None = None,  # v3..v4
-    ) -> None:
-        self.name = name
-        self.value = value
-        self.read_only = read_only
-        self.config_source = config_source
-        self.is_sensitive = is_sensitive
-        self.synonyms = synonyms
-        self.config_type = config_type
-        self.documentation = documentation
+    name: str = field("string", 1, 4, default="")
+    value: str | None = field("string", 1, 4, nullable_since=1, default=None)
+    read_only: bool = field("bool", 1, 4, default=False)
+    config_source: int = field("int8", 1, 4, default=-1)
+    is_sensitive: bool = field("bool", 1, 4, default=False)
+    synonyms: Sequence[DescribeConfigsSynonym] = field("[]DescribeConfigsSynonym", 1, 4, default=())
+    config_type: int = field("int8", 3, 4, default=0)
+    documentation: str | None = field("string", 3, 4, nullable_since=3, default=None)
 
 
 class DescribeConfigsResult(Message):
-    __slots__ = (
-        "error_code",
-        "error_message",
-        "resource_type",
-        "resource_name",
-        "configs",
-    )
-    __fields__ = (
-        ("error_code", "int16", 1, 4, None, None),
-        ("error_message", "string", 1, 4, 1, None),
-        ("resource_type", "int8", 1, 4, None, None),
-        ("resource_name", "string", 1, 4, None, None),
-        ("configs", "[]DescribeConfigsResourceResult", 1, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v1..v4
-        error_message: str | None = None,  # v1..v4
-        resource_type: int = 0,  # v1..v4
-        resource_name: str = "",  # v1..v4
-        configs: Sequence[DescribeConfigsResourceResult] = (),  # v1..v4
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.configs = configs
+    error_code: int = field("int16", 1, 4, default=0)
+    error_message: str | None = field("string", 1, 4, nullable_since=1, default=None)
+    resource_type: int = field("int8", 1, 4, default=0)
+    resource_name: str = field("string", 1, 4, default="")
+    configs: Sequence[DescribeConfigsResourceResult] = field("[]DescribeConfigsResourceResult", 1, 4, default=())
 
 
 class DescribeConfigsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "results",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 4, None, None),
-        ("results", "[]DescribeConfigsResult", 1, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v4
-        results: Sequence[DescribeConfigsResult] = (),  # v1..v4
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = field("int32", 1, 4, default=0)
+    results: Sequence[DescribeConfigsResult] = field("[]DescribeConfigsResult", 1, 4, default=())

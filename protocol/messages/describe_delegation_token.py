@@ -7,136 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class DescribeDelegationTokenOwner(Message):
-    __slots__ = (
-        "principal_type",
-        "principal_name",
-    )
-    __fields__ = (
-        ("principal_type", "string", 1, 3, None, None),
-        ("principal_name", "string", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        principal_type: str = "",  # v1..v3
-        principal_name: str = "",  # v1..v3
-    ) -> None:
-        self.principal_type = principal_type
-        self.principal_name = principal_name
+    principal_type: str = field("string", 1, 3, default="")
+    principal_name: str = field("string", 1, 3, default="")
 
 
 class DescribeDelegationTokenRequest(Message):
-    __slots__ = (
-        "owners",
-    )
-    __fields__ = (
-        ("owners", "[]DescribeDelegationTokenOwner", 1, 3, 1, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        owners: Sequence[DescribeDelegationTokenOwner] | None = (),  # v1..v3
-    ) -> None:
-        self.owners = owners
+    owners: Sequence[DescribeDelegationTokenOwner] | None = field("[]DescribeDelegationTokenOwner", 1, 3, nullable_since=1, default=())
 
 
 class DescribedDelegationTokenRenewer(Message):
-    __slots__ = (
-        "principal_type",
-        "principal_name",
-    )
-    __fields__ = (
-        ("principal_type", "string", 1, 3, None, None),
-        ("principal_name", "string", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        principal_type: str = "",  # v1..v3
-        principal_name: str = "",  # v1..v3
-    ) -> None:
-        self.principal_type = principal_type
-        self.principal_name = principal_name
+    principal_type: str = field("string", 1, 3, default="")
+    principal_name: str = field("string", 1, 3, default="")
 
 
 class DescribedDelegationToken(Message):
-    __slots__ = (
-        "principal_type",
-        "principal_name",
-        "token_requester_principal_type",
-        "token_requester_principal_name",
-        "issue_timestamp",
-        "expiry_timestamp",
-        "max_timestamp",
-        "token_id",
-        "hmac",
-        "renewers",
-    )
-    __fields__ = (
-        ("principal_type", "string", 1, 3, None, None),
-        ("principal_name", "string", 1, 3, None, None),
-        ("token_requester_principal_type", "string", 3, 3, None, None),
-        ("token_requester_principal_name", "string", 3, 3, None, None),
-        ("issue_timestamp", "int64", 1, 3, None, None),
-        ("expiry_timestamp", "int64", 1, 3, None, None),
-        ("max_timestamp", "int64", 1, 3, None, None),
-        ("token_id", "string", 1, 3, None, None),
-        ("hmac", "bytes", 1, 3, None, None),
-        ("renewers", "[]DescribedDelegationTokenRenewer", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        principal_type: str = "",  # v1..v3
-        principal_name: str = "",  # v1..v3
-        token_requester_principal_type: str = "",  # v3
-        token_requester_principal_name: str = "",  # v3
-        issue_timestamp: int = 0,  # v1..v3
-        expiry_timestamp: int = 0,  # v1..v3
-        max_timestamp: int = 0,  # v1..v3
-        token_id: str = "",  # v1..v3
-        hmac: bytes = b'',  # v1..v3
-        renewers: Sequence[DescribedDelegationTokenRenewer] = (),  # v1..v3
-    ) -> None:
-        self.principal_type = principal_type
-        self.principal_name = principal_name
-        self.token_requester_principal_type = token_requester_principal_type
-        self.token_requester_principal_name = token_requester_principal_name
-        self.issue_timestamp = issue_timestamp
-        self.expiry_timestamp = expiry_timestamp
-        self.max_timestamp = max_timestamp
-        self.token_id = token_id
-        self.hmac = hmac
-        self.renewers = renewers
+    principal_type: str = field("string", 1, 3, default="")
+    principal_name: str = field("string", 1, 3, default="")
+    token_requester_principal_type: str = field("string", 3, 3, default="")
+    token_requester_principal_name: str = field("string", 3, 3, default="")
+    issue_timestamp: int = field("int64", 1, 3, default=0)
+    expiry_timestamp: int = field("int64", 1, 3, default=0)
+    max_timestamp: int = field("int64", 1, 3, default=0)
+    token_id: str = field("string", 1, 3, default="")
+    hmac: bytes = field("bytes", 1, 3, default=b'')
+    renewers: Sequence[DescribedDelegationTokenRenewer] = field("[]DescribedDelegationTokenRenewer", 1, 3, default=())
 
 
 class DescribeDelegationTokenResponse(Message):
-    __slots__ = (
-        "error_code",
-        "tokens",
-        "throttle_time_ms",
-    )
-    __fields__ = (
-        ("error_code", "int16", 1, 3, None, None),
-        ("tokens", "[]DescribedDelegationToken", 1, 3, None, None),
-        ("throttle_time_ms", "int32", 1, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v1..v3
-        tokens: Sequence[DescribedDelegationToken] = (),  # v1..v3
-        throttle_time_ms: int = 0,  # v1..v3
-    ) -> None:
-        self.error_code = error_code
-        self.tokens = tokens
-        self.throttle_time_ms = throttle_time_ms
+    error_code: int = field("int16", 1, 3, default=0)
+    tokens: Sequence[DescribedDelegationToken] = field("[]DescribedDelegationToken", 1, 3, default=())
+    throttle_time_ms: int = field("int32", 1, 3, default=0)

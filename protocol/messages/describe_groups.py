@@ -7,124 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class DescribeGroupsRequest(Message):
-    __slots__ = (
-        "groups",
-        "include_authorized_operations",
-    )
-    __fields__ = (
-        ("groups", "[]string", 0, 6, None, None),
-        ("include_authorized_operations", "bool", 3, 6, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        groups: Sequence[str] = (),  # v0..v6
-        include_authorized_operations: bool = False,  # v3..v6
-    ) -> None:
-        self.groups = groups
-        self.include_authorized_operations = include_authorized_operations
+    groups: Sequence[str] = field("[]string", 0, 6, default=())
+    include_authorized_operations: bool = field("bool", 3, 6, default=False)
 
 
 class DescribedGroupMember(Message):
-    __slots__ = (
-        "member_id",
-        "group_instance_id",
-        "client_id",
-        "client_host",
-        "member_metadata",
-        "member_assignment",
-    )
-    __fields__ = (
-        ("member_id", "string", 0, 6, None, None),
-        ("group_instance_id", "string", 4, 6, 4, None),
-        ("client_id", "string", 0, 6, None, None),
-        ("client_host", "string", 0, 6, None, None),
-        ("member_metadata", "bytes", 0, 6, None, None),
-        ("member_assignment", "bytes", 0, 6, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        member_id: str = "",  # v0..v6
-        group_instance_id: str | None = None,  # v4..v6
-        client_id: str = "",  # v0..v6
-        client_host: str = "",  # v0..v6
-        member_metadata: bytes = b'',  # v0..v6
-        member_assignment: bytes = b'',  # v0..v6
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.member_metadata = member_metadata
-        self.member_assignment = member_assignment
+    member_id: str = field("string", 0, 6, default="")
+    group_instance_id: str | None = field("string", 4, 6, nullable_since=4, default=None)
+    client_id: str = field("string", 0, 6, default="")
+    client_host: str = field("string", 0, 6, default="")
+    member_metadata: bytes = field("bytes", 0, 6, default=b'')
+    member_assignment: bytes = field("bytes", 0, 6, default=b'')
 
 
 class DescribedGroup(Message):
-    __slots__ = (
-        "error_code",
-        "error_message",
-        "group_id",
-        "group_state",
-        "protocol_type",
-        "protocol_data",
-        "members",
-        "authorized_operations",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 6, None, None),
-        ("error_message", "string", 6, 6, 6, None),
-        ("group_id", "string", 0, 6, None, None),
-        ("group_state", "string", 0, 6, None, None),
-        ("protocol_type", "string", 0, 6, None, None),
-        ("protocol_data", "string", 0, 6, None, None),
-        ("members", "[]DescribedGroupMember", 0, 6, None, None),
-        ("authorized_operations", "int32", 3, 6, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0..v6
-        error_message: str | None = None,  # v6
-        group_id: str = "",  # v0..v6
-        group_state: str = "",  # v0..v6
-        protocol_type: str = "",  # v0..v6
-        protocol_data: str = "",  # v0..v6
-        members: Sequence[DescribedGroupMember] = (),  # v0..v6
-        authorized_operations: int = -2147483648,  # v3..v6
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.group_id = group_id
-        self.group_state = group_state
-        self.protocol_type = protocol_type
-        self.protocol_data = protocol_data
-        self.members = members
-        self.authorized_operations = authorized_operations
+    error_code: int = field("int16", 0, 6, default=0)
+    error_message: str | None = field("string", 6, 6, nullable_since=6, default=None)
+    group_id: str = field("string", 0, 6, default="")
+    group_state: str = field("string", 0, 6, default="")
+    protocol_type: str = field("string", 0, 6, default="")
+    protocol_data: str = field("string", 0, 6, default="")
+    members: Sequence[DescribedGroupMember] = field("[]DescribedGroupMember", 0, 6, default=())
+    authorized_operations: int = field("int32", 3, 6, default=-2147483648)
 
 
 class DescribeGroupsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "groups",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 6, None, None),
-        ("groups", "[]DescribedGroup", 0, 6, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v6
-        groups: Sequence[DescribedGroup] = (),  # v0..v6
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.groups = groups
+    throttle_time_ms: int = field("int32", 1, 6, default=0)
+    groups: Sequence[DescribedGroup] = field("[]DescribedGroup", 0, 6, default=())

@@ -7,148 +7,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class DescribableLogDirTopic(Message):
-    __slots__ = (
-        "topic",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic", "string", 1, 5, None, None),
-        ("partitions", "[]int32", 1, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic: str = "",  # v1..v5
-        partitions: Sequence[int] = (),  # v1..v5
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: str = field("string", 1, 5, default="")
+    partitions: Sequence[int] = field("[]int32", 1, 5, default=())
 
 
 class DescribeLogDirsRequest(Message):
-    __slots__ = (
-        "topics",
-    )
-    __fields__ = (
-        ("topics", "[]DescribableLogDirTopic", 1, 5, 1, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topics: Sequence[DescribableLogDirTopic] | None = (),  # v1..v5
-    ) -> None:
-        self.topics = topics
+    topics: Sequence[DescribableLogDirTopic] | None = field("[]DescribableLogDirTopic", 1, 5, nullable_since=1, default=())
 
 
 class DescribeLogDirsPartition(Message):
-    __slots__ = (
-        "partition_index",
-        "partition_size",
-        "offset_lag",
-        "is_future_key",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 1, 5, None, None),
-        ("partition_size", "int64", 1, 5, None, None),
-        ("offset_lag", "int64", 1, 5, None, None),
-        ("is_future_key", "bool", 1, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v1..v5
-        partition_size: int = 0,  # v1..v5
-        offset_lag: int = 0,  # v1..v5
-        is_future_key: bool = False,  # v1..v5
-    ) -> None:
-        self.partition_index = partition_index
-        self.partition_size = partition_size
-        self.offset_lag = offset_lag
-        self.is_future_key = is_future_key
+    partition_index: int = field("int32", 1, 5, default=0)
+    partition_size: int = field("int64", 1, 5, default=0)
+    offset_lag: int = field("int64", 1, 5, default=0)
+    is_future_key: bool = field("bool", 1, 5, default=False)
 
 
 class DescribeLogDirsTopic(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 1, 5, None, None),
-        ("partitions", "[]DescribeLogDirsPartition", 1, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v1..v5
-        partitions: Sequence[DescribeLogDirsPartition] = (),  # v1..v5
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 1, 5, default="")
+    partitions: Sequence[DescribeLogDirsPartition] = field("[]DescribeLogDirsPartition", 1, 5, default=())
 
 
 class DescribeLogDirsResult(Message):
-    __slots__ = (
-        "error_code",
-        "log_dir",
-        "topics",
-        "total_bytes",
-        "usable_bytes",
-        "is_cordoned",
-    )
-    __fields__ = (
-        ("error_code", "int16", 1, 5, None, None),
-        ("log_dir", "string", 1, 5, None, None),
-        ("topics", "[]DescribeLogDirsTopic", 1, 5, None, None),
-        ("total_bytes", "int64", 4, 5, None, None),
-        ("usable_bytes", "int64", 4, 5, None, None),
-        ("is_cordoned", "bool", 5, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v1..v5
-        log_dir: str = "",  # v1..v5
-        topics: Sequence[DescribeLogDirsTopic] = (),  # v1..v5
-        total_bytes: int = -1,  # v4..v5
-        usable_bytes: int = -1,  # v4..v5
-        is_cordoned: bool = False,  # v5
-    ) -> None:
-        self.error_code = error_code
-        self.log_dir = log_dir
-        self.topics = topics
-        self.total_bytes = total_bytes
-        self.usable_bytes = usable_bytes
-        self.is_cordoned = is_cordoned
+    error_code: int = field("int16", 1, 5, default=0)
+    log_dir: str = field("string", 1, 5, default="")
+    topics: Sequence[DescribeLogDirsTopic] = field("[]DescribeLogDirsTopic", 1, 5, default=())
+    total_bytes: int = field("int64", 4, 5, default=-1)
+    usable_bytes: int = field("int64", 4, 5, default=-1)
+    is_cordoned: bool = field("bool", 5, 5, default=False)
 
 
 class DescribeLogDirsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "results",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 5, None, None),
-        ("error_code", "int16", 3, 5, None, None),
-        ("results", "[]DescribeLogDirsResult", 1, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v5
-        error_code: int = 0,  # v3..v5
-        results: Sequence[DescribeLogDirsResult] = (),  # v1..v5
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.results = results
+    throttle_time_ms: int = field("int32", 1, 5, default=0)
+    error_code: int = field("int16", 3, 5, default=0)
+    results: Sequence[DescribeLogDirsResult] = field("[]DescribeLogDirsResult", 1, 5, default=())

@@ -7,144 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class TopicRequest(Message):
-    __slots__ = (
-        "name",
-        "partition_indexes",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("partition_indexes", "[]int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        partition_indexes: Sequence[int] = (),  # v0
-    ) -> None:
-        self.name = name
-        self.partition_indexes = partition_indexes
+    name: str = field("string", 0, 0, default="")
+    partition_indexes: Sequence[int] = field("[]int32", 0, 0, default=())
 
 
 class DescribeProducersRequest(Message):
-    __slots__ = (
-        "topics",
-    )
-    __fields__ = (
-        ("topics", "[]TopicRequest", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topics: Sequence[TopicRequest] = (),  # v0
-    ) -> None:
-        self.topics = topics
+    topics: Sequence[TopicRequest] = field("[]TopicRequest", 0, 0, default=())
 
 
 class ProducerState(Message):
-    __slots__ = (
-        "producer_id",
-        "producer_epoch",
-        "last_sequence",
-        "last_timestamp",
-        "coordinator_epoch",
-        "current_txn_start_offset",
-    )
-    __fields__ = (
-        ("producer_id", "int64", 0, 0, None, None),
-        ("producer_epoch", "int32", 0, 0, None, None),
-        ("last_sequence", "int32", 0, 0, None, None),
-        ("last_timestamp", "int64", 0, 0, None, None),
-        ("coordinator_epoch", "int32", 0, 0, None, None),
-        ("current_txn_start_offset", "int64", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        producer_id: int = 0,  # v0
-        producer_epoch: int = 0,  # v0
-        last_sequence: int = -1,  # v0
-        last_timestamp: int = -1,  # v0
-        coordinator_epoch: int = 0,  # v0
-        current_txn_start_offset: int = -1,  # v0
-    ) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.last_sequence = last_sequence
-        self.last_timestamp = last_timestamp
-        self.coordinator_epoch = coordinator_epoch
-        self.current_txn_start_offset = current_txn_start_offset
+    producer_id: int = field("int64", 0, 0, default=0)
+    producer_epoch: int = field("int32", 0, 0, default=0)
+    last_sequence: int = field("int32", 0, 0, default=-1)
+    last_timestamp: int = field("int64", 0, 0, default=-1)
+    coordinator_epoch: int = field("int32", 0, 0, default=0)
+    current_txn_start_offset: int = field("int64", 0, 0, default=-1)
 
 
 class PartitionResponse(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-        "error_message",
-        "active_producers",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-        ("active_producers", "[]ProducerState", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-        active_producers: Sequence[ProducerState] = (),  # v0
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
-        self.active_producers = active_producers
+    partition_index: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    active_producers: Sequence[ProducerState] = field("[]ProducerState", 0, 0, default=())
 
 
 class TopicResponse(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("partitions", "[]PartitionResponse", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        partitions: Sequence[PartitionResponse] = (),  # v0
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 0, default="")
+    partitions: Sequence[PartitionResponse] = field("[]PartitionResponse", 0, 0, default=())
 
 
 class DescribeProducersResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "topics",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("topics", "[]TopicResponse", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        topics: Sequence[TopicResponse] = (),  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    topics: Sequence[TopicResponse] = field("[]TopicResponse", 0, 0, default=())

@@ -8,224 +8,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition_index",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v2
-    ) -> None:
-        self.partition_index = partition_index
+    partition_index: int = field("int32", 0, 2, default=0)
 
 
 class TopicData(Message):
-    __slots__ = (
-        "topic_name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 2, None, None),
-        ("partitions", "[]PartitionData", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0..v2
-        partitions: Sequence[PartitionData] = (),  # v0..v2
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: str = field("string", 0, 2, default="")
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 0, 2, default=())
 
 
 class DescribeQuorumRequest(Message):
-    __slots__ = (
-        "topics",
-    )
-    __fields__ = (
-        ("topics", "[]TopicData", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topics: Sequence[TopicData] = (),  # v0..v2
-    ) -> None:
-        self.topics = topics
+    topics: Sequence[TopicData] = field("[]TopicData", 0, 2, default=())
 
 
 class ReplicaState(Message):
-    __slots__ = (
-        "replica_id",
-        "replica_directory_id",
-        "log_end_offset",
-        "last_fetch_timestamp",
-        "last_caught_up_timestamp",
-    )
-    __fields__ = (
-        ("replica_id", "int32", 0, 2, None, None),
-        ("replica_directory_id", "uuid", 2, 2, None, None),
-        ("log_end_offset", "int64", 0, 2, None, None),
-        ("last_fetch_timestamp", "int64", 1, 2, None, None),
-        ("last_caught_up_timestamp", "int64", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        replica_id: int = 0,  # v0..v2
-        replica_directory_id: UUID | None = None,  # v2
-        log_end_offset: int = 0,  # v0..v2
-        last_fetch_timestamp: int = -1,  # v1..v2
-        last_caught_up_timestamp: int = -1,  # v1..v2
-    ) -> None:
-        self.replica_id = replica_id
-        self.replica_directory_id = replica_directory_id
-        self.log_end_offset = log_end_offset
-        self.last_fetch_timestamp = last_fetch_timestamp
-        self.last_caught_up_timestamp = last_caught_up_timestamp
+    replica_id: int = field("int32", 0, 2, default=0)
+    replica_directory_id: UUID | None = field("uuid", 2, 2, default=None)
+    log_end_offset: int = field("int64", 0, 2, default=0)
+    last_fetch_timestamp: int = field("int64", 1, 2, default=-1)
+    last_caught_up_timestamp: int = field("int64", 1, 2, default=-1)
 
 
 class ResponsePartitionData(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-        "error_message",
-        "leader_id",
-        "leader_epoch",
-        "high_watermark",
-        "current_voters",
-        "observers",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 2, None, None),
-        ("error_code", "int16", 0, 2, None, None),
-        ("error_message", "string", 2, 2, 2, None),
-        ("leader_id", "int32", 0, 2, None, None),
-        ("leader_epoch", "int32", 0, 2, None, None),
-        ("high_watermark", "int64", 0, 2, None, None),
-        ("current_voters", "[]ReplicaState", 0, 2, None, None),
-        ("observers", "[]ReplicaState", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v2
-        error_code: int = 0,  # v0..v2
-        error_message: str | None = None,  # v2
-        leader_id: int = 0,  # v0..v2
-        leader_epoch: int = 0,  # v0..v2
-        high_watermark: int = 0,  # v0..v2
-        current_voters: Sequence[ReplicaState] = (),  # v0..v2
-        observers: Sequence[ReplicaState] = (),  # v0..v2
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.high_watermark = high_watermark
-        self.current_voters = current_voters
-        self.observers = observers
+    partition_index: int = field("int32", 0, 2, default=0)
+    error_code: int = field("int16", 0, 2, default=0)
+    error_message: str | None = field("string", 2, 2, nullable_since=2, default=None)
+    leader_id: int = field("int32", 0, 2, default=0)
+    leader_epoch: int = field("int32", 0, 2, default=0)
+    high_watermark: int = field("int64", 0, 2, default=0)
+    current_voters: Sequence[ReplicaState] = field("[]ReplicaState", 0, 2, default=())
+    observers: Sequence[ReplicaState] = field("[]ReplicaState", 0, 2, default=())
 
 
 class ResponseTopicData(Message):
-    __slots__ = (
-        "topic_name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 2, None, None),
-        ("partitions", "[]ResponsePartitionData", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0..v2
-        partitions: Sequence[ResponsePartitionData] = (),  # v0..v2
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: str = field("string", 0, 2, default="")
+    partitions: Sequence[ResponsePartitionData] = field("[]ResponsePartitionData", 0, 2, default=())
 
 
 class Listener(Message):
-    __slots__ = (
-        "name",
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("name", "string", 2, 2, None, None),
-        ("host", "string", 2, 2, None, None),
-        ("port", "uint16", 2, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v2
-        host: str = "",  # v2
-        port: int = 0,  # v2
-    ) -> None:
-        self.name = name
-        self.host = host
-        self.port = port
+    name: str = field("string", 2, 2, default="")
+    host: str = field("string", 2, 2, default="")
+    port: int = field("uint16", 2, 2, default=0)
 
 
 class Node(Message):
-    __slots__ = (
-        "node_id",
-        "listeners",
-    )
-    __fields__ = (
-        ("node_id", "int32", 2, 2, None, None),
-        ("listeners", "[]Listener", 2, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,  # v2
-        listeners: Sequence[Listener] = (),  # v2
-    ) -> None:
-        self.node_id = node_id
-        self.listeners = listeners
+    node_id: int = field("int32", 2, 2, default=0)
+    listeners: Sequence[Listener] = field("[]Listener", 2, 2, default=())
 
 
 class DescribeQuorumResponse(Message):
-    __slots__ = (
-        "error_code",
-        "error_message",
-        "topics",
-        "nodes",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 2, None, None),
-        ("error_message", "string", 2, 2, 2, None),
-        ("topics", "[]ResponseTopicData", 0, 2, None, None),
-        ("nodes", "[]Node", 2, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0..v2
-        error_message: str | None = None,  # v2
-        topics: Sequence[ResponseTopicData] = (),  # v0..v2
-        nodes: Sequence[Node] = (),  # v2
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.topics = topics
-        self.nodes = nodes
+    error_code: int = field("int16", 0, 2, default=0)
+    error_message: str | None = field("string", 2, 2, nullable_since=2, default=None)
+    topics: Sequence[ResponseTopicData] = field("[]ResponseTopicData", 0, 2, default=())
+    nodes: Sequence[Node] = field("[]Node", 2, 2, default=())

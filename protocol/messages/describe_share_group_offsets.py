@@ -8,168 +8,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class DescribeShareGroupOffsetsRequestTopic(Message):
-    __slots__ = (
-        "topic_name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 1, None, None),
-        ("partitions", "[]int32", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0..v1
-        partitions: Sequence[int] = (),  # v0..v1
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: str = field("string", 0, 1, default="")
+    partitions: Sequence[int] = field("[]int32", 0, 1, default=())
 
 
 class DescribeShareGroupOffsetsRequestGroup(Message):
-    __slots__ = (
-        "group_id",
-        "topics",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 1, None, None),
-        ("topics", "[]DescribeShareGroupOffsetsRequestTopic", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0..v1
-        topics: Sequence[DescribeShareGroupOffsetsRequestTopic] | None = (),  # v0..v1
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: str = field("string", 0, 1, default="")
+    topics: Sequence[DescribeShareGroupOffsetsRequestTopic] | None = field("[]DescribeShareGroupOffsetsRequestTopic", 0, 1, nullable_since=0, default=())
 
 
 class DescribeShareGroupOffsetsRequest(Message):
-    __slots__ = (
-        "groups",
-    )
-    __fields__ = (
-        ("groups", "[]DescribeShareGroupOffsetsRequestGroup", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        groups: Sequence[DescribeShareGroupOffsetsRequestGroup] = (),  # v0..v1
-    ) -> None:
-        self.groups = groups
+    groups: Sequence[DescribeShareGroupOffsetsRequestGroup] = field("[]DescribeShareGroupOffsetsRequestGroup", 0, 1, default=())
 
 
 class DescribeShareGroupOffsetsResponsePartition(Message):
-    __slots__ = (
-        "partition_index",
-        "start_offset",
-        "leader_epoch",
-        "lag",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 1, None, None),
-        ("start_offset", "int64", 0, 1, None, None),
-        ("leader_epoch", "int32", 0, 1, None, None),
-        ("lag", "int64", 1, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v1
-        start_offset: int = 0,  # v0..v1
-        leader_epoch: int = 0,  # v0..v1
-        lag: int = -1,  # v1
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-    ) -> None:
-        self.partition_index = partition_index
-        self.start_offset = start_offset
-        self.leader_epoch = leader_epoch
-        self.lag = lag
-        self.error_code = error_code
-        self.error_message = error_message
+    partition_index: int = field("int32", 0, 1, default=0)
+    start_offset: int = field("int64", 0, 1, default=0)
+    leader_epoch: int = field("int32", 0, 1, default=0)
+    lag: int = field("int64", 1, 1, default=-1)
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
 
 
 class DescribeShareGroupOffsetsResponseTopic(Message):
-    __slots__ = (
-        "topic_name",
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 1, None, None),
-        ("topic_id", "uuid", 0, 1, None, None),
-        ("partitions", "[]DescribeShareGroupOffsetsResponsePartition", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0..v1
-        topic_id: UUID | None = None,  # v0..v1
-        partitions: Sequence[DescribeShareGroupOffsetsResponsePartition] = (),  # v0..v1
-    ) -> None:
-        self.topic_name = topic_name
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_name: str = field("string", 0, 1, default="")
+    topic_id: UUID | None = field("uuid", 0, 1, default=None)
+    partitions: Sequence[DescribeShareGroupOffsetsResponsePartition] = field("[]DescribeShareGroupOffsetsResponsePartition", 0, 1, default=())
 
 
 class DescribeShareGroupOffsetsResponseGroup(Message):
-    __slots__ = (
-        "group_id",
-        "topics",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 1, None, None),
-        ("topics", "[]DescribeShareGroupOffsetsResponseTopic", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0..v1
-        topics: Sequence[DescribeShareGroupOffsetsResponseTopic] = (),  # v0..v1
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
-        self.error_code = error_code
-        self.error_message = error_message
+    group_id: str = field("string", 0, 1, default="")
+    topics: Sequence[DescribeShareGroupOffsetsResponseTopic] = field("[]DescribeShareGroupOffsetsResponseTopic", 0, 1, default=())
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
 
 
 class DescribeShareGroupOffsetsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "groups",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 1, None, None),
-        ("groups", "[]DescribeShareGroupOffsetsResponseGroup", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v1
-        groups: Sequence[DescribeShareGroupOffsetsResponseGroup] = (),  # v0..v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.groups = groups
+    throttle_time_ms: int = field("int32", 0, 1, default=0)
+    groups: Sequence[DescribeShareGroupOffsetsResponseGroup] = field("[]DescribeShareGroupOffsetsResponseGroup", 0, 1, default=())

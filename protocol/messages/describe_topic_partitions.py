@@ -8,192 +8,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class TopicRequest(Message):
-    __slots__ = (
-        "name",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-    ) -> None:
-        self.name = name
+    name: str = field("string", 0, 0, default="")
 
 
 class Cursor(Message):
-    __slots__ = (
-        "topic_name",
-        "partition_index",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 0, None, None),
-        ("partition_index", "int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0
-        partition_index: int = 0,  # v0
-    ) -> None:
-        self.topic_name = topic_name
-        self.partition_index = partition_index
+    topic_name: str = field("string", 0, 0, default="")
+    partition_index: int = field("int32", 0, 0, default=0)
 
 
 class DescribeTopicPartitionsRequest(Message):
-    __slots__ = (
-        "topics",
-        "response_partition_limit",
-        "cursor",
-    )
-    __fields__ = (
-        ("topics", "[]TopicRequest", 0, 0, None, None),
-        ("response_partition_limit", "int32", 0, 0, None, None),
-        ("cursor", "Cursor", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topics: Sequence[TopicRequest] = (),  # v0
-        response_partition_limit: int = 2000,  # v0
-        cursor: Cursor | None = None,  # v0
-    ) -> None:
-        self.topics = topics
-        self.response_partition_limit = response_partition_limit
-        self.cursor = cursor
+    topics: Sequence[TopicRequest] = field("[]TopicRequest", 0, 0, default=())
+    response_partition_limit: int = field("int32", 0, 0, default=2000)
+    cursor: Cursor | None = field("Cursor", 0, 0, nullable_since=0, default=None)
 
 
 class DescribeTopicPartitionsResponsePartition(Message):
-    __slots__ = (
-        "error_code",
-        "partition_index",
-        "leader_id",
-        "leader_epoch",
-        "replica_nodes",
-        "isr_nodes",
-        "eligible_leader_replicas",
-        "last_known_elr",
-        "offline_replicas",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 0, None, None),
-        ("partition_index", "int32", 0, 0, None, None),
-        ("leader_id", "int32", 0, 0, None, None),
-        ("leader_epoch", "int32", 0, 0, None, None),
-        ("replica_nodes", "[]int32", 0, 0, None, None),
-        ("isr_nodes", "[]int32", 0, 0, None, None),
-        ("eligible_leader_replicas", "[]int32", 0, 0, 0, None),
-        ("last_known_elr", "[]int32", 0, 0, 0, None),
-        ("offline_replicas", "[]int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0
-        partition_index: int = 0,  # v0
-        leader_id: int = 0,  # v0
-        leader_epoch: int = -1,  # v0
-        replica_nodes: Sequence[int] = (),  # v0
-        isr_nodes: Sequence[int] = (),  # v0
-        eligible_leader_replicas: Sequence[int] | None = None,  # v0
-        last_known_elr: Sequence[int] | None = None,  # v0
-        offline_replicas: Sequence[int] = (),  # v0
-    ) -> None:
-        self.error_code = error_code
-        self.partition_index = partition_index
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.replica_nodes = replica_nodes
-        self.isr_nodes = isr_nodes
-        self.eligible_leader_replicas = eligible_leader_replicas
-        self.last_known_elr = last_known_elr
-        self.offline_replicas = offline_replicas
+    error_code: int = field("int16", 0, 0, default=0)
+    partition_index: int = field("int32", 0, 0, default=0)
+    leader_id: int = field("int32", 0, 0, default=0)
+    leader_epoch: int = field("int32", 0, 0, default=-1)
+    replica_nodes: Sequence[int] = field("[]int32", 0, 0, default=())
+    isr_nodes: Sequence[int] = field("[]int32", 0, 0, default=())
+    eligible_leader_replicas: Sequence[int] | None = field("[]int32", 0, 0, nullable_since=0, default=None)
+    last_known_elr: Sequence[int] | None = field("[]int32", 0, 0, nullable_since=0, default=None)
+    offline_replicas: Sequence[int] = field("[]int32", 0, 0, default=())
 
 
 class DescribeTopicPartitionsResponseTopic(Message):
-    __slots__ = (
-        "error_code",
-        "name",
-        "topic_id",
-        "is_internal",
-        "partitions",
-        "topic_authorized_operations",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 0, None, None),
-        ("name", "string", 0, 0, 0, None),
-        ("topic_id", "uuid", 0, 0, None, None),
-        ("is_internal", "bool", 0, 0, None, None),
-        ("partitions", "[]DescribeTopicPartitionsResponsePartition", 0, 0, None, None),
-        ("topic_authorized_operations", "int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0
-        name: str | None = None,  # v0
-        topic_id: UUID | None = None,  # v0
-        is_internal: bool = False,  # v0
-        partitions: Sequence[DescribeTopicPartitionsResponsePartition] = (),  # v0
-        topic_authorized_operations: int = -2147483648,  # v0
-    ) -> None:
-        self.error_code = error_code
-        self.name = name
-        self.topic_id = topic_id
-        self.is_internal = is_internal
-        self.partitions = partitions
-        self.topic_authorized_operations = topic_authorized_operations
+    error_code: int = field("int16", 0, 0, default=0)
+    name: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    topic_id: UUID | None = field("uuid", 0, 0, default=None)
+    is_internal: bool = field("bool", 0, 0, default=False)
+    partitions: Sequence[DescribeTopicPartitionsResponsePartition] = field("[]DescribeTopicPartitionsResponsePartition", 0, 0, default=())
+    topic_authorized_operations: int = field("int32", 0, 0, default=-2147483648)
 
 
 class ResponseCursor(Message):
-    __slots__ = (
-        "topic_name",
-        "partition_index",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 0, None, None),
-        ("partition_index", "int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0
-        partition_index: int = 0,  # v0
-    ) -> None:
-        self.topic_name = topic_name
-        self.partition_index = partition_index
+    topic_name: str = field("string", 0, 0, default="")
+    partition_index: int = field("int32", 0, 0, default=0)
 
 
 class DescribeTopicPartitionsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "topics",
-        "next_cursor",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("topics", "[]DescribeTopicPartitionsResponseTopic", 0, 0, None, None),
-        ("next_cursor", "ResponseCursor", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        topics: Sequence[DescribeTopicPartitionsResponseTopic] = (),  # v0
-        next_cursor: ResponseCursor | None = None,  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
-        self.next_cursor = next_cursor
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    topics: Sequence[DescribeTopicPartitionsResponseTopic] = field("[]DescribeTopicPartitionsResponseTopic", 0, 0, default=())
+    next_cursor: ResponseCursor | None = field("ResponseCursor", 0, 0, nullable_since=0, default=None)

@@ -7,104 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class DescribeTransactionsRequest(Message):
-    __slots__ = (
-        "transactional_ids",
-    )
-    __fields__ = (
-        ("transactional_ids", "[]string", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        transactional_ids: Sequence[str] = (),  # v0
-    ) -> None:
-        self.transactional_ids = transactional_ids
+    transactional_ids: Sequence[str] = field("[]string", 0, 0, default=())
 
 
 class TopicData(Message):
-    __slots__ = (
-        "topic",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic", "string", 0, 0, None, None),
-        ("partitions", "[]int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic: str = "",  # v0
-        partitions: Sequence[int] = (),  # v0
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: str = field("string", 0, 0, default="")
+    partitions: Sequence[int] = field("[]int32", 0, 0, default=())
 
 
 class TransactionState(Message):
-    __slots__ = (
-        "error_code",
-        "transactional_id",
-        "transaction_state",
-        "transaction_timeout_ms",
-        "transaction_start_time_ms",
-        "producer_id",
-        "producer_epoch",
-        "topics",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 0, None, None),
-        ("transactional_id", "string", 0, 0, None, None),
-        ("transaction_state", "string", 0, 0, None, None),
-        ("transaction_timeout_ms", "int32", 0, 0, None, None),
-        ("transaction_start_time_ms", "int64", 0, 0, None, None),
-        ("producer_id", "int64", 0, 0, None, None),
-        ("producer_epoch", "int16", 0, 0, None, None),
-        ("topics", "[]TopicData", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0
-        transactional_id: str = "",  # v0
-        transaction_state: str = "",  # v0
-        transaction_timeout_ms: int = 0,  # v0
-        transaction_start_time_ms: int = 0,  # v0
-        producer_id: int = 0,  # v0
-        producer_epoch: int = 0,  # v0
-        topics: Sequence[TopicData] = (),  # v0
-    ) -> None:
-        self.error_code = error_code
-        self.transactional_id = transactional_id
-        self.transaction_state = transaction_state
-        self.transaction_timeout_ms = transaction_timeout_ms
-        self.transaction_start_time_ms = transaction_start_time_ms
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.topics = topics
+    error_code: int = field("int16", 0, 0, default=0)
+    transactional_id: str = field("string", 0, 0, default="")
+    transaction_state: str = field("string", 0, 0, default="")
+    transaction_timeout_ms: int = field("int32", 0, 0, default=0)
+    transaction_start_time_ms: int = field("int64", 0, 0, default=0)
+    producer_id: int = field("int64", 0, 0, default=0)
+    producer_epoch: int = field("int16", 0, 0, default=0)
+    topics: Sequence[TopicData] = field("[]TopicData", 0, 0, default=())
 
 
 class DescribeTransactionsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "transaction_states",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("transaction_states", "[]TransactionState", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        transaction_states: Sequence[TransactionState] = (),  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.transaction_states = transaction_states
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    transaction_states: Sequence[TransactionState] = field("[]TransactionState", 0, 0, default=())

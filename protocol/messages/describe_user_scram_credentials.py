@@ -7,112 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class UserName(Message):
-    __slots__ = (
-        "name",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-    ) -> None:
-        self.name = name
+    name: str = field("string", 0, 0, default="")
 
 
 class DescribeUserScramCredentialsRequest(Message):
-    __slots__ = (
-        "users",
-    )
-    __fields__ = (
-        ("users", "[]UserName", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        users: Sequence[UserName] | None = (),  # v0
-    ) -> None:
-        self.users = users
+    users: Sequence[UserName] | None = field("[]UserName", 0, 0, nullable_since=0, default=())
 
 
 class CredentialInfo(Message):
-    __slots__ = (
-        "mechanism",
-        "iterations",
-    )
-    __fields__ = (
-        ("mechanism", "int8", 0, 0, None, None),
-        ("iterations", "int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        mechanism: int = 0,  # v0
-        iterations: int = 0,  # v0
-    ) -> None:
-        self.mechanism = mechanism
-        self.iterations = iterations
+    mechanism: int = field("int8", 0, 0, default=0)
+    iterations: int = field("int32", 0, 0, default=0)
 
 
 class DescribeUserScramCredentialsResult(Message):
-    __slots__ = (
-        "user",
-        "error_code",
-        "error_message",
-        "credential_infos",
-    )
-    __fields__ = (
-        ("user", "string", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-        ("credential_infos", "[]CredentialInfo", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        user: str = "",  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-        credential_infos: Sequence[CredentialInfo] = (),  # v0
-    ) -> None:
-        self.user = user
-        self.error_code = error_code
-        self.error_message = error_message
-        self.credential_infos = credential_infos
+    user: str = field("string", 0, 0, default="")
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    credential_infos: Sequence[CredentialInfo] = field("[]CredentialInfo", 0, 0, default=())
 
 
 class DescribeUserScramCredentialsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "results",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-        ("results", "[]DescribeUserScramCredentialsResult", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-        results: Sequence[DescribeUserScramCredentialsResult] = (),  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.results = results
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    results: Sequence[DescribeUserScramCredentialsResult] = field("[]DescribeUserScramCredentialsResult", 0, 0, default=())

@@ -7,116 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class TopicPartitions(Message):
-    __slots__ = (
-        "topic",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic", "string", 0, 2, None, None),
-        ("partitions", "[]int32", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic: str = "",  # v0..v2
-        partitions: Sequence[int] = (),  # v0..v2
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: str = field("string", 0, 2, default="")
+    partitions: Sequence[int] = field("[]int32", 0, 2, default=())
 
 
 class ElectLeadersRequest(Message):
-    __slots__ = (
-        "election_type",
-        "topic_partitions",
-        "timeout_ms",
-    )
-    __fields__ = (
-        ("election_type", "int8", 1, 2, None, None),
-        ("topic_partitions", "[]TopicPartitions", 0, 2, 0, None),
-        ("timeout_ms", "int32", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        election_type: int = 0,  # v1..v2
-        topic_partitions: Sequence[TopicPartitions] | None = (),  # v0..v2
-        timeout_ms: int = 60000,  # v0..v2
-    ) -> None:
-        self.election_type = election_type
-        self.topic_partitions = topic_partitions
-        self.timeout_ms = timeout_ms
+    election_type: int = field("int8", 1, 2, default=0)
+    topic_partitions: Sequence[TopicPartitions] | None = field("[]TopicPartitions", 0, 2, nullable_since=0, default=())
+    timeout_ms: int = field("int32", 0, 2, default=60000)
 
 
 class PartitionResult(Message):
-    __slots__ = (
-        "partition_id",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("partition_id", "int32", 0, 2, None, None),
-        ("error_code", "int16", 0, 2, None, None),
-        ("error_message", "string", 0, 2, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_id: int = 0,  # v0..v2
-        error_code: int = 0,  # v0..v2
-        error_message: str | None = None,  # v0..v2
-    ) -> None:
-        self.partition_id = partition_id
-        self.error_code = error_code
-        self.error_message = error_message
+    partition_id: int = field("int32", 0, 2, default=0)
+    error_code: int = field("int16", 0, 2, default=0)
+    error_message: str | None = field("string", 0, 2, nullable_since=0, default=None)
 
 
 class ReplicaElectionResult(Message):
-    __slots__ = (
-        "topic",
-        "partition_result",
-    )
-    __fields__ = (
-        ("topic", "string", 0, 2, None, None),
-        ("partition_result", "[]PartitionResult", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic: str = "",  # v0..v2
-        partition_result: Sequence[PartitionResult] = (),  # v0..v2
-    ) -> None:
-        self.topic = topic
-        self.partition_result = partition_result
+    topic: str = field("string", 0, 2, default="")
+    partition_result: Sequence[PartitionResult] = field("[]PartitionResult", 0, 2, default=())
 
 
 class ElectLeadersResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "replica_election_results",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 2, None, None),
-        ("error_code", "int16", 1, 2, None, None),
-        ("replica_election_results", "[]ReplicaElectionResult", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v2
-        error_code: int = 0,  # v1..v2
-        replica_election_results: Sequence[ReplicaElectionResult] = (),  # v0..v2
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.replica_election_results = replica_election_results
+    throttle_time_ms: int = field("int32", 0, 2, default=0)
+    error_code: int = field("int16", 1, 2, default=0)
+    replica_election_results: Sequence[ReplicaElectionResult] = field("[]ReplicaElectionResult", 0, 2, default=())

@@ -8,220 +8,58 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class ReplicaInfo(Message):
-    __slots__ = (
-        "candidate_id",
-        "candidate_directory_id",
-    )
-    __fields__ = (
-        ("candidate_id", "int32", 1, 1, None, None),
-        ("candidate_directory_id", "uuid", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        candidate_id: int = 0,  # v1
-        candidate_directory_id: UUID | None = None,  # v1
-    ) -> None:
-        self.candidate_id = candidate_id
-        self.candidate_directory_id = candidate_directory_id
+    candidate_id: int = field("int32", 1, 1, default=0)
+    candidate_directory_id: UUID | None = field("uuid", 1, 1, default=None)
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition_index",
-        "leader_id",
-        "leader_epoch",
-        "preferred_candidates",
-        "preferred_successors",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 1, None, None),
-        ("leader_id", "int32", 0, 1, None, None),
-        ("leader_epoch", "int32", 0, 1, None, None),
-        ("preferred_candidates", "[]ReplicaInfo", 1, 1, None, None),
-        ("preferred_successors", "[]int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v1
-        leader_id: int = 0,  # v0..v1
-        leader_epoch: int = 0,  # v0..v1
-        preferred_candidates: Sequence[ReplicaInfo] = (),  # v1
-        preferred_successors: Sequence[int] = (),  # v0
-    ) -> None:
-        self.partition_index = partition_index
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.preferred_candidates = preferred_candidates
-        self.preferred_successors = preferred_successors
+    partition_index: int = field("int32", 0, 1, default=0)
+    leader_id: int = field("int32", 0, 1, default=0)
+    leader_epoch: int = field("int32", 0, 1, default=0)
+    preferred_candidates: Sequence[ReplicaInfo] = field("[]ReplicaInfo", 1, 1, default=())
+    preferred_successors: Sequence[int] = field("[]int32", 0, 0, default=())
 
 
 class TopicData(Message):
-    __slots__ = (
-        "topic_name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 1, None, None),
-        ("partitions", "[]PartitionData", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0..v1
-        partitions: Sequence[PartitionData] = (),  # v0..v1
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: str = field("string", 0, 1, default="")
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 0, 1, default=())
 
 
 class LeaderEndpoint(Message):
-    __slots__ = (
-        "name",
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("name", "string", 1, 1, None, None),
-        ("host", "string", 1, 1, None, None),
-        ("port", "uint16", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v1
-        host: str = "",  # v1
-        port: int = 0,  # v1
-    ) -> None:
-        self.name = name
-        self.host = host
-        self.port = port
+    name: str = field("string", 1, 1, default="")
+    host: str = field("string", 1, 1, default="")
+    port: int = field("uint16", 1, 1, default=0)
 
 
 class EndQuorumEpochRequest(Message):
-    __slots__ = (
-        "cluster_id",
-        "topics",
-        "leader_endpoints",
-    )
-    __fields__ = (
-        ("cluster_id", "string", 0, 1, 0, None),
-        ("topics", "[]TopicData", 0, 1, None, None),
-        ("leader_endpoints", "[]LeaderEndpoint", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        cluster_id: str | None = None,  # v0..v1
-        topics: Sequence[TopicData] = (),  # v0..v1
-        leader_endpoints: Sequence[LeaderEndpoint] = (),  # v1
-    ) -> None:
-        self.cluster_id = cluster_id
-        self.topics = topics
-        self.leader_endpoints = leader_endpoints
+    cluster_id: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    topics: Sequence[TopicData] = field("[]TopicData", 0, 1, default=())
+    leader_endpoints: Sequence[LeaderEndpoint] = field("[]LeaderEndpoint", 1, 1, default=())
 
 
 class ResponsePartitionData(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-        "leader_id",
-        "leader_epoch",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("leader_id", "int32", 0, 1, None, None),
-        ("leader_epoch", "int32", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v1
-        error_code: int = 0,  # v0..v1
-        leader_id: int = 0,  # v0..v1
-        leader_epoch: int = 0,  # v0..v1
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
+    partition_index: int = field("int32", 0, 1, default=0)
+    error_code: int = field("int16", 0, 1, default=0)
+    leader_id: int = field("int32", 0, 1, default=0)
+    leader_epoch: int = field("int32", 0, 1, default=0)
 
 
 class ResponseTopicData(Message):
-    __slots__ = (
-        "topic_name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 1, None, None),
-        ("partitions", "[]ResponsePartitionData", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0..v1
-        partitions: Sequence[ResponsePartitionData] = (),  # v0..v1
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: str = field("string", 0, 1, default="")
+    partitions: Sequence[ResponsePartitionData] = field("[]ResponsePartitionData", 0, 1, default=())
 
 
 class NodeEndpoint(Message):
-    __slots__ = (
-        "node_id",
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("node_id", "int32", 1, 1, None, None),
-        ("host", "string", 1, 1, None, None),
-        ("port", "uint16", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,  # v1
-        host: str = "",  # v1
-        port: int = 0,  # v1
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
+    node_id: int = field("int32", 1, 1, default=0)
+    host: str = field("string", 1, 1, default="")
+    port: int = field("uint16", 1, 1, default=0)
 
 
 class EndQuorumEpochResponse(Message):
-    __slots__ = (
-        "error_code",
-        "topics",
-        "node_endpoints",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 1, None, None),
-        ("topics", "[]ResponseTopicData", 0, 1, None, None),
-        ("node_endpoints", "[]NodeEndpoint", 1, 1, None, 0),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0..v1
-        topics: Sequence[ResponseTopicData] = (),  # v0..v1
-        node_endpoints: Sequence[NodeEndpoint] = (),  # v1, tag 0
-    ) -> None:
-        self.error_code = error_code
-        self.topics = topics
-        self.node_endpoints = node_endpoints
+    error_code: int = field("int16", 0, 1, default=0)
+    topics: Sequence[ResponseTopicData] = field("[]ResponseTopicData", 0, 1, default=())
+    node_endpoints: Sequence[NodeEndpoint] = field("[]NodeEndpoint", 1, 1, tag=0, default=())

@@ -8,408 +8,102 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import FrozenMessage, Message, Records, set_field
+from . import Message, Records, field
 
 
-class ReplicaState(FrozenMessage):
-    __slots__ = (
-        "replica_id",
-        "replica_epoch",
-    )
-    __fields__ = (
-        ("replica_id", "int32", 15, 18, None, None),
-        ("replica_epoch", "int64", 15, 18, None, None),
-    )
-
-    replica_id: int
-    replica_epoch: int
-
-    def __init__(
-        self,
-        *,
-        replica_id: int = -1,  # v15..v18
-        replica_epoch: int = -1,  # v15..v18
-    ) -> None:
-        set_field(self, "replica_id", replica_id)
-        set_field(self, "replica_epoch", replica_epoch)
+class ReplicaState(Message, frozen=True):
+    replica_id: int = field("int32", 15, 18, default=-1)
+    replica_epoch: int = field("int64", 15, 18, default=-1)
 
 
 class FetchPartition(Message):
-    __slots__ = (
-        "partition",
-        "current_leader_epoch",
-        "fetch_offset",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "partition_max_bytes",
-        "replica_directory_id",
-        "high_watermark",
-    )
-    __fields__ = (
-        ("partition", "int32", 4, 18, None, None),
-        ("current_leader_epoch", "int32", 9, 18, None, None),
-        ("fetch_offset", "int64", 4, 18, None, None),
-        ("last_fetched_epoch", "int32", 12, 18, None, None),
-        ("log_start_offset", "int64", 5, 18, None, None),
-        ("partition_max_bytes", "int32", 4, 18, None, None),
-        ("replica_directory_id", "uuid", 17, 18, None, 0),
-        ("high_watermark", "int64", 18, 18, None, 1),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition: int = 0,  # v4..v18
-        current_leader_epoch: int = -1,  # v9..v18
-        fetch_offset: int = 0,  # v4..v18
-        last_fetched_epoch: int = -1,  # v12..v18
-        log_start_offset: int = -1,  # v5..v18
-        partition_max_bytes: int = 0,  # v4..v18
-        replica_directory_id: UUID | None = None,  # v17..v18, tag 0
-        high_watermark: int = 9223372036854775807,  # v18, tag 1
-    ) -> None:
-        self.partition = partition
-        self.current_leader_epoch = current_leader_epoch
-        self.fetch_offset = fetch_offset
-        self.last_fetched_epoch = last_fetched_epoch
-        self.log_start_offset = log_start_offset
-        self.partition_max_bytes = partition_max_bytes
-        self.replica_directory_id = replica_directory_id
-        self.high_watermark = high_watermark
+    partition: int = field("int32", 4, 18, default=0)
+    current_leader_epoch: int = field("int32", 9, 18, default=-1)
+    fetch_offset: int = field("int64", 4, 18, default=0)
+    last_fetched_epoch: int = field("int32", 12, 18, default=-1)
+    log_start_offset: int = field("int64", 5, 18, default=-1)
+    partition_max_bytes: int = field("int32", 4, 18, default=0)
+    replica_directory_id: UUID | None = field("uuid", 17, 18, tag=0, default=None)
+    high_watermark: int = field("int64", 18, 18, tag=1, default=9223372036854775807)
 
 
 class FetchTopic(Message):
-    __slots__ = (
-        "topic_id",
-        "topic",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 13, 18, None, None),
-        ("topic", "string", 4, 12, None, None),
-        ("partitions", "[]FetchPartition", 4, 18, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v13..v18
-        topic: str = "",  # v4..v12
-        partitions: Sequence[FetchPartition] = (),  # v4..v18
-    ) -> None:
-        self.topic_id = topic_id
-        self.topic = topic
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 13, 18, default=None)
+    topic: str = field("string", 4, 12, default="")
+    partitions: Sequence[FetchPartition] = field("[]FetchPartition", 4, 18, default=())
 
 
 class ForgottenTopic(Message):
-    __slots__ = (
-        "topic_id",
-        "topic",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 13, 18, None, None),
-        ("topic", "string", 7, 12, None, None),
-        ("partitions", "[]int32", 7, 18, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v13..v18
-        topic: str = "",  # v7..v12
-        partitions: Sequence[int] = (),  # v7..v18
-    ) -> None:
-        self.topic_id = topic_id
-        self.topic = topic
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 13, 18, default=None)
+    topic: str = field("string", 7, 12, default="")
+    partitions: Sequence[int] = field("[]int32", 7, 18, default=())
 
 
 class FetchRequest(Message):
-    __slots__ = (
-        "cluster_id",
-        "replica_state",
-        "replica_id",
-        "max_wait_ms",
-        "min_bytes",
-        "max_bytes",
-        "isolation_level",
-        "session_id",
-        "session_epoch",
-        "topics",
-        "forgotten_topics_data",
-        "rack_id",
-    )
-    __fields__ = (
-        ("cluster_id", "string", 12, 18, 12, 0),
-        ("replica_state", "ReplicaState", 15, 18, None, 1),
-        ("replica_id", "int32", 4, 14, None, None),
-        ("max_wait_ms", "int32", 4, 18, None, None),
-        ("min_bytes", "int32", 4, 18, None, None),
-        ("max_bytes", "int32", 4, 18, None, None),
-        ("isolation_level", "int8", 4, 18, None, None),
-        ("session_id", "int32", 7, 18, None, None),
-        ("session_epoch", "int32", 7, 18, None, None),
-        ("topics", "[]FetchTopic", 4, 18, None, None),
-        ("forgotten_topics_data", "[]ForgottenTopic", 7, 18, None, None),
-        ("rack_id", "string", 11, 18, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        cluster_id: str | None = None,  # v12..v18, tag 0
-        replica_state: ReplicaState = ReplicaState(),  # v15..v18, tag 1
-        replica_id: int = -1,  # v4..v14
-        max_wait_ms: int = 0,  # v4..v18
-        min_bytes: int = 0,  # v4..v18
-        max_bytes: int = 2147483647,  # v4..v18
-        isolation_level: int = 0,  # v4..v18
-        session_id: int = 0,  # v7..v18
-        session_epoch: int = -1,  # v7..v18
-        topics: Sequence[FetchTopic] = (),  # v4..v18
-        forgotten_topics_data: Sequence[ForgottenTopic] = (),  # v7..v18
-        rack_id: str = "",  # v11..v18
-    ) -> None:
-        self.cluster_id = cluster_id
-        self.replica_state = replica_state
-        self.replica_id = replica_id
-        self.max_wait_ms = max_wait_ms
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        self.isolation_level = isolation_level
-        self.session_id = session_id
-        self.session_epoch = session_epoch
-        self.topics = topics
-        self.forgotten_topics_data = forgotten_topics_data
-        self.rack_id = rack_id
+    cluster_id: str | None = field("string", 12, 18, nullable_since=12, tag=0, default=None)
+    replica_state: ReplicaState = field("ReplicaState", 15, 18, tag=1, default=ReplicaState())
+    replica_id: int = field("int32", 4, 14, default=-1)
+    max_wait_ms: int = field("int32", 4, 18, default=0)
+    min_bytes: int = field("int32", 4, 18, default=0)
+    max_bytes: int = field("int32", 4, 18, default=2147483647)
+    isolation_level: int = field("int8", 4, 18, default=0)
+    session_id: int = field("int32", 7, 18, default=0)
+    session_epoch: int = field("int32", 7, 18, default=-1)
+    topics: Sequence[FetchTopic] = field("[]FetchTopic", 4, 18, default=())
+    forgotten_topics_data: Sequence[ForgottenTopic] = field("[]ForgottenTopic", 7, 18, default=())
+    rack_id: str = field("string", 11, 18, default="")
 
 
-class EpochEndOffset(FrozenMessage):
-    __slots__ = (
-        "epoch",
-        "end_offset",
-    )
-    __fields__ = (
-        ("epoch", "int32", 12, 18, None, None),
-        ("end_offset", "int64", 12, 18, None, None),
-    )
-
-    epoch: int
-    end_offset: int
-
-    def __init__(
-        self,
-        *,
-        epoch: int = -1,  # v12..v18
-        end_offset: int = -1,  # v12..v18
-    ) -> None:
-        set_field(self, "epoch", epoch)
-        set_field(self, "end_offset", end_offset)
+class EpochEndOffset(Message, frozen=True):
+    epoch: int = field("int32", 12, 18, default=-1)
+    end_offset: int = field("int64", 12, 18, default=-1)
 
 
-class LeaderIdAndEpoch(FrozenMessage):
-    __slots__ = (
-        "leader_id",
-        "leader_epoch",
-    )
-    __fields__ = (
-        ("leader_id", "int32", 12, 18, None, None),
-        ("leader_epoch", "int32", 12, 18, None, None),
-    )
-
-    leader_id: int
-    leader_epoch: int
-
-    def __init__(
-        self,
-        *,
-        leader_id: int = -1,  # v12..v18
-        leader_epoch: int = -1,  # v12..v18
-    ) -> None:
-        set_field(self, "leader_id", leader_id)
-        set_field(self, "leader_epoch", leader_epoch)
+class LeaderIdAndEpoch(Message, frozen=True):
+    leader_id: int = field("int32", 12, 18, default=-1)
+    leader_epoch: int = field("int32", 12, 18, default=-1)
 
 
-class SnapshotId(FrozenMessage):
-    __slots__ = (
-        "end_offset",
-        "epoch",
-    )
-    __fields__ = (
-        ("end_offset", "int64", 12, 18, None, None),
-        ("epoch", "int32", 12, 18, None, None),
-    )
-
-    end_offset: int
-    epoch: int
-
-    def __init__(
-        self,
-        *,
-        end_offset: int = -1,  # v12..v18
-        epoch: int = -1,  # v12..v18
-    ) -> None:
-        set_field(self, "end_offset", end_offset)
-        set_field(self, "epoch", epoch)
+class SnapshotId(Message, frozen=True):
+    end_offset: int = field("int64", 12, 18, default=-1)
+    epoch: int = field("int32", 12, 18, default=-1)
 
 
 class AbortedTransaction(Message):
-    __slots__ = (
-        "producer_id",
-        "first_offset",
-    )
-    __fields__ = (
-        ("producer_id", "int64", 4, 18, None, None),
-        ("first_offset", "int64", 4, 18, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        producer_id: int = 0,  # v4..v18
-        first_offset: int = 0,  # v4..v18
-    ) -> None:
-        self.producer_id = producer_id
-        self.first_offset = first_offset
+    producer_id: int = field("int64", 4, 18, default=0)
+    first_offset: int = field("int64", 4, 18, default=0)
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-        "high_watermark",
-        "last_stable_offset",
-        "log_start_offset",
-        "diverging_epoch",
-        "current_leader",
-        "snapshot_id",
-        "aborted_transactions",
-        "preferred_read_replica",
-        "records",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 4, 18, None, None),
-        ("error_code", "int16", 4, 18, None, None),
-        ("high_watermark", "int64", 4, 18, None, None),
-        ("last_stable_offset", "int64", 4, 18, None, None),
-        ("log_start_offset", "int64", 5, 18, None, None),
-        ("diverging_epoch", "EpochEndOffset", 12, 18, None, 0),
-        ("current_leader", "LeaderIdAndEpoch", 12, 18, None, 1),
-        ("snapshot_id", "SnapshotId", 12, 18, None, 2),
-        ("aborted_transactions", "[]AbortedTransaction", 4, 18, 4, None),
-        ("preferred_read_replica", "int32", 11, 18, None, None),
-        ("records", "records", 4, 18, 4, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v4..v18
-        error_code: int = 0,  # v4..v18
-        high_watermark: int = 0,  # v4..v18
-        last_stable_offset: int = -1,  # v4..v18
-        log_start_offset: int = -1,  # v5..v18
-        diverging_epoch: EpochEndOffset = EpochEndOffset(),  # v12..v18, tag 0
-        current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(),  # v12..v18, tag 1
-        snapshot_id: SnapshotId = SnapshotId(),  # v12..v18, tag 2
-        aborted_transactions: Sequence[AbortedTransaction] | None = (),  # v4..v18
-        preferred_read_replica: int = -1,  # v11..v18
-        records: Records = None,  # v4..v18
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
-        self.log_start_offset = log_start_offset
-        self.diverging_epoch = diverging_epoch
-        self.current_leader = current_leader
-        self.snapshot_id = snapshot_id
-        self.aborted_transactions = aborted_transactions
-        self.preferred_read_replica = preferred_read_replica
-        self.records = records
+    partition_index: int = field("int32", 4, 18, default=0)
+    error_code: int = field("int16", 4, 18, default=0)
+    high_watermark: int = field("int64", 4, 18, default=0)
+    last_stable_offset: int = field("int64", 4, 18, default=-1)
+    log_start_offset: int = field("int64", 5, 18, default=-1)
+    diverging_epoch: EpochEndOffset = field("EpochEndOffset", 12, 18, tag=0, default=EpochEndOffset())
+    current_leader: LeaderIdAndEpoch = field("LeaderIdAndEpoch", 12, 18, tag=1, default=LeaderIdAndEpoch())
+    snapshot_id: SnapshotId = field("SnapshotId", 12, 18, tag=2, default=SnapshotId())
+    aborted_transactions: Sequence[AbortedTransaction] | None = field("[]AbortedTransaction", 4, 18, nullable_since=4, default=())
+    preferred_read_replica: int = field("int32", 11, 18, default=-1)
+    records: Records = field("records", 4, 18, nullable_since=4, default=None)
 
 
 class FetchableTopicResponse(Message):
-    __slots__ = (
-        "topic_id",
-        "topic",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 13, 18, None, None),
-        ("topic", "string", 4, 12, None, None),
-        ("partitions", "[]PartitionData", 4, 18, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v13..v18
-        topic: str = "",  # v4..v12
-        partitions: Sequence[PartitionData] = (),  # v4..v18
-    ) -> None:
-        self.topic_id = topic_id
-        self.topic = topic
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 13, 18, default=None)
+    topic: str = field("string", 4, 12, default="")
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 4, 18, default=())
 
 
 class NodeEndpoint(Message):
-    __slots__ = (
-        "node_id",
-        "host",
-        "port",
-        "rack",
-    )
-    __fields__ = (
-        ("node_id", "int32", 16, 18, None, None),
-        ("host", "string", 16, 18, None, None),
-        ("port", "int32", 16, 18, None, None),
-        ("rack", "string", 16, 18, 16, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,  # v16..v18
-        host: str = "",  # v16..v18
-        port: int = 0,  # v16..v18
-        rack: str | None = None,  # v16..v18
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.rack = rack
+    node_id: int = field("int32", 16, 18, default=0)
+    host: str = field("string", 16, 18, default="")
+    port: int = field("int32", 16, 18, default=0)
+    rack: str | None = field("string", 16, 18, nullable_since=16, default=None)
 
 
 class FetchResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "session_id",
-        "responses",
-        "node_endpoints",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 4, 18, None, None),
-        ("error_code", "int16", 7, 18, None, None),
-        ("session_id", "int32", 7, 18, None, None),
-        ("responses", "[]FetchableTopicResponse", 4, 18, None, None),
-        ("node_endpoints", "[]NodeEndpoint", 16, 18, None, 0),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v4..v18
-        error_code: int = 0,  # v7..v18
-        session_id: int = 0,  # v7..v18
-        responses: Sequence[FetchableTopicResponse] = (),  # v4..v18
-        node_endpoints: Sequence[NodeEndpoint] = (),  # v16..v18, tag 0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.session_id = session_id
-        self.responses = responses
-        self.node_endpoints = node_endpoints
+    throttle_time_ms: int = field("int32", 4, 18, default=0)
+    error_code: int = field("int16", 7, 18, default=0)
+    session_id: int = field("int32", 7, 18, default=0)
+    responses: Sequence[FetchableTopicResponse] = field("[]FetchableTopicResponse", 4, 18, default=())
+    node_endpoints: Sequence[NodeEndpoint] = field("[]NodeEndpoint", 16, 18, tag=0, default=())

@@ -8,265 +8,67 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import FrozenMessage, Message, Records, set_field
+from . import Message, Records, field
 
 
-class SnapshotId(FrozenMessage):
-    __slots__ = (
-        "end_offset",
-        "epoch",
-    )
-    __fields__ = (
-        ("end_offset", "int64", 0, 1, None, None),
-        ("epoch", "int32", 0, 1, None, None),
-    )
-
-    end_offset: int
-    epoch: int
-
-    def __init__(
-        self,
-        *,
-        end_offset: int = 0,  # v0..v1
-        epoch: int = 0,  # v0..v1
-    ) -> None:
-        set_field(self, "end_offset", end_offset)
-        set_field(self, "epoch", epoch)
+class SnapshotId(Message, frozen=True):
+    end_offset: int = field("int64", 0, 1, default=0)
+    epoch: int = field("int32", 0, 1, default=0)
 
 
 class PartitionSnapshot(Message):
-    __slots__ = (
-        "partition",
-        "current_leader_epoch",
-        "snapshot_id",
-        "position",
-        "replica_directory_id",
-    )
-    __fields__ = (
-        ("partition", "int32", 0, 1, None, None),
-        ("current_leader_epoch", "int32", 0, 1, None, None),
-        ("snapshot_id", "SnapshotId", 0, 1, None, None),
-        ("position", "int64", 0, 1, None, None),
-        ("replica_directory_id", "uuid", 1, 1, None, 0),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition: int = 0,  # v0..v1
-        current_leader_epoch: int = 0,  # v0..v1
-        snapshot_id: SnapshotId = SnapshotId(),  # v0..v1
-        position: int = 0,  # v0..v1
-        replica_directory_id: UUID | None = None,  # v1, tag 0
-    ) -> None:
-        self.partition = partition
-        self.current_leader_epoch = current_leader_epoch
-        self.snapshot_id = snapshot_id
-        self.position = position
-        self.replica_directory_id = replica_directory_id
+    partition: int = field("int32", 0, 1, default=0)
+    current_leader_epoch: int = field("int32", 0, 1, default=0)
+    snapshot_id: SnapshotId = field("SnapshotId", 0, 1, default=SnapshotId())
+    position: int = field("int64", 0, 1, default=0)
+    replica_directory_id: UUID | None = field("uuid", 1, 1, tag=0, default=None)
 
 
 class TopicSnapshot(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 1, None, None),
-        ("partitions", "[]PartitionSnapshot", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v1
-        partitions: Sequence[PartitionSnapshot] = (),  # v0..v1
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 1, default="")
+    partitions: Sequence[PartitionSnapshot] = field("[]PartitionSnapshot", 0, 1, default=())
 
 
 class FetchSnapshotRequest(Message):
-    __slots__ = (
-        "cluster_id",
-        "replica_id",
-        "max_bytes",
-        "topics",
-    )
-    __fields__ = (
-        ("cluster_id", "string", 0, 1, 0, 0),
-        ("replica_id", "int32", 0, 1, None, None),
-        ("max_bytes", "int32", 0, 1, None, None),
-        ("topics", "[]TopicSnapshot", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        cluster_id: str | None = None,  # v0..v1, tag 0
-        replica_id: int = -1,  # v0..v1
-        max_bytes: int = 2147483647,  # v0..v1
-        topics: Sequence[TopicSnapshot] = (),  # v0..v1
-    ) -> None:
-        self.cluster_id = cluster_id
-        self.replica_id = replica_id
-        self.max_bytes = max_bytes
-        self.topics = topics
+    cluster_id: str | None = field("string", 0, 1, nullable_since=0, tag=0, default=None)
+    replica_id: int = field("int32", 0, 1, default=-1)
+    max_bytes: int = field("int32", 0, 1, default=2147483647)
+    topics: Sequence[TopicSnapshot] = field("[]TopicSnapshot", 0, 1, default=())
 
 
-class ResponseSnapshotId(FrozenMessage):
-    __slots__ = (
-        "end_offset",
-        "epoch",
-    )
-    __fields__ = (
-        ("end_offset", "int64", 0, 1, None, None),
-        ("epoch", "int32", 0, 1, None, None),
-    )
-
-    end_offset: int
-    epoch: int
-
-    def __init__(
-        self,
-        *,
-        end_offset: int = 0,  # v0..v1
-        epoch: int = 0,  # v0..v1
-    ) -> None:
-        set_field(self, "end_offset", end_offset)
-        set_field(self, "epoch", epoch)
+class ResponseSnapshotId(Message, frozen=True):
+    end_offset: int = field("int64", 0, 1, default=0)
+    epoch: int = field("int32", 0, 1, default=0)
 
 
-class LeaderIdAndEpoch(FrozenMessage):
-    __slots__ = (
-        "leader_id",
-        "leader_epoch",
-    )
-    __fields__ = (
-        ("leader_id", "int32", 0, 1, None, None),
-        ("leader_epoch", "int32", 0, 1, None, None),
-    )
-
-    leader_id: int
-    leader_epoch: int
-
-    def __init__(
-        self,
-        *,
-        leader_id: int = 0,  # v0..v1
-        leader_epoch: int = 0,  # v0..v1
-    ) -> None:
-        set_field(self, "leader_id", leader_id)
-        set_field(self, "leader_epoch", leader_epoch)
+class LeaderIdAndEpoch(Message, frozen=True):
+    leader_id: int = field("int32", 0, 1, default=0)
+    leader_epoch: int = field("int32", 0, 1, default=0)
 
 
 class ResponsePartitionSnapshot(Message):
-    __slots__ = (
-        "index",
-        "error_code",
-        "snapshot_id",
-        "current_leader",
-        "size",
-        "position",
-        "unaligned_records",
-    )
-    __fields__ = (
-        ("index", "int32", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("snapshot_id", "ResponseSnapshotId", 0, 1, None, None),
-        ("current_leader", "LeaderIdAndEpoch", 0, 1, None, 0),
-        ("size", "int64", 0, 1, None, None),
-        ("position", "int64", 0, 1, None, None),
-        ("unaligned_records", "records", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        index: int = 0,  # v0..v1
-        error_code: int = 0,  # v0..v1
-        snapshot_id: ResponseSnapshotId = ResponseSnapshotId(),  # v0..v1
-        current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(),  # v0..v1, tag 0
-        size: int = 0,  # v0..v1
-        position: int = 0,  # v0..v1
-        unaligned_records: Records = b'',  # v0..v1
-    ) -> None:
-        self.index = index
-        self.error_code = error_code
-        self.snapshot_id = snapshot_id
-        self.current_leader = current_leader
-        self.size = size
-        self.position = position
-        self.unaligned_records = unaligned_records
+    index: int = field("int32", 0, 1, default=0)
+    error_code: int = field("int16", 0, 1, default=0)
+    snapshot_id: ResponseSnapshotId = field("ResponseSnapshotId", 0, 1, default=ResponseSnapshotId())
+    current_leader: LeaderIdAndEpoch = field("LeaderIdAndEpoch", 0, 1, tag=0, default=LeaderIdAndEpoch())
+    size: int = field("int64", 0, 1, default=0)
+    position: int = field("int64", 0, 1, default=0)
+    unaligned_records: Records = field("records", 0, 1, default=b'')
 
 
 class ResponseTopicSnapshot(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 1, None, None),
-        ("partitions", "[]ResponsePartitionSnapshot", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v1
-        partitions: Sequence[ResponsePartitionSnapshot] = (),  # v0..v1
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 1, default="")
+    partitions: Sequence[ResponsePartitionSnapshot] = field("[]ResponsePartitionSnapshot", 0, 1, default=())
 
 
 class NodeEndpoint(Message):
-    __slots__ = (
-        "node_id",
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("node_id", "int32", 1, 1, None, None),
-        ("host", "string", 1, 1, None, None),
-        ("port", "uint16", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,  # v1
-        host: str = "",  # v1
-        port: int = 0,  # v1
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
+    node_id: int = field("int32", 1, 1, default=0)
+    host: str = field("string", 1, 1, default="")
+    port: int = field("uint16", 1, 1, default=0)
 
 
 class FetchSnapshotResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "topics",
-        "node_endpoints",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("topics", "[]ResponseTopicSnapshot", 0, 1, None, None),
-        ("node_endpoints", "[]NodeEndpoint", 1, 1, None, 0),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v1
-        error_code: int = 0,  # v0..v1
-        topics: Sequence[ResponseTopicSnapshot] = (),  # v0..v1
-        node_endpoints: Sequence[NodeEndpoint] = (),  # v1, tag 0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.topics = topics
-        self.node_endpoints = node_endpoints
+    throttle_time_ms: int = field("int32", 0, 1, default=0)
+    error_code: int = field("int16", 0, 1, default=0)
+    topics: Sequence[ResponseTopicSnapshot] = field("[]ResponseTopicSnapshot", 0, 1, default=())
+    node_endpoints: Sequence[NodeEndpoint] = field("[]NodeEndpoint", 1, 1, tag=0, default=())

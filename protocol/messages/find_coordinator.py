@@ -7,104 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class FindCoordinatorRequest(Message):
-    __slots__ = (
-        "key",
-        "key_type",
-        "coordinator_keys",
-    )
-    __fields__ = (
-        ("key", "string", 0, 3, None, None),
-        ("key_type", "int8", 1, 6, None, None),
-        ("coordinator_keys", "[]string", 4, 6, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        key: str = "",  # v0..v3
-        key_type: int = 0,  # v1..v6
-        coordinator_keys: Sequence[str] = (),  # v4..v6
-    ) -> None:
-        self.key = key
-        self.key_type = key_type
-        self.coordinator_keys = coordinator_keys
+    key: str = field("string", 0, 3, default="")
+    key_type: int = field("int8", 1, 6, default=0)
+    coordinator_keys: Sequence[str] = field("[]string", 4, 6, default=())
 
 
 class Coordinator(Message):
-    __slots__ = (
-        "key",
-        "node_id",
-        "host",
-        "port",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("key", "string", 4, 6, None, None),
-        ("node_id", "int32", 4, 6, None, None),
-        ("host", "string", 4, 6, None, None),
-        ("port", "int32", 4, 6, None, None),
-        ("error_code", "int16", 4, 6, None, None),
-        ("error_message", "string", 4, 6, 4, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        key: str = "",  # v4..v6
-        node_id: int = 0,  # v4..v6
-        host: str = "",  # v4..v6
-        port: int = 0,  # v4..v6
-        error_code: int = 0,  # v4..v6
-        error_message: str | None = None,  # v4..v6
-    ) -> None:
-        self.key = key
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.error_code = error_code
-        self.error_message = error_message
+    key: str = field("string", 4, 6, default="")
+    node_id: int = field("int32", 4, 6, default=0)
+    host: str = field("string", 4, 6, default="")
+    port: int = field("int32", 4, 6, default=0)
+    error_code: int = field("int16", 4, 6, default=0)
+    error_message: str | None = field("string", 4, 6, nullable_since=4, default=None)
 
 
 class FindCoordinatorResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "coordinators",
-        "error_code",
-        "error_message",
-        "node_id",
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 6, None, None),
-        ("coordinators", "[]Coordinator", 4, 6, None, None),
-        ("error_code", "int16", 0, 3, None, None),
-        ("error_message", "string", 1, 3, 1, None),
-        ("node_id", "int32", 0, 3, None, None),
-        ("host", "string", 0, 3, None, None),
-        ("port", "int32", 0, 3, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v6
-        coordinators: Sequence[Coordinator] = (),  # v4..v6
-        error_code: int = 0,  # v0..v3
-        error_message: str | None = None,  # v1..v3
-        node_id: int = 0,  # v0..v3
-        host: str = "",  # v0..v3
-        port: int = 0,  # v0..v3
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.coordinators = coordinators
-        self.error_code = error_code
-        self.error_message = error_message
-        self.node_id = node_id
-        self.host = host
-        self.port = port
+    throttle_time_ms: int = field("int32", 1, 6, default=0)
+    coordinators: Sequence[Coordinator] = field("[]Coordinator", 4, 6, default=())
+    error_code: int = field("int16", 0, 3, default=0)
+    error_message: str | None = field("string", 1, 3, nullable_since=1, default=None)
+    node_id: int = field("int32", 0, 3, default=0)
+    host: str = field("string", 0, 3, default="")
+    port: int = field("int32", 0, 3, default=0)

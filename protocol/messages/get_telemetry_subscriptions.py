@@ -8,68 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class GetTelemetrySubscriptionsRequest(Message):
-    __slots__ = (
-        "client_instance_id",
-    )
-    __fields__ = (
-        ("client_instance_id", "uuid", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        client_instance_id: UUID | None = None,  # v0
-    ) -> None:
-        self.client_instance_id = client_instance_id
+    client_instance_id: UUID | None = field("uuid", 0, 0, default=None)
 
 
 class GetTelemetrySubscriptionsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "client_instance_id",
-        "subscription_id",
-        "accepted_compression_types",
-        "push_interval_ms",
-        "telemetry_max_bytes",
-        "delta_temporality",
-        "requested_metrics",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("client_instance_id", "uuid", 0, 0, None, None),
-        ("subscription_id", "int32", 0, 0, None, None),
-        ("accepted_compression_types", "[]int8", 0, 0, None, None),
-        ("push_interval_ms", "int32", 0, 0, None, None),
-        ("telemetry_max_bytes", "int32", 0, 0, None, None),
-        ("delta_temporality", "bool", 0, 0, None, None),
-        ("requested_metrics", "[]string", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        error_code: int = 0,  # v0
-        client_instance_id: UUID | None = None,  # v0
-        subscription_id: int = 0,  # v0
-        accepted_compression_types: Sequence[int] = (),  # v0
-        push_interval_ms: int = 0,  # v0
-        telemetry_max_bytes: int = 0,  # v0
-        delta_temporality: bool = False,  # v0
-        requested_metrics: Sequence[str] = (),  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.client_instance_id = client_instance_id
-        self.subscription_id = subscription_id
-        self.accepted_compression_types = accepted_compression_types
-        self.push_interval_ms = push_interval_ms
-        self.telemetry_max_bytes = telemetry_max_bytes
-        self.delta_temporality = delta_temporality
-        self.requested_metrics = requested_metrics
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    client_instance_id: UUID | None = field("uuid", 0, 0, default=None)
+    subscription_id: int = field("int32", 0, 0, default=0)
+    accepted_compression_types: Sequence[int] = field("[]int8", 0, 0, default=())
+    push_interval_ms: int = field("int32", 0, 0, default=0)
+    telemetry_max_bytes: int = field("int32", 0, 0, default=0)
+    delta_temporality: bool = field("bool", 0, 0, default=False)
+    requested_metrics: Sequence[str] = field("[]string", 0, 0, default=())

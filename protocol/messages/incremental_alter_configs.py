@@ -7,120 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class AlterableConfig(Message):
-    __slots__ = (
-        "name",
-        "config_operation",
-        "value",
-    )
-    __fields__ = (
-        ("name", "string", 0, 1, None, None),
-        ("config_operation", "int8", 0, 1, None, None),
-        ("value", "string", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v1
-        config_operation: int = 0,  # v0..v1
-        value: str | None = None,  # v0..v1
-    ) -> None:
-        self.name = name
-        self.config_operation = config_operation
-        self.value = value
+    name: str = field("string", 0, 1, default="")
+    config_operation: int = field("int8", 0, 1, default=0)
+    value: str | None = field("string", 0, 1, nullable_since=0, default=None)
 
 
 class AlterConfigsResource(Message):
-    __slots__ = (
-        "resource_type",
-        "resource_name",
-        "configs",
-    )
-    __fields__ = (
-        ("resource_type", "int8", 0, 1, None, None),
-        ("resource_name", "string", 0, 1, None, None),
-        ("configs", "[]AlterableConfig", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        resource_type: int = 0,  # v0..v1
-        resource_name: str = "",  # v0..v1
-        configs: Sequence[AlterableConfig] = (),  # v0..v1
-    ) -> None:
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.configs = configs
+    resource_type: int = field("int8", 0, 1, default=0)
+    resource_name: str = field("string", 0, 1, default="")
+    configs: Sequence[AlterableConfig] = field("[]AlterableConfig", 0, 1, default=())
 
 
 class IncrementalAlterConfigsRequest(Message):
-    __slots__ = (
-        "resources",
-        "validate_only",
-    )
-    __fields__ = (
-        ("resources", "[]AlterConfigsResource", 0, 1, None, None),
-        ("validate_only", "bool", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        resources: Sequence[AlterConfigsResource] = (),  # v0..v1
-        validate_only: bool = False,  # v0..v1
-    ) -> None:
-        self.resources = resources
-        self.validate_only = validate_only
+    resources: Sequence[AlterConfigsResource] = field("[]AlterConfigsResource", 0, 1, default=())
+    validate_only: bool = field("bool", 0, 1, default=False)
 
 
 class AlterConfigsResourceResponse(Message):
-    __slots__ = (
-        "error_code",
-        "error_message",
-        "resource_type",
-        "resource_name",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-        ("resource_type", "int8", 0, 1, None, None),
-        ("resource_name", "string", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-        resource_type: int = 0,  # v0..v1
-        resource_name: str = "",  # v0..v1
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.resource_type = resource_type
-        self.resource_name = resource_name
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    resource_type: int = field("int8", 0, 1, default=0)
+    resource_name: str = field("string", 0, 1, default="")
 
 
 class IncrementalAlterConfigsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "responses",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 1, None, None),
-        ("responses", "[]AlterConfigsResourceResponse", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v1
-        responses: Sequence[AlterConfigsResourceResponse] = (),  # v0..v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.responses = responses
+    throttle_time_ms: int = field("int32", 0, 1, default=0)
+    responses: Sequence[AlterConfigsResourceResponse] = field("[]AlterConfigsResourceResponse", 0, 1, default=())

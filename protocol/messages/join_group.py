@@ -7,140 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class JoinGroupRequestProtocol(Message):
-    __slots__ = (
-        "name",
-        "metadata",
-    )
-    __fields__ = (
-        ("name", "string", 0, 9, None, None),
-        ("metadata", "bytes", 0, 9, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v9
-        metadata: bytes = b'',  # v0..v9
-    ) -> None:
-        self.name = name
-        self.metadata = metadata
+    name: str = field("string", 0, 9, default="")
+    metadata: bytes = field("bytes", 0, 9, default=b'')
 
 
 class JoinGroupRequest(Message):
-    __slots__ = (
-        "group_id",
-        "session_timeout_ms",
-        "rebalance_timeout_ms",
-        "member_id",
-        "group_instance_id",
-        "protocol_type",
-        "protocols",
-        "reason",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 9, None, None),
-        ("session_timeout_ms", "int32", 0, 9, None, None),
-        ("rebalance_timeout_ms", "int32", 1, 9, None, None),
-        ("member_id", "string", 0, 9, None, None),
-        ("group_instance_id", "string", 5, 9, 5, None),
-        ("protocol_type", "string", 0, 9, None, None),
-        ("protocols", "[]JoinGroupRequestProtocol", 0, 9, None, None),
-        ("reason", "string", 8, 9, 8, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0..v9
-        session_timeout_ms: int = 0,  # v0..v9
-        rebalance_timeout_ms: int = -1,  # v1..v9
-        member_id: str = "",  # v0..v9
-        group_instance_id: str | None = None,  # v5..v9
-        protocol_type: str = "",  # v0..v9
-        protocols: Sequence[JoinGroupRequestProtocol] = (),  # v0..v9
-        reason: str | None = None,  # v8..v9
-    ) -> None:
-        self.group_id = group_id
-        self.session_timeout_ms = session_timeout_ms
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.protocol_type = protocol_type
-        self.protocols = protocols
-        self.reason = reason
+    group_id: str = field("string", 0, 9, default="")
+    session_timeout_ms: int = field("int32", 0, 9, default=0)
+    rebalance_timeout_ms: int = field("int32", 1, 9, default=-1)
+    member_id: str = field("string", 0, 9, default="")
+    group_instance_id: str | None = field("string", 5, 9, nullable_since=5, default=None)
+    protocol_type: str = field("string", 0, 9, default="")
+    protocols: Sequence[JoinGroupRequestProtocol] = field("[]JoinGroupRequestProtocol", 0, 9, default=())
+    reason: str | None = field("string", 8, 9, nullable_since=8, default=None)
 
 
 class JoinGroupResponseMember(Message):
-    __slots__ = (
-        "member_id",
-        "group_instance_id",
-        "metadata",
-    )
-    __fields__ = (
-        ("member_id", "string", 0, 9, None, None),
-        ("group_instance_id", "string", 5, 9, 5, None),
-        ("metadata", "bytes", 0, 9, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        member_id: str = "",  # v0..v9
-        group_instance_id: str | None = None,  # v5..v9
-        metadata: bytes = b'',  # v0..v9
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.metadata = metadata
+    member_id: str = field("string", 0, 9, default="")
+    group_instance_id: str | None = field("string", 5, 9, nullable_since=5, default=None)
+    metadata: bytes = field("bytes", 0, 9, default=b'')
 
 
 class JoinGroupResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "generation_id",
-        "protocol_type",
-        "protocol_name",
-        "leader",
-        "skip_assignment",
-        "member_id",
-        "members",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 2, 9, None, None),
-        ("error_code", "int16", 0, 9, None, None),
-        ("generation_id", "int32", 0, 9, None, None),
-        ("protocol_type", "string", 7, 9, 7, None),
-        ("protocol_name", "string", 0, 9, 7, None),
-        ("leader", "string", 0, 9, None, None),
-        ("skip_assignment", "bool", 9, 9, None, None),
-        ("member_id", "string", 0, 9, None, None),
-        ("members", "[]JoinGroupResponseMember", 0, 9, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v2..v9
-        error_code: int = 0,  # v0..v9
-        generation_id: int = -1,  # v0..v9
-        protocol_type: str | None = None,  # v7..v9
-        protocol_name: str | None = None,  # v0..v9
-        leader: str = "",  # v0..v9
-        skip_assignment: bool = False,  # v9
-        member_id: str = "",  # v0..v9
-        members: Sequence[JoinGroupResponseMember] = (),  # v0..v9
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.generation_id = generation_id
-        self.protocol_type = protocol_type
-        self.protocol_name = protocol_name
-        self.leader = leader
-        self.skip_assignment = skip_assignment
-        self.member_id = member_id
-        self.members = members
+    throttle_time_ms: int = field("int32", 2, 9, default=0)
+    error_code: int = field("int16", 0, 9, default=0)
+    generation_id: int = field("int32", 0, 9, default=-1)
+    protocol_type: str | None = field("string", 7, 9, nullable_since=7, default=None)
+    protocol_name: str | None = field("string", 0, 9, nullable_since=7, default=None)
+    leader: str = field("string", 0, 9, default="")
+    skip_assignment: bool = field("bool", 9, 9, default=False)
+    member_id: str = field("string", 0, 9, default="")
+    members: Sequence[JoinGroupResponseMember] = field("[]JoinGroupResponseMember", 0, 9, default=())

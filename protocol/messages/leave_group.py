@@ -7,100 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class MemberIdentity(Message):
-    __slots__ = (
-        "member_id",
-        "group_instance_id",
-        "reason",
-    )
-    __fields__ = (
-        ("member_id", "string", 3, 5, None, None),
-        ("group_instance_id", "string", 3, 5, 3, None),
-        ("reason", "string", 5, 5, 5, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        member_id: str = "",  # v3..v5
-        group_instance_id: str | None = None,  # v3..v5
-        reason: str | None = None,  # v5
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.reason = reason
+    member_id: str = field("string", 3, 5, default="")
+    group_instance_id: str | None = field("string", 3, 5, nullable_since=3, default=None)
+    reason: str | None = field("string", 5, 5, nullable_since=5, default=None)
 
 
 class LeaveGroupRequest(Message):
-    __slots__ = (
-        "group_id",
-        "members",
-        "member_id",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 5, None, None),
-        ("members", "[]MemberIdentity", 3, 5, None, None),
-        ("member_id", "string", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0..v5
-        members: Sequence[MemberIdentity] = (),  # v3..v5
-        member_id: str = "",  # v0..v2
-    ) -> None:
-        self.group_id = group_id
-        self.members = members
-        self.member_id = member_id
+    group_id: str = field("string", 0, 5, default="")
+    members: Sequence[MemberIdentity] = field("[]MemberIdentity", 3, 5, default=())
+    member_id: str = field("string", 0, 2, default="")
 
 
 class MemberResponse(Message):
-    __slots__ = (
-        "member_id",
-        "group_instance_id",
-        "error_code",
-    )
-    __fields__ = (
-        ("member_id", "string", 3, 5, None, None),
-        ("group_instance_id", "string", 3, 5, 3, None),
-        ("error_code", "int16", 3, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        member_id: str = "",  # v3..v5
-        group_instance_id: str | None = None,  # v3..v5
-        error_code: int = 0,  # v3..v5
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.error_code = error_code
+    member_id: str = field("string", 3, 5, default="")
+    group_instance_id: str | None = field("string", 3, 5, nullable_since=3, default=None)
+    error_code: int = field("int16", 3, 5, default=0)
 
 
 class LeaveGroupResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "members",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 5, None, None),
-        ("error_code", "int16", 0, 5, None, None),
-        ("members", "[]MemberResponse", 3, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v5
-        error_code: int = 0,  # v0..v5
-        members: Sequence[MemberResponse] = (),  # v3..v5
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.members = members
+    throttle_time_ms: int = field("int32", 1, 5, default=0)
+    error_code: int = field("int16", 0, 5, default=0)
+    members: Sequence[MemberResponse] = field("[]MemberResponse", 3, 5, default=())

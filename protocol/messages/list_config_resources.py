@@ -7,64 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class ListConfigResourcesRequest(Message):
-    __slots__ = (
-        "resource_types",
-    )
-    __fields__ = (
-        ("resource_types", "[]int8", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        resource_types: Sequence[int] = (),  # v1
-    ) -> None:
-        self.resource_types = resource_types
+    resource_types: Sequence[int] = field("[]int8", 1, 1, default=())
 
 
 class ConfigResource(Message):
-    __slots__ = (
-        "resource_name",
-        "resource_type",
-    )
-    __fields__ = (
-        ("resource_name", "string", 0, 1, None, None),
-        ("resource_type", "int8", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        resource_name: str = "",  # v0..v1
-        resource_type: int = 16,  # v1
-    ) -> None:
-        self.resource_name = resource_name
-        self.resource_type = resource_type
+    resource_name: str = field("string", 0, 1, default="")
+    resource_type: int = field("int8", 1, 1, default=16)
 
 
 class ListConfigResourcesResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "config_resources",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("config_resources", "[]ConfigResource", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v1
-        error_code: int = 0,  # v0..v1
-        config_resources: Sequence[ConfigResource] = (),  # v0..v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.config_resources = config_resources
+    throttle_time_ms: int = field("int32", 0, 1, default=0)
+    error_code: int = field("int16", 0, 1, default=0)
+    config_resources: Sequence[ConfigResource] = field("[]ConfigResource", 0, 1, default=())

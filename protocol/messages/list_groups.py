@@ -7,76 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class ListGroupsRequest(Message):
-    __slots__ = (
-        "states_filter",
-        "types_filter",
-    )
-    __fields__ = (
-        ("states_filter", "[]string", 4, 5, None, None),
-        ("types_filter", "[]string", 5, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        states_filter: Sequence[str] = (),  # v4..v5
-        types_filter: Sequence[str] = (),  # v5
-    ) -> None:
-        self.states_filter = states_filter
-        self.types_filter = types_filter
+    states_filter: Sequence[str] = field("[]string", 4, 5, default=())
+    types_filter: Sequence[str] = field("[]string", 5, 5, default=())
 
 
 class ListedGroup(Message):
-    __slots__ = (
-        "group_id",
-        "protocol_type",
-        "group_state",
-        "group_type",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 5, None, None),
-        ("protocol_type", "string", 0, 5, None, None),
-        ("group_state", "string", 4, 5, None, None),
-        ("group_type", "string", 5, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0..v5
-        protocol_type: str = "",  # v0..v5
-        group_state: str = "",  # v4..v5
-        group_type: str = "",  # v5
-    ) -> None:
-        self.group_id = group_id
-        self.protocol_type = protocol_type
-        self.group_state = group_state
-        self.group_type = group_type
+    group_id: str = field("string", 0, 5, default="")
+    protocol_type: str = field("string", 0, 5, default="")
+    group_state: str = field("string", 4, 5, default="")
+    group_type: str = field("string", 5, 5, default="")
 
 
 class ListGroupsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "groups",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 5, None, None),
-        ("error_code", "int16", 0, 5, None, None),
-        ("groups", "[]ListedGroup", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v5
-        error_code: int = 0,  # v0..v5
-        groups: Sequence[ListedGroup] = (),  # v0..v5
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.groups = groups
+    throttle_time_ms: int = field("int32", 1, 5, default=0)
+    error_code: int = field("int16", 0, 5, default=0)
+    groups: Sequence[ListedGroup] = field("[]ListedGroup", 0, 5, default=())

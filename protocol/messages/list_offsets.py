@@ -7,148 +7,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class ListOffsetsPartition(Message):
-    __slots__ = (
-        "partition_index",
-        "current_leader_epoch",
-        "timestamp",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 1, 11, None, None),
-        ("current_leader_epoch", "int32", 4, 11, None, None),
-        ("timestamp", "int64", 1, 11, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v1..v11
-        current_leader_epoch: int = -1,  # v4..v11
-        timestamp: int = 0,  # v1..v11
-    ) -> None:
-        self.partition_index = partition_index
-        self.current_leader_epoch = current_leader_epoch
-        self.timestamp = timestamp
+    partition_index: int = field("int32", 1, 11, default=0)
+    current_leader_epoch: int = field("int32", 4, 11, default=-1)
+    timestamp: int = field("int64", 1, 11, default=0)
 
 
 class ListOffsetsTopic(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 1, 11, None, None),
-        ("partitions", "[]ListOffsetsPartition", 1, 11, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v1..v11
-        partitions: Sequence[ListOffsetsPartition] = (),  # v1..v11
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 1, 11, default="")
+    partitions: Sequence[ListOffsetsPartition] = field("[]ListOffsetsPartition", 1, 11, default=())
 
 
 class ListOffsetsRequest(Message):
-    __slots__ = (
-        "replica_id",
-        "isolation_level",
-        "topics",
-        "timeout_ms",
-    )
-    __fields__ = (
-        ("replica_id", "int32", 1, 11, None, None),
-        ("isolation_level", "int8", 2, 11, None, None),
-        ("topics", "[]ListOffsetsTopic", 1, 11, None, None),
-        ("timeout_ms", "int32", 10, 11, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        replica_id: int = 0,  # v1..v11
-        isolation_level: int = 0,  # v2..v11
-        topics: Sequence[ListOffsetsTopic] = (),  # v1..v11
-        timeout_ms: int = 0,  # v10..v11
-    ) -> None:
-        self.replica_id = replica_id
-        self.isolation_level = isolation_level
-        self.topics = topics
-        self.timeout_ms = timeout_ms
+    replica_id: int = field("int32", 1, 11, default=0)
+    isolation_level: int = field("int8", 2, 11, default=0)
+    topics: Sequence[ListOffsetsTopic] = field("[]ListOffsetsTopic", 1, 11, default=())
+    timeout_ms: int = field("int32", 10, 11, default=0)
 
 
 class ListOffsetsPartitionResponse(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-        "timestamp",
-        "offset",
-        "leader_epoch",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 1, 11, None, None),
-        ("error_code", "int16", 1, 11, None, None),
-        ("timestamp", "int64", 1, 11, None, None),
-        ("offset", "int64", 1, 11, None, None),
-        ("leader_epoch", "int32", 4, 11, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v1..v11
-        error_code: int = 0,  # v1..v11
-        timestamp: int = -1,  # v1..v11
-        offset: int = -1,  # v1..v11
-        leader_epoch: int = -1,  # v4..v11
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.timestamp = timestamp
-        self.offset = offset
-        self.leader_epoch = leader_epoch
+    partition_index: int = field("int32", 1, 11, default=0)
+    error_code: int = field("int16", 1, 11, default=0)
+    timestamp: int = field("int64", 1, 11, default=-1)
+    offset: int = field("int64", 1, 11, default=-1)
+    leader_epoch: int = field("int32", 4, 11, default=-1)
 
 
 class ListOffsetsTopicResponse(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 1, 11, None, None),
-        ("partitions", "[]ListOffsetsPartitionResponse", 1, 11, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v1..v11
-        partitions: Sequence[ListOffsetsPartitionResponse] = (),  # v1..v11
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 1, 11, default="")
+    partitions: Sequence[ListOffsetsPartitionResponse] = field("[]ListOffsetsPartitionResponse", 1, 11, default=())
 
 
 class ListOffsetsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "topics",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 2, 11, None, None),
-        ("topics", "[]ListOffsetsTopicResponse", 1, 11, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v2..v11
-        topics: Sequence[ListOffsetsTopicResponse] = (),  # v1..v11
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = field("int32", 2, 11, default=0)
+    topics: Sequence[ListOffsetsTopicResponse] = field("[]ListOffsetsTopicResponse", 1, 11, default=())

@@ -7,120 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class ListPartitionReassignmentsTopics(Message):
-    __slots__ = (
-        "name",
-        "partition_indexes",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("partition_indexes", "[]int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        partition_indexes: Sequence[int] = (),  # v0
-    ) -> None:
-        self.name = name
-        self.partition_indexes = partition_indexes
+    name: str = field("string", 0, 0, default="")
+    partition_indexes: Sequence[int] = field("[]int32", 0, 0, default=())
 
 
 class ListPartitionReassignmentsRequest(Message):
-    __slots__ = (
-        "timeout_ms",
-        "topics",
-    )
-    __fields__ = (
-        ("timeout_ms", "int32", 0, 0, None, None),
-        ("topics", "[]ListPartitionReassignmentsTopics", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        timeout_ms: int = 60000,  # v0
-        topics: Sequence[ListPartitionReassignmentsTopics] | None = (),  # v0
-    ) -> None:
-        self.timeout_ms = timeout_ms
-        self.topics = topics
+    timeout_ms: int = field("int32", 0, 0, default=60000)
+    topics: Sequence[ListPartitionReassignmentsTopics] | None = field("[]ListPartitionReassignmentsTopics", 0, 0, nullable_since=0, default=())
 
 
 class OngoingPartitionReassignment(Message):
-    __slots__ = (
-        "partition_index",
-        "replicas",
-        "adding_replicas",
-        "removing_replicas",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 0, None, None),
-        ("replicas", "[]int32", 0, 0, None, None),
-        ("adding_replicas", "[]int32", 0, 0, None, None),
-        ("removing_replicas", "[]int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0
-        replicas: Sequence[int] = (),  # v0
-        adding_replicas: Sequence[int] = (),  # v0
-        removing_replicas: Sequence[int] = (),  # v0
-    ) -> None:
-        self.partition_index = partition_index
-        self.replicas = replicas
-        self.adding_replicas = adding_replicas
-        self.removing_replicas = removing_replicas
+    partition_index: int = field("int32", 0, 0, default=0)
+    replicas: Sequence[int] = field("[]int32", 0, 0, default=())
+    adding_replicas: Sequence[int] = field("[]int32", 0, 0, default=())
+    removing_replicas: Sequence[int] = field("[]int32", 0, 0, default=())
 
 
 class OngoingTopicReassignment(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("partitions", "[]OngoingPartitionReassignment", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        partitions: Sequence[OngoingPartitionReassignment] = (),  # v0
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 0, default="")
+    partitions: Sequence[OngoingPartitionReassignment] = field("[]OngoingPartitionReassignment", 0, 0, default=())
 
 
 class ListPartitionReassignmentsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "topics",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-        ("topics", "[]OngoingTopicReassignment", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-        topics: Sequence[OngoingTopicReassignment] = (),  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.topics = topics
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    topics: Sequence[OngoingTopicReassignment] = field("[]OngoingTopicReassignment", 0, 0, default=())

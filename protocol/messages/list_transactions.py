@@ -7,84 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class ListTransactionsRequest(Message):
-    __slots__ = (
-        "state_filters",
-        "producer_id_filters",
-        "duration_filter",
-        "transactional_id_pattern",
-    )
-    __fields__ = (
-        ("state_filters", "[]string", 0, 2, None, None),
-        ("producer_id_filters", "[]int64", 0, 2, None, None),
-        ("duration_filter", "int64", 1, 2, None, None),
-        ("transactional_id_pattern", "string", 2, 2, 2, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        state_filters: Sequence[str] = (),  # v0..v2
-        producer_id_filters: Sequence[int] = (),  # v0..v2
-        duration_filter: int = -1,  # v1..v2
-        transactional_id_pattern: str | None = None,  # v2
-    ) -> None:
-        self.state_filters = state_filters
-        self.producer_id_filters = producer_id_filters
-        self.duration_filter = duration_filter
-        self.transactional_id_pattern = transactional_id_pattern
+    state_filters: Sequence[str] = field("[]string", 0, 2, default=())
+    producer_id_filters: Sequence[int] = field("[]int64", 0, 2, default=())
+    duration_filter: int = field("int64", 1, 2, default=-1)
+    transactional_id_pattern: str | None = field("string", 2, 2, nullable_since=2, default=None)
 
 
 class TransactionState(Message):
-    __slots__ = (
-        "transactional_id",
-        "producer_id",
-        "transaction_state",
-    )
-    __fields__ = (
-        ("transactional_id", "string", 0, 2, None, None),
-        ("producer_id", "int64", 0, 2, None, None),
-        ("transaction_state", "string", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        transactional_id: str = "",  # v0..v2
-        producer_id: int = 0,  # v0..v2
-        transaction_state: str = "",  # v0..v2
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.producer_id = producer_id
-        self.transaction_state = transaction_state
+    transactional_id: str = field("string", 0, 2, default="")
+    producer_id: int = field("int64", 0, 2, default=0)
+    transaction_state: str = field("string", 0, 2, default="")
 
 
 class ListTransactionsResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "unknown_state_filters",
-        "transaction_states",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 2, None, None),
-        ("error_code", "int16", 0, 2, None, None),
-        ("unknown_state_filters", "[]string", 0, 2, None, None),
-        ("transaction_states", "[]TransactionState", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v2
-        error_code: int = 0,  # v0..v2
-        unknown_state_filters: Sequence[str] = (),  # v0..v2
-        transaction_states: Sequence[TransactionState] = (),  # v0..v2
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.unknown_state_filters = unknown_state_filters
-        self.transaction_states = transaction_states
+    throttle_time_ms: int = field("int32", 0, 2, default=0)
+    error_code: int = field("int16", 0, 2, default=0)
+    unknown_state_filters: Sequence[str] = field("[]string", 0, 2, default=())
+    transaction_states: Sequence[TransactionState] = field("[]TransactionState", 0, 2, default=())

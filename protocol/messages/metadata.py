@@ -8,196 +8,52 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class MetadataRequestTopic(Message):
-    __slots__ = (
-        "topic_id",
-        "name",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 10, 13, None, None),
-        ("name", "string", 0, 13, 10, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v10..v13
-        name: str | None = None,  # v0..v13
-    ) -> None:
-        self.topic_id = topic_id
-        self.name = name
+    topic_id: UUID | None = field("uuid", 10, 13, default=None)
+    name: str | None = field("string", 0, 13, nullable_since=10, default=None)
 
 
 class MetadataRequest(Message):
-    __slots__ = (
-        "topics",
-        "allow_auto_topic_creation",
-        "include_cluster_authorized_operations",
-        "include_topic_authorized_operations",
-    )
-    __fields__ = (
-        ("topics", "[]MetadataRequestTopic", 0, 13, 1, None),
-        ("allow_auto_topic_creation", "bool", 4, 13, None, None),
-        ("include_cluster_authorized_operations", "bool", 8, 10, None, None),
-        ("include_topic_authorized_operations", "bool", 8, 13, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topics: Sequence[MetadataRequestTopic] | None = (),  # v0..v13
-        allow_auto_topic_creation: bool = True,  # v4..v13
-        include_cluster_authorized_operations: bool = False,  # v8..v10
-        include_topic_authorized_operations: bool = False,  # v8..v13
-    ) -> None:
-        self.topics = topics
-        self.allow_auto_topic_creation = allow_auto_topic_creation
-        self.include_cluster_authorized_operations = include_cluster_authorized_operations
-        self.include_topic_authorized_operations = include_topic_authorized_operations
+    topics: Sequence[MetadataRequestTopic] | None = field("[]MetadataRequestTopic", 0, 13, nullable_since=1, default=())
+    allow_auto_topic_creation: bool = field("bool", 4, 13, default=True)
+    include_cluster_authorized_operations: bool = field("bool", 8, 10, default=False)
+    include_topic_authorized_operations: bool = field("bool", 8, 13, default=False)
 
 
 class MetadataResponseBroker(Message):
-    __slots__ = (
-        "node_id",
-        "host",
-        "port",
-        "rack",
-    )
-    __fields__ = (
-        ("node_id", "int32", 0, 13, None, None),
-        ("host", "string", 0, 13, None, None),
-        ("port", "int32", 0, 13, None, None),
-        ("rack", "string", 1, 13, 1, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,  # v0..v13
-        host: str = "",  # v0..v13
-        port: int = 0,  # v0..v13
-        rack: str | None = None,  # v1..v13
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.rack = rack
+    node_id: int = field("int32", 0, 13, default=0)
+    host: str = field("string", 0, 13, default="")
+    port: int = field("int32", 0, 13, default=0)
+    rack: str | None = field("string", 1, 13, nullable_since=1, default=None)
 
 
 class MetadataResponsePartition(Message):
-    __slots__ = (
-        "error_code",
-        "partition_index",
-        "leader_id",
-        "leader_epoch",
-        "replica_nodes",
-        "isr_nodes",
-        "offline_replicas",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 13, None, None),
-        ("partition_index", "int32", 0, 13, None, None),
-        ("leader_id", "int32", 0, 13, None, None),
-        ("leader_epoch", "int32", 7, 13, None, None),
-        ("replica_nodes", "[]int32", 0, 13, None, None),
-        ("isr_nodes", "[]int32", 0, 13, None, None),
-        ("offline_replicas", "[]int32", 5, 13, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0..v13
-        partition_index: int = 0,  # v0..v13
-        leader_id: int = 0,  # v0..v13
-        leader_epoch: int = -1,  # v7..v13
-        replica_nodes: Sequence[int] = (),  # v0..v13
-        isr_nodes: Sequence[int] = (),  # v0..v13
-        offline_replicas: Sequence[int] = (),  # v5..v13
-    ) -> None:
-        self.error_code = error_code
-        self.partition_index = partition_index
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.replica_nodes = replica_nodes
-        self.isr_nodes = isr_nodes
-        self.offline_replicas = offline_replicas
+    error_code: int = field("int16", 0, 13, default=0)
+    partition_index: int = field("int32", 0, 13, default=0)
+    leader_id: int = field("int32", 0, 13, default=0)
+    leader_epoch: int = field("int32", 7, 13, default=-1)
+    replica_nodes: Sequence[int] = field("[]int32", 0, 13, default=())
+    isr_nodes: Sequence[int] = field("[]int32", 0, 13, default=())
+    offline_replicas: Sequence[int] = field("[]int32", 5, 13, default=())
 
 
 class MetadataResponseTopic(Message):
-    __slots__ = (
-        "error_code",
-        "name",
-        "topic_id",
-        "is_internal",
-        "partitions",
-        "topic_authorized_operations",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 13, None, None),
-        ("name", "string", 0, 13, 12, None),
-        ("topic_id", "uuid", 10, 13, None, None),
-        ("is_internal", "bool", 1, 13, None, None),
-        ("partitions", "[]MetadataResponsePartition", 0, 13, None, None),
-        ("topic_authorized_operations", "int32", 8, 13, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0..v13
-        name: str | None = None,  # v0..v13
-        topic_id: UUID | None = None,  # v10..v13
-        is_internal: bool = False,  # v1..v13
-        partitions: Sequence[MetadataResponsePartition] = (),  # v0..v13
-        topic_authorized_operations: int = -2147483648,  # v8..v13
-    ) -> None:
-        self.error_code = error_code
-        self.name = name
-        self.topic_id = topic_id
-        self.is_internal = is_internal
-        self.partitions = partitions
-        self.topic_authorized_operations = topic_authorized_operations
+    error_code: int = field("int16", 0, 13, default=0)
+    name: str | None = field("string", 0, 13, nullable_since=12, default=None)
+    topic_id: UUID | None = field("uuid", 10, 13, default=None)
+    is_internal: bool = field("bool", 1, 13, default=False)
+    partitions: Sequence[MetadataResponsePartition] = field("[]MetadataResponsePartition", 0, 13, default=())
+    topic_authorized_operations: int = field("int32", 8, 13, default=-2147483648)
 
 
 class MetadataResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "brokers",
-        "cluster_id",
-        "controller_id",
-        "topics",
-        "error_code",
-        "cluster_authorized_operations",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 3, 13, None, None),
-        ("brokers", "[]MetadataResponseBroker", 0, 13, None, None),
-        ("cluster_id", "string", 2, 13, 2, None),
-        ("controller_id", "int32", 1, 13, None, None),
-        ("topics", "[]MetadataResponseTopic", 0, 13, None, None),
-        ("error_code", "int16", 13, 13, None, None),
-        ("cluster_authorized_operations", "int32", 8, 10, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v3..v13
-        brokers: Sequence[MetadataResponseBroker] = (),  # v0..v13
-        cluster_id: str | None = None,  # v2..v13
-        controller_id: int = -1,  # v1..v13
-        topics: Sequence[MetadataResponseTopic] = (),  # v0..v13
-        error_code: int = 0,  # v13
-        cluster_authorized_operations: int = -2147483648,  # v8..v10
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.brokers = brokers
-        self.cluster_id = cluster_id
-        self.controller_id = controller_id
-        self.topics = topics
-        self.error_code = error_code
-        self.cluster_authorized_operations = cluster_authorized_operations
+    throttle_time_ms: int = field("int32", 3, 13, default=0)
+    brokers: Sequence[MetadataResponseBroker] = field("[]MetadataResponseBroker", 0, 13, default=())
+    cluster_id: str | None = field("string", 2, 13, nullable_since=2, default=None)
+    controller_id: int = field("int32", 1, 13, default=-1)
+    topics: Sequence[MetadataResponseTopic] = field("[]MetadataResponseTopic", 0, 13, default=())
+    error_code: int = field("int16", 13, 13, default=0)
+    cluster_authorized_operations: int = field("int32", 8, 10, default=-2147483648)

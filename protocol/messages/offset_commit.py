@@ -8,156 +8,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class OffsetCommitRequestPartition(Message):
-    __slots__ = (
-        "partition_index",
-        "committed_offset",
-        "committed_leader_epoch",
-        "committed_metadata",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 2, 10, None, None),
-        ("committed_offset", "int64", 2, 10, None, None),
-        ("committed_leader_epoch", "int32", 6, 10, None, None),
-        ("committed_metadata", "string", 2, 10, 2, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v2..v10
-        committed_offset: int = 0,  # v2..v10
-        committed_leader_epoch: int = -1,  # v6..v10
-        committed_metadata: str | None = None,  # v2..v10
-    ) -> None:
-        self.partition_index = partition_index
-        self.committed_offset = committed_offset
-        self.committed_leader_epoch = committed_leader_epoch
-        self.committed_metadata = committed_metadata
+    partition_index: int = field("int32", 2, 10, default=0)
+    committed_offset: int = field("int64", 2, 10, default=0)
+    committed_leader_epoch: int = field("int32", 6, 10, default=-1)
+    committed_metadata: str | None = field("string", 2, 10, nullable_since=2, default=None)
 
 
 class OffsetCommitRequestTopic(Message):
-    __slots__ = (
-        "topic_id",
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 10, 10, None, None),
-        ("name", "string", 2, 9, None, None),
-        ("partitions", "[]OffsetCommitRequestPartition", 2, 10, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v10
-        name: str = "",  # v2..v9
-        partitions: Sequence[OffsetCommitRequestPartition] = (),  # v2..v10
-    ) -> None:
-        self.topic_id = topic_id
-        self.name = name
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 10, 10, default=None)
+    name: str = field("string", 2, 9, default="")
+    partitions: Sequence[OffsetCommitRequestPartition] = field("[]OffsetCommitRequestPartition", 2, 10, default=())
 
 
 class OffsetCommitRequest(Message):
-    __slots__ = (
-        "group_id",
-        "generation_id_or_member_epoch",
-        "member_id",
-        "group_instance_id",
-        "retention_time_ms",
-        "topics",
-    )
-    __fields__ = (
-        ("group_id", "string", 2, 10, None, None),
-        ("generation_id_or_member_epoch", "int32", 2, 10, None, None),
-        ("member_id", "string", 2, 10, None, None),
-        ("group_instance_id", "string", 7, 10, 7, None),
-        ("retention_time_ms", "int64", 2, 4, None, None),
-        ("topics", "[]OffsetCommitRequestTopic", 2, 10, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v2..v10
-        generation_id_or_member_epoch: int = -1,  # v2..v10
-        member_id: str = "",  # v2..v10
-        group_instance_id: str | None = None,  # v7..v10
-        retention_time_ms: int = -1,  # v2..v4
-        topics: Sequence[OffsetCommitRequestTopic] = (),  # v2..v10
-    ) -> None:
-        self.group_id = group_id
-        self.generation_id_or_member_epoch = generation_id_or_member_epoch
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.retention_time_ms = retention_time_ms
-        self.topics = topics
+    group_id: str = field("string", 2, 10, default="")
+    generation_id_or_member_epoch: int = field("int32", 2, 10, default=-1)
+    member_id: str = field("string", 2, 10, default="")
+    group_instance_id: str | None = field("string", 7, 10, nullable_since=7, default=None)
+    retention_time_ms: int = field("int64", 2, 4, default=-1)
+    topics: Sequence[OffsetCommitRequestTopic] = field("[]OffsetCommitRequestTopic", 2, 10, default=())
 
 
 class OffsetCommitResponsePartition(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 2, 10, None, None),
-        ("error_code", "int16", 2, 10, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v2..v10
-        error_code: int = 0,  # v2..v10
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
+    partition_index: int = field("int32", 2, 10, default=0)
+    error_code: int = field("int16", 2, 10, default=0)
 
 
 class OffsetCommitResponseTopic(Message):
-    __slots__ = (
-        "topic_id",
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 10, 10, None, None),
-        ("name", "string", 2, 9, None, None),
-        ("partitions", "[]OffsetCommitResponsePartition", 2, 10, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v10
-        name: str = "",  # v2..v9
-        partitions: Sequence[OffsetCommitResponsePartition] = (),  # v2..v10
-    ) -> None:
-        self.topic_id = topic_id
-        self.name = name
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 10, 10, default=None)
+    name: str = field("string", 2, 9, default="")
+    partitions: Sequence[OffsetCommitResponsePartition] = field("[]OffsetCommitResponsePartition", 2, 10, default=())
 
 
 class OffsetCommitResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "topics",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 3, 10, None, None),
-        ("topics", "[]OffsetCommitResponseTopic", 2, 10, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v3..v10
-        topics: Sequence[OffsetCommitResponseTopic] = (),  # v2..v10
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = field("int32", 3, 10, default=0)
+    topics: Sequence[OffsetCommitResponseTopic] = field("[]OffsetCommitResponseTopic", 2, 10, default=())

@@ -7,124 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class OffsetDeleteRequestPartition(Message):
-    __slots__ = (
-        "partition_index",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0
-    ) -> None:
-        self.partition_index = partition_index
+    partition_index: int = field("int32", 0, 0, default=0)
 
 
 class OffsetDeleteRequestTopic(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("partitions", "[]OffsetDeleteRequestPartition", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        partitions: Sequence[OffsetDeleteRequestPartition] = (),  # v0
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 0, default="")
+    partitions: Sequence[OffsetDeleteRequestPartition] = field("[]OffsetDeleteRequestPartition", 0, 0, default=())
 
 
 class OffsetDeleteRequest(Message):
-    __slots__ = (
-        "group_id",
-        "topics",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 0, None, None),
-        ("topics", "[]OffsetDeleteRequestTopic", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0
-        topics: Sequence[OffsetDeleteRequestTopic] = (),  # v0
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: str = field("string", 0, 0, default="")
+    topics: Sequence[OffsetDeleteRequestTopic] = field("[]OffsetDeleteRequestTopic", 0, 0, default=())
 
 
 class OffsetDeleteResponsePartition(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0
-        error_code: int = 0,  # v0
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
+    partition_index: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
 
 
 class OffsetDeleteResponseTopic(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("partitions", "[]OffsetDeleteResponsePartition", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        partitions: Sequence[OffsetDeleteResponsePartition] = (),  # v0
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 0, default="")
+    partitions: Sequence[OffsetDeleteResponsePartition] = field("[]OffsetDeleteResponsePartition", 0, 0, default=())
 
 
 class OffsetDeleteResponse(Message):
-    __slots__ = (
-        "error_code",
-        "throttle_time_ms",
-        "topics",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 0, None, None),
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("topics", "[]OffsetDeleteResponseTopic", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0
-        throttle_time_ms: int = 0,  # v0
-        topics: Sequence[OffsetDeleteResponseTopic] = (),  # v0
-    ) -> None:
-        self.error_code = error_code
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    error_code: int = field("int16", 0, 0, default=0)
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    topics: Sequence[OffsetDeleteResponseTopic] = field("[]OffsetDeleteResponseTopic", 0, 0, default=())

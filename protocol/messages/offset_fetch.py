@@ -8,264 +8,69 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class OffsetFetchRequestTopics(Message):
-    __slots__ = (
-        "topic_id",
-        "name",
-        "partition_indexes",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 10, 10, None, None),
-        ("name", "string", 8, 9, None, None),
-        ("partition_indexes", "[]int32", 8, 10, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v10
-        name: str = "",  # v8..v9
-        partition_indexes: Sequence[int] = (),  # v8..v10
-    ) -> None:
-        self.topic_id = topic_id
-        self.name = name
-        self.partition_indexes = partition_indexes
+    topic_id: UUID | None = field("uuid", 10, 10, default=None)
+    name: str = field("string", 8, 9, default="")
+    partition_indexes: Sequence[int] = field("[]int32", 8, 10, default=())
 
 
 class OffsetFetchRequestGroup(Message):
-    __slots__ = (
-        "group_id",
-        "member_id",
-        "member_epoch",
-        "topics",
-    )
-    __fields__ = (
-        ("group_id", "string", 8, 10, None, None),
-        ("member_id", "string", 9, 10, 9, None),
-        ("member_epoch", "int32", 9, 10, None, None),
-        ("topics", "[]OffsetFetchRequestTopics", 8, 10, 8, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v8..v10
-        member_id: str | None = None,  # v9..v10
-        member_epoch: int = -1,  # v9..v10
-        topics: Sequence[OffsetFetchRequestTopics] | None = (),  # v8..v10
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.topics = topics
+    group_id: str = field("string", 8, 10, default="")
+    member_id: str | None = field("string", 9, 10, nullable_since=9, default=None)
+    member_epoch: int = field("int32", 9, 10, default=-1)
+    topics: Sequence[OffsetFetchRequestTopics] | None = field("[]OffsetFetchRequestTopics", 8, 10, nullable_since=8, default=())
 
 
 class OffsetFetchRequestTopic(Message):
-    __slots__ = (
-        "name",
-        "partition_indexes",
-    )
-    __fields__ = (
-        ("name", "string", 1, 7, None, None),
-        ("partition_indexes", "[]int32", 1, 7, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v1..v7
-        partition_indexes: Sequence[int] = (),  # v1..v7
-    ) -> None:
-        self.name = name
-        self.partition_indexes = partition_indexes
+    name: str = field("string", 1, 7, default="")
+    partition_indexes: Sequence[int] = field("[]int32", 1, 7, default=())
 
 
 class OffsetFetchRequest(Message):
-    __slots__ = (
-        "groups",
-        "group_id",
-        "topics",
-        "require_stable",
-    )
-    __fields__ = (
-        ("groups", "[]OffsetFetchRequestGroup", 8, 10, None, None),
-        ("group_id", "string", 1, 7, None, None),
-        ("topics", "[]OffsetFetchRequestTopic", 1, 7, 2, None),
-        ("require_stable", "bool", 7, 10, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        groups: Sequence[OffsetFetchRequestGroup] = (),  # v8..v10
-        group_id: str = "",  # v1..v7
-        topics: Sequence[OffsetFetchRequestTopic] | None = (),  # v1..v7
-        require_stable: bool = False,  # v7..v10
-    ) -> None:
-        self.groups = groups
-        self.group_id = group_id
-        self.topics = topics
-        self.require_stable = require_stable
+    groups: Sequence[OffsetFetchRequestGroup] = field("[]OffsetFetchRequestGroup", 8, 10, default=())
+    group_id: str = field("string", 1, 7, default="")
+    topics: Sequence[OffsetFetchRequestTopic] | None = field("[]OffsetFetchRequestTopic", 1, 7, nullable_since=2, default=())
+    require_stable: bool = field("bool", 7, 10, default=False)
 
 
 class OffsetFetchResponsePartitions(Message):
-    __slots__ = (
-        "partition_index",
-        "committed_offset",
-        "committed_leader_epoch",
-        "metadata",
-        "error_code",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 8, 10, None, None),
-        ("committed_offset", "int64", 8, 10, None, None),
-        ("committed_leader_epoch", "int32", 8, 10, None, None),
-        ("metadata", "string", 8, 10, 8, None),
-        ("error_code", "int16", 8, 10, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v8..v10
-        committed_offset: int = 0,  # v8..v10
-        committed_leader_epoch: int = -1,  # v8..v10
-        metadata: str | None = None,  # v8..v10
-        error_code: int = 0,  # v8..v10
-    ) -> None:
-        self.partition_index = partition_index
-        self.committed_offset = committed_offset
-        self.committed_leader_epoch = committed_leader_epoch
-        self.metadata = metadata
-        self.error_code = error_code
+    partition_index: int = field("int32", 8, 10, default=0)
+    committed_offset: int = field("int64", 8, 10, default=0)
+    committed_leader_epoch: int = field("int32", 8, 10, default=-1)
+    metadata: str | None = field("string", 8, 10, nullable_since=8, default=None)
+    error_code: int = field("int16", 8, 10, default=0)
 
 
 class OffsetFetchResponseTopics(Message):
-    __slots__ = (
-        "topic_id",
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 10, 10, None, None),
-        ("name", "string", 8, 9, None, None),
-        ("partitions", "[]OffsetFetchResponsePartitions", 8, 10, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v10
-        name: str = "",  # v8..v9
-        partitions: Sequence[OffsetFetchResponsePartitions] = (),  # v8..v10
-    ) -> None:
-        self.topic_id = topic_id
-        self.name = name
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 10, 10, default=None)
+    name: str = field("string", 8, 9, default="")
+    partitions: Sequence[OffsetFetchResponsePartitions] = field("[]OffsetFetchResponsePartitions", 8, 10, default=())
 
 
 class OffsetFetchResponseGroup(Message):
-    __slots__ = (
-        "group_id",
-        "topics",
-        "error_code",
-    )
-    __fields__ = (
-        ("group_id", "string", 8, 10, None, None),
-        ("topics", "[]OffsetFetchResponseTopics", 8, 10, None, None),
-        ("error_code", "int16", 8, 10, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v8..v10
-        topics: Sequence[OffsetFetchResponseTopics] = (),  # v8..v10
-        error_code: int = 0,  # v8..v10
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
-        self.error_code = error_code
+    group_id: str = field("string", 8, 10, default="")
+    topics: Sequence[OffsetFetchResponseTopics] = field("[]OffsetFetchResponseTopics", 8, 10, default=())
+    error_code: int = field("int16", 8, 10, default=0)
 
 
 class OffsetFetchResponsePartition(Message):
-    __slots__ = (
-        "partition_index",
-        "committed_offset",
-        "committed_leader_epoch",
-        "metadata",
-        "error_code",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 1, 7, None, None),
-        ("committed_offset", "int64", 1, 7, None, None),
-        ("committed_leader_epoch", "int32", 5, 7, None, None),
-        ("metadata", "string", 1, 7, 1, None),
-        ("error_code", "int16", 1, 7, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v1..v7
-        committed_offset: int = 0,  # v1..v7
-        committed_leader_epoch: int = -1,  # v5..v7
-        metadata: str | None = None,  # v1..v7
-        error_code: int = 0,  # v1..v7
-    ) -> None:
-        self.partition_index = partition_index
-        self.committed_offset = committed_offset
-        self.committed_leader_epoch = committed_leader_epoch
-        self.metadata = metadata
-        self.error_code = error_code
+    partition_index: int = field("int32", 1, 7, default=0)
+    committed_offset: int = field("int64", 1, 7, default=0)
+    committed_leader_epoch: int = field("int32", 5, 7, default=-1)
+    metadata: str | None = field("string", 1, 7, nullable_since=1, default=None)
+    error_code: int = field("int16", 1, 7, default=0)
 
 
 class OffsetFetchResponseTopic(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 1, 7, None, None),
-        ("partitions", "[]OffsetFetchResponsePartition", 1, 7, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v1..v7
-        partitions: Sequence[OffsetFetchResponsePartition] = (),  # v1..v7
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 1, 7, default="")
+    partitions: Sequence[OffsetFetchResponsePartition] = field("[]OffsetFetchResponsePartition", 1, 7, default=())
 
 
 class OffsetFetchResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "groups",
-        "topics",
-        "error_code",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 3, 10, None, None),
-        ("groups", "[]OffsetFetchResponseGroup", 8, 10, None, None),
-        ("topics", "[]OffsetFetchResponseTopic", 1, 7, None, None),
-        ("error_code", "int16", 2, 7, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v3..v10
-        groups: Sequence[OffsetFetchResponseGroup] = (),  # v8..v10
-        topics: Sequence[OffsetFetchResponseTopic] = (),  # v1..v7
-        error_code: int = 0,  # v2..v7
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.groups = groups
-        self.topics = topics
-        self.error_code = error_code
+    throttle_time_ms: int = field("int32", 3, 10, default=0)
+    groups: Sequence[OffsetFetchResponseGroup] = field("[]OffsetFetchResponseGroup", 8, 10, default=())
+    topics: Sequence[OffsetFetchResponseTopic] = field("[]OffsetFetchResponseTopic", 1, 7, default=())
+    error_code: int = field("int16", 2, 7, default=0)

@@ -7,136 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class OffsetForLeaderPartition(Message):
-    __slots__ = (
-        "partition",
-        "current_leader_epoch",
-        "leader_epoch",
-    )
-    __fields__ = (
-        ("partition", "int32", 2, 4, None, None),
-        ("current_leader_epoch", "int32", 2, 4, None, None),
-        ("leader_epoch", "int32", 2, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition: int = 0,  # v2..v4
-        current_leader_epoch: int = -1,  # v2..v4
-        leader_epoch: int = 0,  # v2..v4
-    ) -> None:
-        self.partition = partition
-        self.current_leader_epoch = current_leader_epoch
-        self.leader_epoch = leader_epoch
+    partition: int = field("int32", 2, 4, default=0)
+    current_leader_epoch: int = field("int32", 2, 4, default=-1)
+    leader_epoch: int = field("int32", 2, 4, default=0)
 
 
 class OffsetForLeaderTopic(Message):
-    __slots__ = (
-        "topic",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic", "string", 2, 4, None, None),
-        ("partitions", "[]OffsetForLeaderPartition", 2, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic: str = "",  # v2..v4
-        partitions: Sequence[OffsetForLeaderPartition] = (),  # v2..v4
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: str = field("string", 2, 4, default="")
+    partitions: Sequence[OffsetForLeaderPartition] = field("[]OffsetForLeaderPartition", 2, 4, default=())
 
 
 class OffsetForLeaderEpochRequest(Message):
-    __slots__ = (
-        "replica_id",
-        "topics",
-    )
-    __fields__ = (
-        ("replica_id", "int32", 3, 4, None, None),
-        ("topics", "[]OffsetForLeaderTopic", 2, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        replica_id: int = -2,  # v3..v4
-        topics: Sequence[OffsetForLeaderTopic] = (),  # v2..v4
-    ) -> None:
-        self.replica_id = replica_id
-        self.topics = topics
+    replica_id: int = field("int32", 3, 4, default=-2)
+    topics: Sequence[OffsetForLeaderTopic] = field("[]OffsetForLeaderTopic", 2, 4, default=())
 
 
 class EpochEndOffset(Message):
-    __slots__ = (
-        "error_code",
-        "partition",
-        "leader_epoch",
-        "end_offset",
-    )
-    __fields__ = (
-        ("error_code", "int16", 2, 4, None, None),
-        ("partition", "int32", 2, 4, None, None),
-        ("leader_epoch", "int32", 2, 4, None, None),
-        ("end_offset", "int64", 2, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v2..v4
-        partition: int = 0,  # v2..v4
-        leader_epoch: int = -1,  # v2..v4
-        end_offset: int = -1,  # v2..v4
-    ) -> None:
-        self.error_code = error_code
-        self.partition = partition
-        self.leader_epoch = leader_epoch
-        self.end_offset = end_offset
+    error_code: int = field("int16", 2, 4, default=0)
+    partition: int = field("int32", 2, 4, default=0)
+    leader_epoch: int = field("int32", 2, 4, default=-1)
+    end_offset: int = field("int64", 2, 4, default=-1)
 
 
 class OffsetForLeaderTopicResult(Message):
-    __slots__ = (
-        "topic",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic", "string", 2, 4, None, None),
-        ("partitions", "[]EpochEndOffset", 2, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic: str = "",  # v2..v4
-        partitions: Sequence[EpochEndOffset] = (),  # v2..v4
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: str = field("string", 2, 4, default="")
+    partitions: Sequence[EpochEndOffset] = field("[]EpochEndOffset", 2, 4, default=())
 
 
 class OffsetForLeaderEpochResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "topics",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 2, 4, None, None),
-        ("topics", "[]OffsetForLeaderTopicResult", 2, 4, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v2..v4
-        topics: Sequence[OffsetForLeaderTopicResult] = (),  # v2..v4
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = field("int32", 2, 4, default=0)
+    topics: Sequence[OffsetForLeaderTopicResult] = field("[]OffsetForLeaderTopicResult", 2, 4, default=())

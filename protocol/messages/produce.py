@@ -8,239 +8,62 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import FrozenMessage, Message, set_field
+from . import Message, field
 
 
 class PartitionProduceData(Message):
-    __slots__ = (
-        "index",
-        "records",
-    )
-    __fields__ = (
-        ("index", "int32", 3, 13, None, None),
-        ("records", "records", 3, 13, 3, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        index: int = 0,  # v3..v13
-        records: bytes | memoryview | None = None,  # v3..v13
-    ) -> None:
-        self.index = index
-        self.records = records
+    index: int = field("int32", 3, 13, default=0)
+    records: bytes | memoryview | None = field("records", 3, 13, nullable_since=3, default=None)
 
 
 class TopicProduceData(Message):
-    __slots__ = (
-        "topic_id",
-        "name",
-        "partition_data",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 13, 13, None, None),
-        ("name", "string", 3, 12, None, None),
-        ("partition_data", "[]PartitionProduceData", 3, 13, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v13
-        name: str = "",  # v3..v12
-        partition_data: Sequence[PartitionProduceData] = (),  # v3..v13
-    ) -> None:
-        self.topic_id = topic_id
-        self.name = name
-        self.partition_data = partition_data
+    topic_id: UUID | None = field("uuid", 13, 13, default=None)
+    name: str = field("string", 3, 12, default="")
+    partition_data: Sequence[PartitionProduceData] = field("[]PartitionProduceData", 3, 13, default=())
 
 
 class ProduceRequest(Message):
-    __slots__ = (
-        "transactional_id",
-        "acks",
-        "timeout_ms",
-        "topic_data",
-    )
-    __fields__ = (
-        ("transactional_id", "string", 3, 13, 3, None),
-        ("acks", "int16", 3, 13, None, None),
-        ("timeout_ms", "int32", 3, 13, None, None),
-        ("topic_data", "[]TopicProduceData", 3, 13, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        transactional_id: str | None = None,  # v3..v13
-        acks: int = 0,  # v3..v13
-        timeout_ms: int = 0,  # v3..v13
-        topic_data: Sequence[TopicProduceData] = (),  # v3..v13
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-        self.topic_data = topic_data
+    transactional_id: str | None = field("string", 3, 13, nullable_since=3, default=None)
+    acks: int = field("int16", 3, 13, default=0)
+    timeout_ms: int = field("int32", 3, 13, default=0)
+    topic_data: Sequence[TopicProduceData] = field("[]TopicProduceData", 3, 13, default=())
 
 
 class BatchIndexAndErrorMessage(Message):
-    __slots__ = (
-        "batch_index",
-        "batch_index_error_message",
-    )
-    __fields__ = (
-        ("batch_index", "int32", 8, 13, None, None),
-        ("batch_index_error_message", "string", 8, 13, 8, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        batch_index: int = 0,  # v8..v13
-        batch_index_error_message: str | None = None,  # v8..v13
-    ) -> None:
-        self.batch_index = batch_index
-        self.batch_index_error_message = batch_index_error_message
+    batch_index: int = field("int32", 8, 13, default=0)
+    batch_index_error_message: str | None = field("string", 8, 13, nullable_since=8, default=None)
 
 
-class LeaderIdAndEpoch(FrozenMessage):
-    __slots__ = (
-        "leader_id",
-        "leader_epoch",
-    )
-    __fields__ = (
-        ("leader_id", "int32", 10, 13, None, None),
-        ("leader_epoch", "int32", 10, 13, None, None),
-    )
-
-    leader_id: int
-    leader_epoch: int
-
-    def __init__(
-        self,
-        *,
-        leader_id: int = -1,  # v10..v13
-        leader_epoch: int = -1,  # v10..v13
-    ) -> None:
-        set_field(self, "leader_id", leader_id)
-        set_field(self, "leader_epoch", leader_epoch)
+class LeaderIdAndEpoch(Message, frozen=True):
+    leader_id: int = field("int32", 10, 13, default=-1)
+    leader_epoch: int = field("int32", 10, 13, default=-1)
 
 
 class PartitionProduceResponse(Message):
-    __slots__ = (
-        "index",
-        "error_code",
-        "base_offset",
-        "log_append_time_ms",
-        "log_start_offset",
-        "record_errors",
-        "error_message",
-        "current_leader",
-    )
-    __fields__ = (
-        ("index", "int32", 3, 13, None, None),
-        ("error_code", "int16", 3, 13, None, None),
-        ("base_offset", "int64", 3, 13, None, None),
-        ("log_append_time_ms", "int64", 3, 13, None, None),
-        ("log_start_offset", "int64", 5, 13, None, None),
-        ("record_errors", "[]BatchIndexAndErrorMessage", 8, 13, None, None),
-        ("error_message", "string", 8, 13, 8, None),
-        ("current_leader", "LeaderIdAndEpoch", 10, 13, None, 0),
-    )
-
-    def __init__(
-        self,
-        *,
-        index: int = 0,  # v3..v13
-        error_code: int = 0,  # v3..v13
-        base_offset: int = 0,  # v3..v13
-        log_append_time_ms: int = -1,  # v3..v13
-        log_start_offset: int = -1,  # v5..v13
-        record_errors: Sequence[BatchIndexAndErrorMessage] = (),  # v8..v13
-        error_message: str | None = None,  # v8..v13
-        current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(),  # v10..v13, tag 0
-    ) -> None:
-        self.index = index
-        self.error_code = error_code
-        self.base_offset = base_offset
-        self.log_append_time_ms = log_append_time_ms
-        self.log_start_offset = log_start_offset
-        self.record_errors = record_errors
-        self.error_message = error_message
-        self.current_leader = current_leader
+    index: int = field("int32", 3, 13, default=0)
+    error_code: int = field("int16", 3, 13, default=0)
+    base_offset: int = field("int64", 3, 13, default=0)
+    log_append_time_ms: int = field("int64", 3, 13, default=-1)
+    log_start_offset: int = field("int64", 5, 13, default=-1)
+    record_errors: Sequence[BatchIndexAndErrorMessage] = field("[]BatchIndexAndErrorMessage", 8, 13, default=())
+    error_message: str | None = field("string", 8, 13, nullable_since=8, default=None)
+    current_leader: LeaderIdAndEpoch = field("LeaderIdAndEpoch", 10, 13, tag=0, default=LeaderIdAndEpoch())
 
 
 class TopicProduceResponse(Message):
-    __slots__ = (
-        "topic_id",
-        "name",
-        "partition_responses",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 13, 13, None, None),
-        ("name", "string", 3, 12, None, None),
-        ("partition_responses", "[]PartitionProduceResponse", 3, 13, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v13
-        name: str = "",  # v3..v12
-        partition_responses: Sequence[PartitionProduceResponse] = (),  # v3..v13
-    ) -> None:
-        self.topic_id = topic_id
-        self.name = name
-        self.partition_responses = partition_responses
+    topic_id: UUID | None = field("uuid", 13, 13, default=None)
+    name: str = field("string", 3, 12, default="")
+    partition_responses: Sequence[PartitionProduceResponse] = field("[]PartitionProduceResponse", 3, 13, default=())
 
 
 class NodeEndpoint(Message):
-    __slots__ = (
-        "node_id",
-        "host",
-        "port",
-        "rack",
-    )
-    __fields__ = (
-        ("node_id", "int32", 10, 13, None, None),
-        ("host", "string", 10, 13, None, None),
-        ("port", "int32", 10, 13, None, None),
-        ("rack", "string", 10, 13, 10, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,  # v10..v13
-        host: str = "",  # v10..v13
-        port: int = 0,  # v10..v13
-        rack: str | None = None,  # v10..v13
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.rack = rack
+    node_id: int = field("int32", 10, 13, default=0)
+    host: str = field("string", 10, 13, default="")
+    port: int = field("int32", 10, 13, default=0)
+    rack: str | None = field("string", 10, 13, nullable_since=10, default=None)
 
 
 class ProduceResponse(Message):
-    __slots__ = (
-        "responses",
-        "throttle_time_ms",
-        "node_endpoints",
-    )
-    __fields__ = (
-        ("responses", "[]TopicProduceResponse", 3, 13, None, None),
-        ("throttle_time_ms", "int32", 3, 13, None, None),
-        ("node_endpoints", "[]NodeEndpoint", 10, 13, None, 0),
-    )
-
-    def __init__(
-        self,
-        *,
-        responses: Sequence[TopicProduceResponse] = (),  # v3..v13
-        throttle_time_ms: int = 0,  # v3..v13
-        node_endpoints: Sequence[NodeEndpoint] = (),  # v10..v13, tag 0
-    ) -> None:
-        self.responses = responses
-        self.throttle_time_ms = throttle_time_ms
-        self.node_endpoints = node_endpoints
+    responses: Sequence[TopicProduceResponse] = field("[]TopicProduceResponse", 3, 13, default=())
+    throttle_time_ms: int = field("int32", 3, 13, default=0)
+    node_endpoints: Sequence[NodeEndpoint] = field("[]NodeEndpoint", 10, 13, tag=0, default=())

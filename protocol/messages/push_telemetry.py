@@ -7,56 +7,17 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class PushTelemetryRequest(Message):
-    __slots__ = (
-        "client_instance_id",
-        "subscription_id",
-        "terminating",
-        "compression_type",
-        "metrics",
-    )
-    __fields__ = (
-        ("client_instance_id", "uuid", 0, 0, None, None),
-        ("subscription_id", "int32", 0, 0, None, None),
-        ("terminating", "bool", 0, 0, None, None),
-        ("compression_type", "int8", 0, 0, None, None),
-        ("metrics", "bytes", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        client_instance_id: UUID | None = None,  # v0
-        subscription_id: int = 0,  # v0
-        terminating: bool = False,  # v0
-        compression_type: int = 0,  # v0
-        metrics: bytes = b'',  # v0
-    ) -> None:
-        self.client_instance_id = client_instance_id
-        self.subscription_id = subscription_id
-        self.terminating = terminating
-        self.compression_type = compression_type
-        self.metrics = metrics
+    client_instance_id: UUID | None = field("uuid", 0, 0, default=None)
+    subscription_id: int = field("int32", 0, 0, default=0)
+    terminating: bool = field("bool", 0, 0, default=False)
+    compression_type: int = field("int8", 0, 0, default=0)
+    metrics: bytes = field("bytes", 0, 0, default=b'')
 
 
 class PushTelemetryResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        error_code: int = 0,  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)

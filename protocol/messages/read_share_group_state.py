@@ -8,164 +8,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition",
-        "leader_epoch",
-    )
-    __fields__ = (
-        ("partition", "int32", 0, 0, None, None),
-        ("leader_epoch", "int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition: int = 0,  # v0
-        leader_epoch: int = 0,  # v0
-    ) -> None:
-        self.partition = partition
-        self.leader_epoch = leader_epoch
+    partition: int = field("int32", 0, 0, default=0)
+    leader_epoch: int = field("int32", 0, 0, default=0)
 
 
 class ReadStateData(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 0, None, None),
-        ("partitions", "[]PartitionData", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0
-        partitions: Sequence[PartitionData] = (),  # v0
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 0, default=None)
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 0, 0, default=())
 
 
 class ReadShareGroupStateRequest(Message):
-    __slots__ = (
-        "group_id",
-        "topics",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 0, None, None),
-        ("topics", "[]ReadStateData", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0
-        topics: Sequence[ReadStateData] = (),  # v0
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: str = field("string", 0, 0, default="")
+    topics: Sequence[ReadStateData] = field("[]ReadStateData", 0, 0, default=())
 
 
 class StateBatch(Message):
-    __slots__ = (
-        "first_offset",
-        "last_offset",
-        "delivery_state",
-        "delivery_count",
-    )
-    __fields__ = (
-        ("first_offset", "int64", 0, 0, None, None),
-        ("last_offset", "int64", 0, 0, None, None),
-        ("delivery_state", "int8", 0, 0, None, None),
-        ("delivery_count", "int16", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        first_offset: int = 0,  # v0
-        last_offset: int = 0,  # v0
-        delivery_state: int = 0,  # v0
-        delivery_count: int = 0,  # v0
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.delivery_state = delivery_state
-        self.delivery_count = delivery_count
+    first_offset: int = field("int64", 0, 0, default=0)
+    last_offset: int = field("int64", 0, 0, default=0)
+    delivery_state: int = field("int8", 0, 0, default=0)
+    delivery_count: int = field("int16", 0, 0, default=0)
 
 
 class PartitionResult(Message):
-    __slots__ = (
-        "partition",
-        "error_code",
-        "error_message",
-        "state_epoch",
-        "start_offset",
-        "state_batches",
-    )
-    __fields__ = (
-        ("partition", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-        ("state_epoch", "int32", 0, 0, None, None),
-        ("start_offset", "int64", 0, 0, None, None),
-        ("state_batches", "[]StateBatch", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition: int = 0,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-        state_epoch: int = 0,  # v0
-        start_offset: int = 0,  # v0
-        state_batches: Sequence[StateBatch] = (),  # v0
-    ) -> None:
-        self.partition = partition
-        self.error_code = error_code
-        self.error_message = error_message
-        self.state_epoch = state_epoch
-        self.start_offset = start_offset
-        self.state_batches = state_batches
+    partition: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    state_epoch: int = field("int32", 0, 0, default=0)
+    start_offset: int = field("int64", 0, 0, default=0)
+    state_batches: Sequence[StateBatch] = field("[]StateBatch", 0, 0, default=())
 
 
 class ReadStateResult(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 0, None, None),
-        ("partitions", "[]PartitionResult", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0
-        partitions: Sequence[PartitionResult] = (),  # v0
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 0, default=None)
+    partitions: Sequence[PartitionResult] = field("[]PartitionResult", 0, 0, default=())
 
 
 class ReadShareGroupStateResponse(Message):
-    __slots__ = (
-        "results",
-    )
-    __fields__ = (
-        ("results", "[]ReadStateResult", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        results: Sequence[ReadStateResult] = (),  # v0
-    ) -> None:
-        self.results = results
+    results: Sequence[ReadStateResult] = field("[]ReadStateResult", 0, 0, default=())

@@ -8,140 +8,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition",
-        "leader_epoch",
-    )
-    __fields__ = (
-        ("partition", "int32", 0, 1, None, None),
-        ("leader_epoch", "int32", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition: int = 0,  # v0..v1
-        leader_epoch: int = 0,  # v0..v1
-    ) -> None:
-        self.partition = partition
-        self.leader_epoch = leader_epoch
+    partition: int = field("int32", 0, 1, default=0)
+    leader_epoch: int = field("int32", 0, 1, default=0)
 
 
 class ReadStateSummaryData(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 1, None, None),
-        ("partitions", "[]PartitionData", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0..v1
-        partitions: Sequence[PartitionData] = (),  # v0..v1
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 1, default=None)
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 0, 1, default=())
 
 
 class ReadShareGroupStateSummaryRequest(Message):
-    __slots__ = (
-        "group_id",
-        "topics",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 1, None, None),
-        ("topics", "[]ReadStateSummaryData", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0..v1
-        topics: Sequence[ReadStateSummaryData] = (),  # v0..v1
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: str = field("string", 0, 1, default="")
+    topics: Sequence[ReadStateSummaryData] = field("[]ReadStateSummaryData", 0, 1, default=())
 
 
 class PartitionResult(Message):
-    __slots__ = (
-        "partition",
-        "error_code",
-        "error_message",
-        "state_epoch",
-        "leader_epoch",
-        "start_offset",
-        "delivery_complete_count",
-    )
-    __fields__ = (
-        ("partition", "int32", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-        ("state_epoch", "int32", 0, 1, None, None),
-        ("leader_epoch", "int32", 0, 1, None, None),
-        ("start_offset", "int64", 0, 1, None, None),
-        ("delivery_complete_count", "int32", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition: int = 0,  # v0..v1
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-        state_epoch: int = 0,  # v0..v1
-        leader_epoch: int = 0,  # v0..v1
-        start_offset: int = 0,  # v0..v1
-        delivery_complete_count: int = -1,  # v1
-    ) -> None:
-        self.partition = partition
-        self.error_code = error_code
-        self.error_message = error_message
-        self.state_epoch = state_epoch
-        self.leader_epoch = leader_epoch
-        self.start_offset = start_offset
-        self.delivery_complete_count = delivery_complete_count
+    partition: int = field("int32", 0, 1, default=0)
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
+    state_epoch: int = field("int32", 0, 1, default=0)
+    leader_epoch: int = field("int32", 0, 1, default=0)
+    start_offset: int = field("int64", 0, 1, default=0)
+    delivery_complete_count: int = field("int32", 1, 1, default=-1)
 
 
 class ReadStateSummaryResult(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 1, None, None),
-        ("partitions", "[]PartitionResult", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0..v1
-        partitions: Sequence[PartitionResult] = (),  # v0..v1
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 1, default=None)
+    partitions: Sequence[PartitionResult] = field("[]PartitionResult", 0, 1, default=())
 
 
 class ReadShareGroupStateSummaryResponse(Message):
-    __slots__ = (
-        "results",
-    )
-    __fields__ = (
-        ("results", "[]ReadStateSummaryResult", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        results: Sequence[ReadStateSummaryResult] = (),  # v0..v1
-    ) -> None:
-        self.results = results
+    results: Sequence[ReadStateSummaryResult] = field("[]ReadStateSummaryResult", 0, 1, default=())

@@ -7,52 +7,16 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class RemoveRaftVoterRequest(Message):
-    __slots__ = (
-        "cluster_id",
-        "voter_id",
-        "voter_directory_id",
-    )
-    __fields__ = (
-        ("cluster_id", "string", 0, 0, 0, None),
-        ("voter_id", "int32", 0, 0, None, None),
-        ("voter_directory_id", "uuid", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        cluster_id: str | None = None,  # v0
-        voter_id: int = 0,  # v0
-        voter_directory_id: UUID | None = None,  # v0
-    ) -> None:
-        self.cluster_id = cluster_id
-        self.voter_id = voter_id
-        self.voter_directory_id = voter_directory_id
+    cluster_id: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    voter_id: int = field("int32", 0, 0, default=0)
+    voter_directory_id: UUID | None = field("uuid", 0, 0, default=None)
 
 
 class RemoveRaftVoterResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)

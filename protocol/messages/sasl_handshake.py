@@ -7,40 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class SaslHandshakeRequest(Message):
-    __slots__ = (
-        "mechanism",
-    )
-    __fields__ = (
-        ("mechanism", "string", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        mechanism: str = "",  # v0..v1
-    ) -> None:
-        self.mechanism = mechanism
+    mechanism: str = field("string", 0, 1, default="")
 
 
 class SaslHandshakeResponse(Message):
-    __slots__ = (
-        "error_code",
-        "mechanisms",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 1, None, None),
-        ("mechanisms", "[]string", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0..v1
-        mechanisms: Sequence[str] = (),  # v0..v1
-    ) -> None:
-        self.error_code = error_code
-        self.mechanisms = mechanisms
+    error_code: int = field("int16", 0, 1, default=0)
+    mechanisms: Sequence[str] = field("[]string", 0, 1, default=())

@@ -8,235 +8,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import FrozenMessage, Message, set_field
+from . import Message, field
 
 
 class AcknowledgementBatch(Message):
-    __slots__ = (
-        "first_offset",
-        "last_offset",
-        "acknowledge_types",
-    )
-    __fields__ = (
-        ("first_offset", "int64", 1, 2, None, None),
-        ("last_offset", "int64", 1, 2, None, None),
-        ("acknowledge_types", "[]int8", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        first_offset: int = 0,  # v1..v2
-        last_offset: int = 0,  # v1..v2
-        acknowledge_types: Sequence[int] = (),  # v1..v2
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.acknowledge_types = acknowledge_types
+    first_offset: int = field("int64", 1, 2, default=0)
+    last_offset: int = field("int64", 1, 2, default=0)
+    acknowledge_types: Sequence[int] = field("[]int8", 1, 2, default=())
 
 
 class AcknowledgePartition(Message):
-    __slots__ = (
-        "partition_index",
-        "acknowledgement_batches",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 1, 2, None, None),
-        ("acknowledgement_batches", "[]AcknowledgementBatch", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v1..v2
-        acknowledgement_batches: Sequence[AcknowledgementBatch] = (),  # v1..v2
-    ) -> None:
-        self.partition_index = partition_index
-        self.acknowledgement_batches = acknowledgement_batches
+    partition_index: int = field("int32", 1, 2, default=0)
+    acknowledgement_batches: Sequence[AcknowledgementBatch] = field("[]AcknowledgementBatch", 1, 2, default=())
 
 
 class AcknowledgeTopic(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 1, 2, None, None),
-        ("partitions", "[]AcknowledgePartition", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v1..v2
-        partitions: Sequence[AcknowledgePartition] = (),  # v1..v2
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 1, 2, default=None)
+    partitions: Sequence[AcknowledgePartition] = field("[]AcknowledgePartition", 1, 2, default=())
 
 
 class ShareAcknowledgeRequest(Message):
-    __slots__ = (
-        "group_id",
-        "member_id",
-        "share_session_epoch",
-        "is_renew_ack",
-        "topics",
-    )
-    __fields__ = (
-        ("group_id", "string", 1, 2, 1, None),
-        ("member_id", "string", 1, 2, 1, None),
-        ("share_session_epoch", "int32", 1, 2, None, None),
-        ("is_renew_ack", "bool", 2, 2, None, None),
-        ("topics", "[]AcknowledgeTopic", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str | None = None,  # v1..v2
-        member_id: str | None = None,  # v1..v2
-        share_session_epoch: int = 0,  # v1..v2
-        is_renew_ack: bool = False,  # v2
-        topics: Sequence[AcknowledgeTopic] = (),  # v1..v2
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.share_session_epoch = share_session_epoch
-        self.is_renew_ack = is_renew_ack
-        self.topics = topics
+    group_id: str | None = field("string", 1, 2, nullable_since=1, default=None)
+    member_id: str | None = field("string", 1, 2, nullable_since=1, default=None)
+    share_session_epoch: int = field("int32", 1, 2, default=0)
+    is_renew_ack: bool = field("bool", 2, 2, default=False)
+    topics: Sequence[AcknowledgeTopic] = field("[]AcknowledgeTopic", 1, 2, default=())
 
 
-class LeaderIdAndEpoch(FrozenMessage):
-    __slots__ = (
-        "leader_id",
-        "leader_epoch",
-    )
-    __fields__ = (
-        ("leader_id", "int32", 1, 2, None, None),
-        ("leader_epoch", "int32", 1, 2, None, None),
-    )
-
-    leader_id: int
-    leader_epoch: int
-
-    def __init__(
-        self,
-        *,
-        leader_id: int = 0,  # v1..v2
-        leader_epoch: int = 0,  # v1..v2
-    ) -> None:
-        set_field(self, "leader_id", leader_id)
-        set_field(self, "leader_epoch", leader_epoch)
+class LeaderIdAndEpoch(Message, frozen=True):
+    leader_id: int = field("int32", 1, 2, default=0)
+    leader_epoch: int = field("int32", 1, 2, default=0)
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-        "error_message",
-        "current_leader",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 1, 2, None, None),
-        ("error_code", "int16", 1, 2, None, None),
-        ("error_message", "string", 1, 2, 1, None),
-        ("current_leader", "LeaderIdAndEpoch", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v1..v2
-        error_code: int = 0,  # v1..v2
-        error_message: str | None = None,  # v1..v2
-        current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(),  # v1..v2
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
-        self.current_leader = current_leader
+    partition_index: int = field("int32", 1, 2, default=0)
+    error_code: int = field("int16", 1, 2, default=0)
+    error_message: str | None = field("string", 1, 2, nullable_since=1, default=None)
+    current_leader: LeaderIdAndEpoch = field("LeaderIdAndEpoch", 1, 2, default=LeaderIdAndEpoch())
 
 
 class ShareAcknowledgeTopicResponse(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 1, 2, None, None),
-        ("partitions", "[]PartitionData", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v1..v2
-        partitions: Sequence[PartitionData] = (),  # v1..v2
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 1, 2, default=None)
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 1, 2, default=())
 
 
 class NodeEndpoint(Message):
-    __slots__ = (
-        "node_id",
-        "host",
-        "port",
-        "rack",
-    )
-    __fields__ = (
-        ("node_id", "int32", 1, 2, None, None),
-        ("host", "string", 1, 2, None, None),
-        ("port", "int32", 1, 2, None, None),
-        ("rack", "string", 1, 2, 1, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,  # v1..v2
-        host: str = "",  # v1..v2
-        port: int = 0,  # v1..v2
-        rack: str | None = None,  # v1..v2
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.rack = rack
+    node_id: int = field("int32", 1, 2, default=0)
+    host: str = field("string", 1, 2, default="")
+    port: int = field("int32", 1, 2, default=0)
+    rack: str | None = field("string", 1, 2, nullable_since=1, default=None)
 
 
 class ShareAcknowledgeResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "acquisition_lock_timeout_ms",
-        "responses",
-        "node_endpoints",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 2, None, None),
-        ("error_code", "int16", 1, 2, None, None),
-        ("error_message", "string", 1, 2, 1, None),
-        ("acquisition_lock_timeout_ms", "int32", 2, 2, None, None),
-        ("responses", "[]ShareAcknowledgeTopicResponse", 1, 2, None, None),
-        ("node_endpoints", "[]NodeEndpoint", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v2
-        error_code: int = 0,  # v1..v2
-        error_message: str | None = None,  # v1..v2
-        acquisition_lock_timeout_ms: int = 0,  # v2
-        responses: Sequence[ShareAcknowledgeTopicResponse] = (),  # v1..v2
-        node_endpoints: Sequence[NodeEndpoint] = (),  # v1..v2
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.acquisition_lock_timeout_ms = acquisition_lock_timeout_ms
-        self.responses = responses
-        self.node_endpoints = node_endpoints
+    throttle_time_ms: int = field("int32", 1, 2, default=0)
+    error_code: int = field("int16", 1, 2, default=0)
+    error_message: str | None = field("string", 1, 2, nullable_since=1, default=None)
+    acquisition_lock_timeout_ms: int = field("int32", 2, 2, default=0)
+    responses: Sequence[ShareAcknowledgeTopicResponse] = field("[]ShareAcknowledgeTopicResponse", 1, 2, default=())
+    node_endpoints: Sequence[NodeEndpoint] = field("[]NodeEndpoint", 1, 2, default=())

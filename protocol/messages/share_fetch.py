@@ -8,323 +8,83 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import FrozenMessage, Message, Records, set_field
+from . import Message, Records, field
 
 
 class AcknowledgementBatch(Message):
-    __slots__ = (
-        "first_offset",
-        "last_offset",
-        "acknowledge_types",
-    )
-    __fields__ = (
-        ("first_offset", "int64", 1, 2, None, None),
-        ("last_offset", "int64", 1, 2, None, None),
-        ("acknowledge_types", "[]int8", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        first_offset: int = 0,  # v1..v2
-        last_offset: int = 0,  # v1..v2
-        acknowledge_types: Sequence[int] = (),  # v1..v2
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.acknowledge_types = acknowledge_types
+    first_offset: int = field("int64", 1, 2, default=0)
+    last_offset: int = field("int64", 1, 2, default=0)
+    acknowledge_types: Sequence[int] = field("[]int8", 1, 2, default=())
 
 
 class FetchPartition(Message):
-    __slots__ = (
-        "partition_index",
-        "acknowledgement_batches",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 1, 2, None, None),
-        ("acknowledgement_batches", "[]AcknowledgementBatch", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v1..v2
-        acknowledgement_batches: Sequence[AcknowledgementBatch] = (),  # v1..v2
-    ) -> None:
-        self.partition_index = partition_index
-        self.acknowledgement_batches = acknowledgement_batches
+    partition_index: int = field("int32", 1, 2, default=0)
+    acknowledgement_batches: Sequence[AcknowledgementBatch] = field("[]AcknowledgementBatch", 1, 2, default=())
 
 
 class FetchTopic(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 1, 2, None, None),
-        ("partitions", "[]FetchPartition", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v1..v2
-        partitions: Sequence[FetchPartition] = (),  # v1..v2
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 1, 2, default=None)
+    partitions: Sequence[FetchPartition] = field("[]FetchPartition", 1, 2, default=())
 
 
 class ForgottenTopic(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 1, 2, None, None),
-        ("partitions", "[]int32", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v1..v2
-        partitions: Sequence[int] = (),  # v1..v2
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 1, 2, default=None)
+    partitions: Sequence[int] = field("[]int32", 1, 2, default=())
 
 
 class ShareFetchRequest(Message):
-    __slots__ = (
-        "group_id",
-        "member_id",
-        "share_session_epoch",
-        "max_wait_ms",
-        "min_bytes",
-        "max_bytes",
-        "max_records",
-        "batch_size",
-        "share_acquire_mode",
-        "is_renew_ack",
-        "topics",
-        "forgotten_topics_data",
-    )
-    __fields__ = (
-        ("group_id", "string", 1, 2, 1, None),
-        ("member_id", "string", 1, 2, 1, None),
-        ("share_session_epoch", "int32", 1, 2, None, None),
-        ("max_wait_ms", "int32", 1, 2, None, None),
-        ("min_bytes", "int32", 1, 2, None, None),
-        ("max_bytes", "int32", 1, 2, None, None),
-        ("max_records", "int32", 1, 2, None, None),
-        ("batch_size", "int32", 1, 2, None, None),
-        ("share_acquire_mode", "int8", 2, 2, None, None),
-        ("is_renew_ack", "bool", 2, 2, None, None),
-        ("topics", "[]FetchTopic", 1, 2, None, None),
-        ("forgotten_topics_data", "[]ForgottenTopic", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str | None = None,  # v1..v2
-        member_id: str | None = None,  # v1..v2
-        share_session_epoch: int = 0,  # v1..v2
-        max_wait_ms: int = 0,  # v1..v2
-        min_bytes: int = 0,  # v1..v2
-        max_bytes: int = 2147483647,  # v1..v2
-        max_records: int = 0,  # v1..v2
-        batch_size: int = 0,  # v1..v2
-        share_acquire_mode: int = 0,  # v2
-        is_renew_ack: bool = False,  # v2
-        topics: Sequence[FetchTopic] = (),  # v1..v2
-        forgotten_topics_data: Sequence[ForgottenTopic] = (),  # v1..v2
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.share_session_epoch = share_session_epoch
-        self.max_wait_ms = max_wait_ms
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        self.max_records = max_records
-        self.batch_size = batch_size
-        self.share_acquire_mode = share_acquire_mode
-        self.is_renew_ack = is_renew_ack
-        self.topics = topics
-        self.forgotten_topics_data = forgotten_topics_data
+    group_id: str | None = field("string", 1, 2, nullable_since=1, default=None)
+    member_id: str | None = field("string", 1, 2, nullable_since=1, default=None)
+    share_session_epoch: int = field("int32", 1, 2, default=0)
+    max_wait_ms: int = field("int32", 1, 2, default=0)
+    min_bytes: int = field("int32", 1, 2, default=0)
+    max_bytes: int = field("int32", 1, 2, default=2147483647)
+    max_records: int = field("int32", 1, 2, default=0)
+    batch_size: int = field("int32", 1, 2, default=0)
+    share_acquire_mode: int = field("int8", 2, 2, default=0)
+    is_renew_ack: bool = field("bool", 2, 2, default=False)
+    topics: Sequence[FetchTopic] = field("[]FetchTopic", 1, 2, default=())
+    forgotten_topics_data: Sequence[ForgottenTopic] = field("[]ForgottenTopic", 1, 2, default=())
 
 
-class LeaderIdAndEpoch(FrozenMessage):
-    __slots__ = (
-        "leader_id",
-        "leader_epoch",
-    )
-    __fields__ = (
-        ("leader_id", "int32", 1, 2, None, None),
-        ("leader_epoch", "int32", 1, 2, None, None),
-    )
-
-    leader_id: int
-    leader_epoch: int
-
-    def __init__(
-        self,
-        *,
-        leader_id: int = 0,  # v1..v2
-        leader_epoch: int = 0,  # v1..v2
-    ) -> None:
-        set_field(self, "leader_id", leader_id)
-        set_field(self, "leader_epoch", leader_epoch)
+class LeaderIdAndEpoch(Message, frozen=True):
+    leader_id: int = field("int32", 1, 2, default=0)
+    leader_epoch: int = field("int32", 1, 2, default=0)
 
 
 class AcquiredRecords(Message):
-    __slots__ = (
-        "first_offset",
-        "last_offset",
-        "delivery_count",
-    )
-    __fields__ = (
-        ("first_offset", "int64", 1, 2, None, None),
-        ("last_offset", "int64", 1, 2, None, None),
-        ("delivery_count", "int16", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        first_offset: int = 0,  # v1..v2
-        last_offset: int = 0,  # v1..v2
-        delivery_count: int = 0,  # v1..v2
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.delivery_count = delivery_count
+    first_offset: int = field("int64", 1, 2, default=0)
+    last_offset: int = field("int64", 1, 2, default=0)
+    delivery_count: int = field("int16", 1, 2, default=0)
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-        "error_message",
-        "acknowledge_error_code",
-        "acknowledge_error_message",
-        "current_leader",
-        "records",
-        "acquired_records",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 1, 2, None, None),
-        ("error_code", "int16", 1, 2, None, None),
-        ("error_message", "string", 1, 2, 1, None),
-        ("acknowledge_error_code", "int16", 1, 2, None, None),
-        ("acknowledge_error_message", "string", 1, 2, 1, None),
-        ("current_leader", "LeaderIdAndEpoch", 1, 2, None, None),
-        ("records", "records", 1, 2, None, None),
-        ("acquired_records", "[]AcquiredRecords", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v1..v2
-        error_code: int = 0,  # v1..v2
-        error_message: str | None = None,  # v1..v2
-        acknowledge_error_code: int = 0,  # v1..v2
-        acknowledge_error_message: str | None = None,  # v1..v2
-        current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(),  # v1..v2
-        records: Records = b'',  # v1..v2
-        acquired_records: Sequence[AcquiredRecords] = (),  # v1..v2
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
-        self.acknowledge_error_code = acknowledge_error_code
-        self.acknowledge_error_message = acknowledge_error_message
-        self.current_leader = current_leader
-        self.records = records
-        self.acquired_records = acquired_records
+    partition_index: int = field("int32", 1, 2, default=0)
+    error_code: int = field("int16", 1, 2, default=0)
+    error_message: str | None = field("string", 1, 2, nullable_since=1, default=None)
+    acknowledge_error_code: int = field("int16", 1, 2, default=0)
+    acknowledge_error_message: str | None = field("string", 1, 2, nullable_since=1, default=None)
+    current_leader: LeaderIdAndEpoch = field("LeaderIdAndEpoch", 1, 2, default=LeaderIdAndEpoch())
+    records: Records = field("records", 1, 2, default=b'')
+    acquired_records: Sequence[AcquiredRecords] = field("[]AcquiredRecords", 1, 2, default=())
 
 
 class ShareFetchableTopicResponse(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 1, 2, None, None),
-        ("partitions", "[]PartitionData", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v1..v2
-        partitions: Sequence[PartitionData] = (),  # v1..v2
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 1, 2, default=None)
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 1, 2, default=())
 
 
 class NodeEndpoint(Message):
-    __slots__ = (
-        "node_id",
-        "host",
-        "port",
-        "rack",
-    )
-    __fields__ = (
-        ("node_id", "int32", 1, 2, None, None),
-        ("host", "string", 1, 2, None, None),
-        ("port", "int32", 1, 2, None, None),
-        ("rack", "string", 1, 2, 1, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,  # v1..v2
-        host: str = "",  # v1..v2
-        port: int = 0,  # v1..v2
-        rack: str | None = None,  # v1..v2
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.rack = rack
+    node_id: int = field("int32", 1, 2, default=0)
+    host: str = field("string", 1, 2, default="")
+    port: int = field("int32", 1, 2, default=0)
+    rack: str | None = field("string", 1, 2, nullable_since=1, default=None)
 
 
 class ShareFetchResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "acquisition_lock_timeout_ms",
-        "responses",
-        "node_endpoints",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 2, None, None),
-        ("error_code", "int16", 1, 2, None, None),
-        ("error_message", "string", 1, 2, 1, None),
-        ("acquisition_lock_timeout_ms", "int32", 1, 2, None, None),
-        ("responses", "[]ShareFetchableTopicResponse", 1, 2, None, None),
-        ("node_endpoints", "[]NodeEndpoint", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v2
-        error_code: int = 0,  # v1..v2
-        error_message: str | None = None,  # v1..v2
-        acquisition_lock_timeout_ms: int = 0,  # v1..v2
-        responses: Sequence[ShareFetchableTopicResponse] = (),  # v1..v2
-        node_endpoints: Sequence[NodeEndpoint] = (),  # v1..v2
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.acquisition_lock_timeout_ms = acquisition_lock_timeout_ms
-        self.responses = responses
-        self.node_endpoints = node_endpoints
+    throttle_time_ms: int = field("int32", 1, 2, default=0)
+    error_code: int = field("int16", 1, 2, default=0)
+    error_message: str | None = field("string", 1, 2, nullable_since=1, default=None)
+    acquisition_lock_timeout_ms: int = field("int32", 1, 2, default=0)
+    responses: Sequence[ShareFetchableTopicResponse] = field("[]ShareFetchableTopicResponse", 1, 2, default=())
+    node_endpoints: Sequence[NodeEndpoint] = field("[]NodeEndpoint", 1, 2, default=())

@@ -8,174 +8,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import FrozenMessage, Message, set_field
+from . import Message, field
 
 
 class ShareGroupDescribeRequest(Message):
-    __slots__ = (
-        "group_ids",
-        "include_authorized_operations",
-    )
-    __fields__ = (
-        ("group_ids", "[]string", 1, 1, None, None),
-        ("include_authorized_operations", "bool", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_ids: Sequence[str] = (),  # v1
-        include_authorized_operations: bool = False,  # v1
-    ) -> None:
-        self.group_ids = group_ids
-        self.include_authorized_operations = include_authorized_operations
+    group_ids: Sequence[str] = field("[]string", 1, 1, default=())
+    include_authorized_operations: bool = field("bool", 1, 1, default=False)
 
 
 class TopicPartitions(Message):
-    __slots__ = (
-        "topic_id",
-        "topic_name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 1, 1, None, None),
-        ("topic_name", "string", 1, 1, None, None),
-        ("partitions", "[]int32", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v1
-        topic_name: str = "",  # v1
-        partitions: Sequence[int] = (),  # v1
-    ) -> None:
-        self.topic_id = topic_id
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 1, 1, default=None)
+    topic_name: str = field("string", 1, 1, default="")
+    partitions: Sequence[int] = field("[]int32", 1, 1, default=())
 
 
-class Assignment(FrozenMessage):
-    __slots__ = (
-        "topic_partitions",
-    )
-    __fields__ = (
-        ("topic_partitions", "[]TopicPartitions", 1, 1, None, None),
-    )
-
-    topic_partitions: Sequence[TopicPartitions]
-
-    def __init__(
-        self,
-        *,
-        topic_partitions: Sequence[TopicPartitions] = (),  # v1
-    ) -> None:
-        set_field(self, "topic_partitions", topic_partitions)
+class Assignment(Message, frozen=True):
+    topic_partitions: Sequence[TopicPartitions] = field("[]TopicPartitions", 1, 1, default=())
 
 
 class Member(Message):
-    __slots__ = (
-        "member_id",
-        "rack_id",
-        "member_epoch",
-        "client_id",
-        "client_host",
-        "subscribed_topic_names",
-        "assignment",
-    )
-    __fields__ = (
-        ("member_id", "string", 1, 1, None, None),
-        ("rack_id", "string", 1, 1, 1, None),
-        ("member_epoch", "int32", 1, 1, None, None),
-        ("client_id", "string", 1, 1, None, None),
-        ("client_host", "string", 1, 1, None, None),
-        ("subscribed_topic_names", "[]string", 1, 1, None, None),
-        ("assignment", "Assignment", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        member_id: str = "",  # v1
-        rack_id: str | None = None,  # v1
-        member_epoch: int = 0,  # v1
-        client_id: str = "",  # v1
-        client_host: str = "",  # v1
-        subscribed_topic_names: Sequence[str] = (),  # v1
-        assignment: Assignment = Assignment(),  # v1
-    ) -> None:
-        self.member_id = member_id
-        self.rack_id = rack_id
-        self.member_epoch = member_epoch
-        self.client_id = client_id
-        self.client_host = client_host
-        self.subscribed_topic_names = subscribed_topic_names
-        self.assignment = assignment
+    member_id: str = field("string", 1, 1, default="")
+    rack_id: str | None = field("string", 1, 1, nullable_since=1, default=None)
+    member_epoch: int = field("int32", 1, 1, default=0)
+    client_id: str = field("string", 1, 1, default="")
+    client_host: str = field("string", 1, 1, default="")
+    subscribed_topic_names: Sequence[str] = field("[]string", 1, 1, default=())
+    assignment: Assignment = field("Assignment", 1, 1, default=Assignment())
 
 
 class DescribedGroup(Message):
-    __slots__ = (
-        "error_code",
-        "error_message",
-        "group_id",
-        "group_state",
-        "group_epoch",
-        "assignment_epoch",
-        "assignor_name",
-        "members",
-        "authorized_operations",
-    )
-    __fields__ = (
-        ("error_code", "int16", 1, 1, None, None),
-        ("error_message", "string", 1, 1, 1, None),
-        ("group_id", "string", 1, 1, None, None),
-        ("group_state", "string", 1, 1, None, None),
-        ("group_epoch", "int32", 1, 1, None, None),
-        ("assignment_epoch", "int32", 1, 1, None, None),
-        ("assignor_name", "string", 1, 1, None, None),
-        ("members", "[]Member", 1, 1, None, None),
-        ("authorized_operations", "int32", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v1
-        error_message: str | None = None,  # v1
-        group_id: str = "",  # v1
-        group_state: str = "",  # v1
-        group_epoch: int = 0,  # v1
-        assignment_epoch: int = 0,  # v1
-        assignor_name: str = "",  # v1
-        members: Sequence[Member] = (),  # v1
-        authorized_operations: int = -2147483648,  # v1
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.group_id = group_id
-        self.group_state = group_state
-        self.group_epoch = group_epoch
-        self.assignment_epoch = assignment_epoch
-        self.assignor_name = assignor_name
-        self.members = members
-        self.authorized_operations = authorized_operations
+    error_code: int = field("int16", 1, 1, default=0)
+    error_message: str | None = field("string", 1, 1, nullable_since=1, default=None)
+    group_id: str = field("string", 1, 1, default="")
+    group_state: str = field("string", 1, 1, default="")
+    group_epoch: int = field("int32", 1, 1, default=0)
+    assignment_epoch: int = field("int32", 1, 1, default=0)
+    assignor_name: str = field("string", 1, 1, default="")
+    members: Sequence[Member] = field("[]Member", 1, 1, default=())
+    authorized_operations: int = field("int32", 1, 1, default=-2147483648)
 
 
 class ShareGroupDescribeResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "groups",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 1, None, None),
-        ("groups", "[]DescribedGroup", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1
-        groups: Sequence[DescribedGroup] = (),  # v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.groups = groups
+    throttle_time_ms: int = field("int32", 1, 1, default=0)
+    groups: Sequence[DescribedGroup] = field("[]DescribedGroup", 1, 1, default=())

@@ -8,112 +8,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class ShareGroupHeartbeatRequest(Message):
-    __slots__ = (
-        "group_id",
-        "member_id",
-        "member_epoch",
-        "rack_id",
-        "subscribed_topic_names",
-    )
-    __fields__ = (
-        ("group_id", "string", 1, 1, None, None),
-        ("member_id", "string", 1, 1, None, None),
-        ("member_epoch", "int32", 1, 1, None, None),
-        ("rack_id", "string", 1, 1, 1, None),
-        ("subscribed_topic_names", "[]string", 1, 1, 1, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v1
-        member_id: str = "",  # v1
-        member_epoch: int = 0,  # v1
-        rack_id: str | None = None,  # v1
-        subscribed_topic_names: Sequence[str] | None = None,  # v1
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.rack_id = rack_id
-        self.subscribed_topic_names = subscribed_topic_names
+    group_id: str = field("string", 1, 1, default="")
+    member_id: str = field("string", 1, 1, default="")
+    member_epoch: int = field("int32", 1, 1, default=0)
+    rack_id: str | None = field("string", 1, 1, nullable_since=1, default=None)
+    subscribed_topic_names: Sequence[str] | None = field("[]string", 1, 1, nullable_since=1, default=None)
 
 
 class TopicPartitions(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 1, 1, None, None),
-        ("partitions", "[]int32", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v1
-        partitions: Sequence[int] = (),  # v1
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 1, 1, default=None)
+    partitions: Sequence[int] = field("[]int32", 1, 1, default=())
 
 
 class Assignment(Message):
-    __slots__ = (
-        "topic_partitions",
-    )
-    __fields__ = (
-        ("topic_partitions", "[]TopicPartitions", 1, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_partitions: Sequence[TopicPartitions] = (),  # v1
-    ) -> None:
-        self.topic_partitions = topic_partitions
+    topic_partitions: Sequence[TopicPartitions] = field("[]TopicPartitions", 1, 1, default=())
 
 
 class ShareGroupHeartbeatResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "member_id",
-        "member_epoch",
-        "heartbeat_interval_ms",
-        "assignment",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 1, None, None),
-        ("error_code", "int16", 1, 1, None, None),
-        ("error_message", "string", 1, 1, 1, None),
-        ("member_id", "string", 1, 1, 1, None),
-        ("member_epoch", "int32", 1, 1, None, None),
-        ("heartbeat_interval_ms", "int32", 1, 1, None, None),
-        ("assignment", "Assignment", 1, 1, 1, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1
-        error_code: int = 0,  # v1
-        error_message: str | None = None,  # v1
-        member_id: str | None = None,  # v1
-        member_epoch: int = 0,  # v1
-        heartbeat_interval_ms: int = 0,  # v1
-        assignment: Assignment | None = None,  # v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.heartbeat_interval_ms = heartbeat_interval_ms
-        self.assignment = assignment
+    throttle_time_ms: int = field("int32", 1, 1, default=0)
+    error_code: int = field("int16", 1, 1, default=0)
+    error_message: str | None = field("string", 1, 1, nullable_since=1, default=None)
+    member_id: str | None = field("string", 1, 1, nullable_since=1, default=None)
+    member_epoch: int = field("int32", 1, 1, default=0)
+    heartbeat_interval_ms: int = field("int32", 1, 1, default=0)
+    assignment: Assignment | None = field("Assignment", 1, 1, nullable_since=1, default=None)

@@ -7,356 +7,91 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import FrozenMessage, Message, set_field
+from . import Message, field
 
 
 class StreamsGroupDescribeRequest(Message):
-    __slots__ = (
-        "group_ids",
-        "include_authorized_operations",
-    )
-    __fields__ = (
-        ("group_ids", "[]string", 0, 0, None, None),
-        ("include_authorized_operations", "bool", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_ids: Sequence[str] = (),  # v0
-        include_authorized_operations: bool = False,  # v0
-    ) -> None:
-        self.group_ids = group_ids
-        self.include_authorized_operations = include_authorized_operations
+    group_ids: Sequence[str] = field("[]string", 0, 0, default=())
+    include_authorized_operations: bool = field("bool", 0, 0, default=False)
 
 
 class KeyValue(Message):
-    __slots__ = (
-        "key",
-        "value",
-    )
-    __fields__ = (
-        ("key", "string", 0, 0, None, None),
-        ("value", "string", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        key: str = "",  # v0
-        value: str = "",  # v0
-    ) -> None:
-        self.key = key
-        self.value = value
+    key: str = field("string", 0, 0, default="")
+    value: str = field("string", 0, 0, default="")
 
 
 class TopicInfo(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-        "replication_factor",
-        "topic_configs",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("partitions", "int32", 0, 0, None, None),
-        ("replication_factor", "int16", 0, 0, None, None),
-        ("topic_configs", "[]KeyValue", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        partitions: int = 0,  # v0
-        replication_factor: int = 0,  # v0
-        topic_configs: Sequence[KeyValue] = (),  # v0
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
-        self.replication_factor = replication_factor
-        self.topic_configs = topic_configs
+    name: str = field("string", 0, 0, default="")
+    partitions: int = field("int32", 0, 0, default=0)
+    replication_factor: int = field("int16", 0, 0, default=0)
+    topic_configs: Sequence[KeyValue] = field("[]KeyValue", 0, 0, default=())
 
 
 class Subtopology(Message):
-    __slots__ = (
-        "subtopology_id",
-        "source_topics",
-        "repartition_sink_topics",
-        "state_changelog_topics",
-        "repartition_source_topics",
-    )
-    __fields__ = (
-        ("subtopology_id", "string", 0, 0, None, None),
-        ("source_topics", "[]string", 0, 0, None, None),
-        ("repartition_sink_topics", "[]string", 0, 0, None, None),
-        ("state_changelog_topics", "[]TopicInfo", 0, 0, None, None),
-        ("repartition_source_topics", "[]TopicInfo", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        subtopology_id: str = "",  # v0
-        source_topics: Sequence[str] = (),  # v0
-        repartition_sink_topics: Sequence[str] = (),  # v0
-        state_changelog_topics: Sequence[TopicInfo] = (),  # v0
-        repartition_source_topics: Sequence[TopicInfo] = (),  # v0
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.source_topics = source_topics
-        self.repartition_sink_topics = repartition_sink_topics
-        self.state_changelog_topics = state_changelog_topics
-        self.repartition_source_topics = repartition_source_topics
+    subtopology_id: str = field("string", 0, 0, default="")
+    source_topics: Sequence[str] = field("[]string", 0, 0, default=())
+    repartition_sink_topics: Sequence[str] = field("[]string", 0, 0, default=())
+    state_changelog_topics: Sequence[TopicInfo] = field("[]TopicInfo", 0, 0, default=())
+    repartition_source_topics: Sequence[TopicInfo] = field("[]TopicInfo", 0, 0, default=())
 
 
 class Topology(Message):
-    __slots__ = (
-        "epoch",
-        "subtopologies",
-    )
-    __fields__ = (
-        ("epoch", "int32", 0, 0, None, None),
-        ("subtopologies", "[]Subtopology", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        epoch: int = 0,  # v0
-        subtopologies: Sequence[Subtopology] | None = (),  # v0
-    ) -> None:
-        self.epoch = epoch
-        self.subtopologies = subtopologies
+    epoch: int = field("int32", 0, 0, default=0)
+    subtopologies: Sequence[Subtopology] | None = field("[]Subtopology", 0, 0, nullable_since=0, default=())
 
 
 class Endpoint(Message):
-    __slots__ = (
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("host", "string", 0, 0, None, None),
-        ("port", "uint16", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        host: str = "",  # v0
-        port: int = 0,  # v0
-    ) -> None:
-        self.host = host
-        self.port = port
+    host: str = field("string", 0, 0, default="")
+    port: int = field("uint16", 0, 0, default=0)
 
 
 class TaskOffset(Message):
-    __slots__ = (
-        "subtopology_id",
-        "partition",
-        "offset",
-    )
-    __fields__ = (
-        ("subtopology_id", "string", 0, 0, None, None),
-        ("partition", "int32", 0, 0, None, None),
-        ("offset", "int64", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        subtopology_id: str = "",  # v0
-        partition: int = 0,  # v0
-        offset: int = 0,  # v0
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.partition = partition
-        self.offset = offset
+    subtopology_id: str = field("string", 0, 0, default="")
+    partition: int = field("int32", 0, 0, default=0)
+    offset: int = field("int64", 0, 0, default=0)
 
 
 class TaskIds(Message):
-    __slots__ = (
-        "subtopology_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("subtopology_id", "string", 0, 0, None, None),
-        ("partitions", "[]int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        subtopology_id: str = "",  # v0
-        partitions: Sequence[int] = (),  # v0
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.partitions = partitions
+    subtopology_id: str = field("string", 0, 0, default="")
+    partitions: Sequence[int] = field("[]int32", 0, 0, default=())
 
 
-class Assignment(FrozenMessage):
-    __slots__ = (
-        "active_tasks",
-        "standby_tasks",
-        "warmup_tasks",
-    )
-    __fields__ = (
-        ("active_tasks", "[]TaskIds", 0, 0, None, None),
-        ("standby_tasks", "[]TaskIds", 0, 0, None, None),
-        ("warmup_tasks", "[]TaskIds", 0, 0, None, None),
-    )
-
-    active_tasks: Sequence[TaskIds]
-    standby_tasks: Sequence[TaskIds]
-    warmup_tasks: Sequence[TaskIds]
-
-    def __init__(
-        self,
-        *,
-        active_tasks: Sequence[TaskIds] = (),  # v0
-        standby_tasks: Sequence[TaskIds] = (),  # v0
-        warmup_tasks: Sequence[TaskIds] = (),  # v0
-    ) -> None:
-        set_field(self, "active_tasks", active_tasks)
-        set_field(self, "standby_tasks", standby_tasks)
-        set_field(self, "warmup_tasks", warmup_tasks)
+class Assignment(Message, frozen=True):
+    active_tasks: Sequence[TaskIds] = field("[]TaskIds", 0, 0, default=())
+    standby_tasks: Sequence[TaskIds] = field("[]TaskIds", 0, 0, default=())
+    warmup_tasks: Sequence[TaskIds] = field("[]TaskIds", 0, 0, default=())
 
 
 class Member(Message):
-    __slots__ = (
-        "member_id",
-        "member_epoch",
-        "instance_id",
-        "rack_id",
-        "client_id",
-        "client_host",
-        "topology_epoch",
-        "process_id",
-        "user_endpoint",
-        "client_tags",
-        "task_offsets",
-        "task_end_offsets",
-        "assignment",
-        "target_assignment",
-        "is_classic",
-    )
-    __fields__ = (
-        ("member_id", "string", 0, 0, None, None),
-        ("member_epoch", "int32", 0, 0, None, None),
-        ("instance_id", "string", 0, 0, 0, None),
-        ("rack_id", "string", 0, 0, 0, None),
-        ("client_id", "string", 0, 0, None, None),
-        ("client_host", "string", 0, 0, None, None),
-        ("topology_epoch", "int32", 0, 0, None, None),
-        ("process_id", "string", 0, 0, None, None),
-        ("user_endpoint", "Endpoint", 0, 0, 0, None),
-        ("client_tags", "[]KeyValue", 0, 0, None, None),
-        ("task_offsets", "[]TaskOffset", 0, 0, None, None),
-        ("task_end_offsets", "[]TaskOffset", 0, 0, None, None),
-        ("assignment", "Assignment", 0, 0, None, None),
-        ("target_assignment", "Assignment", 0, 0, None, None),
-        ("is_classic", "bool", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        member_id: str = "",  # v0
-        member_epoch: int = 0,  # v0
-        instance_id: str | None = None,  # v0
-        rack_id: str | None = None,  # v0
-        client_id: str = "",  # v0
-        client_host: str = "",  # v0
-        topology_epoch: int = 0,  # v0
-        process_id: str = "",  # v0
-        user_endpoint: Endpoint | None = None,  # v0
-        client_tags: Sequence[KeyValue] = (),  # v0
-        task_offsets: Sequence[TaskOffset] = (),  # v0
-        task_end_offsets: Sequence[TaskOffset] = (),  # v0
-        assignment: Assignment = Assignment(),  # v0
-        target_assignment: Assignment = Assignment(),  # v0
-        is_classic: bool = False,  # v0
-    ) -> None:
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.instance_id = instance_id
-        self.rack_id = rack_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.topology_epoch = topology_epoch
-        self.process_id = process_id
-        self.user_endpoint = user_endpoint
-        self.client_tags = client_tags
-        self.task_offsets = task_offsets
-        self.task_end_offsets = task_end_offsets
-        self.assignment = assignment
-        self.target_assignment = target_assignment
-        self.is_classic = is_classic
+    member_id: str = field("string", 0, 0, default="")
+    member_epoch: int = field("int32", 0, 0, default=0)
+    instance_id: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    rack_id: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    client_id: str = field("string", 0, 0, default="")
+    client_host: str = field("string", 0, 0, default="")
+    topology_epoch: int = field("int32", 0, 0, default=0)
+    process_id: str = field("string", 0, 0, default="")
+    user_endpoint: Endpoint | None = field("Endpoint", 0, 0, nullable_since=0, default=None)
+    client_tags: Sequence[KeyValue] = field("[]KeyValue", 0, 0, default=())
+    task_offsets: Sequence[TaskOffset] = field("[]TaskOffset", 0, 0, default=())
+    task_end_offsets: Sequence[TaskOffset] = field("[]TaskOffset", 0, 0, default=())
+    assignment: Assignment = field("Assignment", 0, 0, default=Assignment())
+    target_assignment: Assignment = field("Assignment", 0, 0, default=Assignment())
+    is_classic: bool = field("bool", 0, 0, default=False)
 
 
 class DescribedGroup(Message):
-    __slots__ = (
-        "error_code",
-        "error_message",
-        "group_id",
-        "group_state",
-        "group_epoch",
-        "assignment_epoch",
-        "topology",
-        "members",
-        "authorized_operations",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-        ("group_id", "string", 0, 0, None, None),
-        ("group_state", "string", 0, 0, None, None),
-        ("group_epoch", "int32", 0, 0, None, None),
-        ("assignment_epoch", "int32", 0, 0, None, None),
-        ("topology", "Topology", 0, 0, 0, None),
-        ("members", "[]Member", 0, 0, None, None),
-        ("authorized_operations", "int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-        group_id: str = "",  # v0
-        group_state: str = "",  # v0
-        group_epoch: int = 0,  # v0
-        assignment_epoch: int = 0,  # v0
-        topology: Topology | None = None,  # v0
-        members: Sequence[Member] = (),  # v0
-        authorized_operations: int = -2147483648,  # v0
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.group_id = group_id
-        self.group_state = group_state
-        self.group_epoch = group_epoch
-        self.assignment_epoch = assignment_epoch
-        self.topology = topology
-        self.members = members
-        self.authorized_operations = authorized_operations
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    group_id: str = field("string", 0, 0, default="")
+    group_state: str = field("string", 0, 0, default="")
+    group_epoch: int = field("int32", 0, 0, default=0)
+    assignment_epoch: int = field("int32", 0, 0, default=0)
+    topology: Topology | None = field("Topology", 0, 0, nullable_since=0, default=None)
+    members: Sequence[Member] = field("[]Member", 0, 0, default=())
+    authorized_operations: int = field("int32", 0, 0, default=-2147483648)
 
 
 class StreamsGroupDescribeResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "groups",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("groups", "[]DescribedGroup", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        groups: Sequence[DescribedGroup] = (),  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.groups = groups
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    groups: Sequence[DescribedGroup] = field("[]DescribedGroup", 0, 0, default=())

@@ -7,455 +7,116 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import FrozenMessage, Message, set_field
+from . import Message, field
 
 
 class KeyValue(Message):
-    __slots__ = (
-        "key",
-        "value",
-    )
-    __fields__ = (
-        ("key", "string", 0, 0, None, None),
-        ("value", "string", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        key: str = "",  # v0
-        value: str = "",  # v0
-    ) -> None:
-        self.key = key
-        self.value = value
+    key: str = field("string", 0, 0, default="")
+    value: str = field("string", 0, 0, default="")
 
 
 class TopicInfo(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-        "replication_factor",
-        "topic_configs",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("partitions", "int32", 0, 0, None, None),
-        ("replication_factor", "int16", 0, 0, None, None),
-        ("topic_configs", "[]KeyValue", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        partitions: int = 0,  # v0
-        replication_factor: int = 0,  # v0
-        topic_configs: Sequence[KeyValue] = (),  # v0
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
-        self.replication_factor = replication_factor
-        self.topic_configs = topic_configs
+    name: str = field("string", 0, 0, default="")
+    partitions: int = field("int32", 0, 0, default=0)
+    replication_factor: int = field("int16", 0, 0, default=0)
+    topic_configs: Sequence[KeyValue] = field("[]KeyValue", 0, 0, default=())
 
 
 class CopartitionGroup(Message):
-    __slots__ = (
-        "source_topics",
-        "source_topic_regex",
-        "repartition_source_topics",
-    )
-    __fields__ = (
-        ("source_topics", "[]int16", 0, 0, None, None),
-        ("source_topic_regex", "[]int16", 0, 0, None, None),
-        ("repartition_source_topics", "[]int16", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        source_topics: Sequence[int] = (),  # v0
-        source_topic_regex: Sequence[int] = (),  # v0
-        repartition_source_topics: Sequence[int] = (),  # v0
-    ) -> None:
-        self.source_topics = source_topics
-        self.source_topic_regex = source_topic_regex
-        self.repartition_source_topics = repartition_source_topics
+    source_topics: Sequence[int] = field("[]int16", 0, 0, default=())
+    source_topic_regex: Sequence[int] = field("[]int16", 0, 0, default=())
+    repartition_source_topics: Sequence[int] = field("[]int16", 0, 0, default=())
 
 
 class Subtopology(Message):
-    __slots__ = (
-        "subtopology_id",
-        "source_topics",
-        "source_topic_regex",
-        "state_changelog_topics",
-        "repartition_sink_topics",
-        "repartition_source_topics",
-        "copartition_groups",
-    )
-    __fields__ = (
-        ("subtopology_id", "string", 0, 0, None, None),
-        ("source_topics", "[]string", 0, 0, None, None),
-        ("source_topic_regex", "[]string", 0, 0, None, None),
-        ("state_changelog_topics", "[]TopicInfo", 0, 0, None, None),
-        ("repartition_sink_topics", "[]string", 0, 0, None, None),
-        ("repartition_source_topics", "[]TopicInfo", 0, 0, None, None),
-        ("copartition_groups", "[]CopartitionGroup", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        subtopology_id: str = "",  # v0
-        source_topics: Sequence[str] = (),  # v0
-        source_topic_regex: Sequence[str] = (),  # v0
-        state_changelog_topics: Sequence[TopicInfo] = (),  # v0
-        repartition_sink_topics: Sequence[str] = (),  # v0
-        repartition_source_topics: Sequence[TopicInfo] = (),  # v0
-        copartition_groups: Sequence[CopartitionGroup] = (),  # v0
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.source_topics = source_topics
-        self.source_topic_regex = source_topic_regex
-        self.state_changelog_topics = state_changelog_topics
-        self.repartition_sink_topics = repartition_sink_topics
-        self.repartition_source_topics = repartition_source_topics
-        self.copartition_groups = copartition_groups
+    subtopology_id: str = field("string", 0, 0, default="")
+    source_topics: Sequence[str] = field("[]string", 0, 0, default=())
+    source_topic_regex: Sequence[str] = field("[]string", 0, 0, default=())
+    state_changelog_topics: Sequence[TopicInfo] = field("[]TopicInfo", 0, 0, default=())
+    repartition_sink_topics: Sequence[str] = field("[]string", 0, 0, default=())
+    repartition_source_topics: Sequence[TopicInfo] = field("[]TopicInfo", 0, 0, default=())
+    copartition_groups: Sequence[CopartitionGroup] = field("[]CopartitionGroup", 0, 0, default=())
 
 
 class Topology(Message):
-    __slots__ = (
-        "epoch",
-        "subtopologies",
-    )
-    __fields__ = (
-        ("epoch", "int32", 0, 0, None, None),
-        ("subtopologies", "[]Subtopology", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        epoch: int = 0,  # v0
-        subtopologies: Sequence[Subtopology] = (),  # v0
-    ) -> None:
-        self.epoch = epoch
-        self.subtopologies = subtopologies
+    epoch: int = field("int32", 0, 0, default=0)
+    subtopologies: Sequence[Subtopology] = field("[]Subtopology", 0, 0, default=())
 
 
 class TaskIds(Message):
-    __slots__ = (
-        "subtopology_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("subtopology_id", "string", 0, 0, None, None),
-        ("partitions", "[]int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        subtopology_id: str = "",  # v0
-        partitions: Sequence[int] = (),  # v0
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.partitions = partitions
+    subtopology_id: str = field("string", 0, 0, default="")
+    partitions: Sequence[int] = field("[]int32", 0, 0, default=())
 
 
 class Endpoint(Message):
-    __slots__ = (
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("host", "string", 0, 0, None, None),
-        ("port", "uint16", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        host: str = "",  # v0
-        port: int = 0,  # v0
-    ) -> None:
-        self.host = host
-        self.port = port
+    host: str = field("string", 0, 0, default="")
+    port: int = field("uint16", 0, 0, default=0)
 
 
 class TaskOffset(Message):
-    __slots__ = (
-        "subtopology_id",
-        "partition",
-        "offset",
-    )
-    __fields__ = (
-        ("subtopology_id", "string", 0, 0, None, None),
-        ("partition", "int32", 0, 0, None, None),
-        ("offset", "int64", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        subtopology_id: str = "",  # v0
-        partition: int = 0,  # v0
-        offset: int = 0,  # v0
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.partition = partition
-        self.offset = offset
+    subtopology_id: str = field("string", 0, 0, default="")
+    partition: int = field("int32", 0, 0, default=0)
+    offset: int = field("int64", 0, 0, default=0)
 
 
 class StreamsGroupHeartbeatRequest(Message):
-    __slots__ = (
-        "group_id",
-        "member_id",
-        "member_epoch",
-        "endpoint_information_epoch",
-        "instance_id",
-        "rack_id",
-        "rebalance_timeout_ms",
-        "topology",
-        "active_tasks",
-        "standby_tasks",
-        "warmup_tasks",
-        "process_id",
-        "user_endpoint",
-        "client_tags",
-        "task_offsets",
-        "task_end_offsets",
-        "shutdown_application",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 0, None, None),
-        ("member_id", "string", 0, 0, None, None),
-        ("member_epoch", "int32", 0, 0, None, None),
-        ("endpoint_information_epoch", "int32", 0, 0, None, None),
-        ("instance_id", "string", 0, 0, 0, None),
-        ("rack_id", "string", 0, 0, 0, None),
-        ("rebalance_timeout_ms", "int32", 0, 0, None, None),
-        ("topology", "Topology", 0, 0, 0, None),
-        ("active_tasks", "[]TaskIds", 0, 0, 0, None),
-        ("standby_tasks", "[]TaskIds", 0, 0, 0, None),
-        ("warmup_tasks", "[]TaskIds", 0, 0, 0, None),
-        ("process_id", "string", 0, 0, 0, None),
-        ("user_endpoint", "Endpoint", 0, 0, 0, None),
-        ("client_tags", "[]KeyValue", 0, 0, 0, None),
-        ("task_offsets", "[]TaskOffset", 0, 0, 0, None),
-        ("task_end_offsets", "[]TaskOffset", 0, 0, 0, None),
-        ("shutdown_application", "bool", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0
-        member_id: str = "",  # v0
-        member_epoch: int = 0,  # v0
-        endpoint_information_epoch: int = 0,  # v0
-        instance_id: str | None = None,  # v0
-        rack_id: str | None = None,  # v0
-        rebalance_timeout_ms: int = -1,  # v0
-        topology: Topology | None = None,  # v0
-        active_tasks: Sequence[TaskIds] | None = (),  # v0
-        standby_tasks: Sequence[TaskIds] | None = (),  # v0
-        warmup_tasks: Sequence[TaskIds] | None = (),  # v0
-        process_id: str | None = None,  # v0
-        user_endpoint: Endpoint | None = None,  # v0
-        client_tags: Sequence[KeyValue] | None = (),  # v0
-        task_offsets: Sequence[TaskOffset] | None = (),  # v0
-        task_end_offsets: Sequence[TaskOffset] | None = (),  # v0
-        shutdown_application: bool = False,  # v0
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.endpoint_information_epoch = endpoint_information_epoch
-        self.instance_id = instance_id
-        self.rack_id = rack_id
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.topology = topology
-        self.active_tasks = active_tasks
-        self.standby_tasks = standby_tasks
-        self.warmup_tasks = warmup_tasks
-        self.process_id = process_id
-        self.user_endpoint = user_endpoint
-        self.client_tags = client_tags
-        self.task_offsets = task_offsets
-        self.task_end_offsets = task_end_offsets
-        self.shutdown_application = shutdown_application
+    group_id: str = field("string", 0, 0, default="")
+    member_id: str = field("string", 0, 0, default="")
+    member_epoch: int = field("int32", 0, 0, default=0)
+    endpoint_information_epoch: int = field("int32", 0, 0, default=0)
+    instance_id: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    rack_id: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    rebalance_timeout_ms: int = field("int32", 0, 0, default=-1)
+    topology: Topology | None = field("Topology", 0, 0, nullable_since=0, default=None)
+    active_tasks: Sequence[TaskIds] | None = field("[]TaskIds", 0, 0, nullable_since=0, default=())
+    standby_tasks: Sequence[TaskIds] | None = field("[]TaskIds", 0, 0, nullable_since=0, default=())
+    warmup_tasks: Sequence[TaskIds] | None = field("[]TaskIds", 0, 0, nullable_since=0, default=())
+    process_id: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    user_endpoint: Endpoint | None = field("Endpoint", 0, 0, nullable_since=0, default=None)
+    client_tags: Sequence[KeyValue] | None = field("[]KeyValue", 0, 0, nullable_since=0, default=())
+    task_offsets: Sequence[TaskOffset] | None = field("[]TaskOffset", 0, 0, nullable_since=0, default=())
+    task_end_offsets: Sequence[TaskOffset] | None = field("[]TaskOffset", 0, 0, nullable_since=0, default=())
+    shutdown_application: bool = field("bool", 0, 0, default=False)
 
 
 class Status(Message):
-    __slots__ = (
-        "status_code",
-        "status_detail",
-    )
-    __fields__ = (
-        ("status_code", "int8", 0, 0, None, None),
-        ("status_detail", "string", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        status_code: int = 0,  # v0
-        status_detail: str = "",  # v0
-    ) -> None:
-        self.status_code = status_code
-        self.status_detail = status_detail
+    status_code: int = field("int8", 0, 0, default=0)
+    status_detail: str = field("string", 0, 0, default="")
 
 
 class ResponseTaskIds(Message):
-    __slots__ = (
-        "subtopology_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("subtopology_id", "string", 0, 0, None, None),
-        ("partitions", "[]int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        subtopology_id: str = "",  # v0
-        partitions: Sequence[int] = (),  # v0
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.partitions = partitions
+    subtopology_id: str = field("string", 0, 0, default="")
+    partitions: Sequence[int] = field("[]int32", 0, 0, default=())
 
 
-class ResponseEndpoint(FrozenMessage):
-    __slots__ = (
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("host", "string", 0, 0, None, None),
-        ("port", "uint16", 0, 0, None, None),
-    )
-
-    host: str
-    port: int
-
-    def __init__(
-        self,
-        *,
-        host: str = "",  # v0
-        port: int = 0,  # v0
-    ) -> None:
-        set_field(self, "host", host)
-        set_field(self, "port", port)
+class ResponseEndpoint(Message, frozen=True):
+    host: str = field("string", 0, 0, default="")
+    port: int = field("uint16", 0, 0, default=0)
 
 
 class TopicPartition(Message):
-    __slots__ = (
-        "topic",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic", "string", 0, 0, None, None),
-        ("partitions", "[]int32", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic: str = "",  # v0
-        partitions: Sequence[int] = (),  # v0
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: str = field("string", 0, 0, default="")
+    partitions: Sequence[int] = field("[]int32", 0, 0, default=())
 
 
 class EndpointToPartitions(Message):
-    __slots__ = (
-        "user_endpoint",
-        "active_partitions",
-        "standby_partitions",
-    )
-    __fields__ = (
-        ("user_endpoint", "ResponseEndpoint", 0, 0, None, None),
-        ("active_partitions", "[]TopicPartition", 0, 0, None, None),
-        ("standby_partitions", "[]TopicPartition", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        user_endpoint: ResponseEndpoint = ResponseEndpoint(),  # v0
-        active_partitions: Sequence[TopicPartition] = (),  # v0
-        standby_partitions: Sequence[TopicPartition] = (),  # v0
-    ) -> None:
-        self.user_endpoint = user_endpoint
-        self.active_partitions = active_partitions
-        self.standby_partitions = standby_partitions
+    user_endpoint: ResponseEndpoint = field("ResponseEndpoint", 0, 0, default=ResponseEndpoint())
+    active_partitions: Sequence[TopicPartition] = field("[]TopicPartition", 0, 0, default=())
+    standby_partitions: Sequence[TopicPartition] = field("[]TopicPartition", 0, 0, default=())
 
 
 class StreamsGroupHeartbeatResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "member_id",
-        "member_epoch",
-        "heartbeat_interval_ms",
-        "acceptable_recovery_lag",
-        "task_offset_interval_ms",
-        "status",
-        "active_tasks",
-        "standby_tasks",
-        "warmup_tasks",
-        "endpoint_information_epoch",
-        "partitions_by_user_endpoint",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("error_message", "string", 0, 0, 0, None),
-        ("member_id", "string", 0, 0, None, None),
-        ("member_epoch", "int32", 0, 0, None, None),
-        ("heartbeat_interval_ms", "int32", 0, 0, None, None),
-        ("acceptable_recovery_lag", "int32", 0, 0, None, None),
-        ("task_offset_interval_ms", "int32", 0, 0, None, None),
-        ("status", "[]Status", 0, 0, 0, None),
-        ("active_tasks", "[]ResponseTaskIds", 0, 0, 0, None),
-        ("standby_tasks", "[]ResponseTaskIds", 0, 0, 0, None),
-        ("warmup_tasks", "[]ResponseTaskIds", 0, 0, 0, None),
-        ("endpoint_information_epoch", "int32", 0, 0, None, None),
-        ("partitions_by_user_endpoint", "[]EndpointToPartitions", 0, 0, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        error_code: int = 0,  # v0
-        error_message: str | None = None,  # v0
-        member_id: str = "",  # v0
-        member_epoch: int = 0,  # v0
-        heartbeat_interval_ms: int = 0,  # v0
-        acceptable_recovery_lag: int = 0,  # v0
-        task_offset_interval_ms: int = 0,  # v0
-        status: Sequence[Status] | None = (),  # v0
-        active_tasks: Sequence[ResponseTaskIds] | None = (),  # v0
-        standby_tasks: Sequence[ResponseTaskIds] | None = (),  # v0
-        warmup_tasks: Sequence[ResponseTaskIds] | None = (),  # v0
-        endpoint_information_epoch: int = 0,  # v0
-        partitions_by_user_endpoint: Sequence[EndpointToPartitions] | None = (),  # v0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.heartbeat_interval_ms = heartbeat_interval_ms
-        self.acceptable_recovery_lag = acceptable_recovery_lag
-        self.task_offset_interval_ms = task_offset_interval_ms
-        self.status = status
-        self.active_tasks = active_tasks
-        self.standby_tasks = standby_tasks
-        self.warmup_tasks = warmup_tasks
-        self.endpoint_information_epoch = endpoint_information_epoch
-        self.partitions_by_user_endpoint = partitions_by_user_endpoint
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    error_message: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    member_id: str = field("string", 0, 0, default="")
+    member_epoch: int = field("int32", 0, 0, default=0)
+    heartbeat_interval_ms: int = field("int32", 0, 0, default=0)
+    acceptable_recovery_lag: int = field("int32", 0, 0, default=0)
+    task_offset_interval_ms: int = field("int32", 0, 0, default=0)
+    status: Sequence[Status] | None = field("[]Status", 0, 0, nullable_since=0, default=())
+    active_tasks: Sequence[ResponseTaskIds] | None = field("[]ResponseTaskIds", 0, 0, nullable_since=0, default=())
+    standby_tasks: Sequence[ResponseTaskIds] | None = field("[]ResponseTaskIds", 0, 0, nullable_since=0, default=())
+    warmup_tasks: Sequence[ResponseTaskIds] | None = field("[]ResponseTaskIds", 0, 0, nullable_since=0, default=())
+    endpoint_information_epoch: int = field("int32", 0, 0, default=0)
+    partitions_by_user_endpoint: Sequence[EndpointToPartitions] | None = field("[]EndpointToPartitions", 0, 0, nullable_since=0, default=())

@@ -7,96 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class SyncGroupRequestAssignment(Message):
-    __slots__ = (
-        "member_id",
-        "assignment",
-    )
-    __fields__ = (
-        ("member_id", "string", 0, 5, None, None),
-        ("assignment", "bytes", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        member_id: str = "",  # v0..v5
-        assignment: bytes = b'',  # v0..v5
-    ) -> None:
-        self.member_id = member_id
-        self.assignment = assignment
+    member_id: str = field("string", 0, 5, default="")
+    assignment: bytes = field("bytes", 0, 5, default=b'')
 
 
 class SyncGroupRequest(Message):
-    __slots__ = (
-        "group_id",
-        "generation_id",
-        "member_id",
-        "group_instance_id",
-        "protocol_type",
-        "protocol_name",
-        "assignments",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 5, None, None),
-        ("generation_id", "int32", 0, 5, None, None),
-        ("member_id", "string", 0, 5, None, None),
-        ("group_instance_id", "string", 3, 5, 3, None),
-        ("protocol_type", "string", 5, 5, 5, None),
-        ("protocol_name", "string", 5, 5, 5, None),
-        ("assignments", "[]SyncGroupRequestAssignment", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0..v5
-        generation_id: int = 0,  # v0..v5
-        member_id: str = "",  # v0..v5
-        group_instance_id: str | None = None,  # v3..v5
-        protocol_type: str | None = None,  # v5
-        protocol_name: str | None = None,  # v5
-        assignments: Sequence[SyncGroupRequestAssignment] = (),  # v0..v5
-    ) -> None:
-        self.group_id = group_id
-        self.generation_id = generation_id
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.protocol_type = protocol_type
-        self.protocol_name = protocol_name
-        self.assignments = assignments
+    group_id: str = field("string", 0, 5, default="")
+    generation_id: int = field("int32", 0, 5, default=0)
+    member_id: str = field("string", 0, 5, default="")
+    group_instance_id: str | None = field("string", 3, 5, nullable_since=3, default=None)
+    protocol_type: str | None = field("string", 5, 5, nullable_since=5, default=None)
+    protocol_name: str | None = field("string", 5, 5, nullable_since=5, default=None)
+    assignments: Sequence[SyncGroupRequestAssignment] = field("[]SyncGroupRequestAssignment", 0, 5, default=())
 
 
 class SyncGroupResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "protocol_type",
-        "protocol_name",
-        "assignment",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 1, 5, None, None),
-        ("error_code", "int16", 0, 5, None, None),
-        ("protocol_type", "string", 5, 5, 5, None),
-        ("protocol_name", "string", 5, 5, 5, None),
-        ("assignment", "bytes", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v1..v5
-        error_code: int = 0,  # v0..v5
-        protocol_type: str | None = None,  # v5
-        protocol_name: str | None = None,  # v5
-        assignment: bytes = b'',  # v0..v5
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.protocol_type = protocol_type
-        self.protocol_name = protocol_name
-        self.assignment = assignment
+    throttle_time_ms: int = field("int32", 1, 5, default=0)
+    error_code: int = field("int16", 0, 5, default=0)
+    protocol_type: str | None = field("string", 5, 5, nullable_since=5, default=None)
+    protocol_name: str | None = field("string", 5, 5, nullable_since=5, default=None)
+    assignment: bytes = field("bytes", 0, 5, default=b'')

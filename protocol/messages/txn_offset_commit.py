@@ -7,156 +7,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class TxnOffsetCommitRequestPartition(Message):
-    __slots__ = (
-        "partition_index",
-        "committed_offset",
-        "committed_leader_epoch",
-        "committed_metadata",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 5, None, None),
-        ("committed_offset", "int64", 0, 5, None, None),
-        ("committed_leader_epoch", "int32", 2, 5, None, None),
-        ("committed_metadata", "string", 0, 5, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v5
-        committed_offset: int = 0,  # v0..v5
-        committed_leader_epoch: int = -1,  # v2..v5
-        committed_metadata: str | None = None,  # v0..v5
-    ) -> None:
-        self.partition_index = partition_index
-        self.committed_offset = committed_offset
-        self.committed_leader_epoch = committed_leader_epoch
-        self.committed_metadata = committed_metadata
+    partition_index: int = field("int32", 0, 5, default=0)
+    committed_offset: int = field("int64", 0, 5, default=0)
+    committed_leader_epoch: int = field("int32", 2, 5, default=-1)
+    committed_metadata: str | None = field("string", 0, 5, nullable_since=0, default=None)
 
 
 class TxnOffsetCommitRequestTopic(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 5, None, None),
-        ("partitions", "[]TxnOffsetCommitRequestPartition", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v5
-        partitions: Sequence[TxnOffsetCommitRequestPartition] = (),  # v0..v5
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 5, default="")
+    partitions: Sequence[TxnOffsetCommitRequestPartition] = field("[]TxnOffsetCommitRequestPartition", 0, 5, default=())
 
 
 class TxnOffsetCommitRequest(Message):
-    __slots__ = (
-        "transactional_id",
-        "group_id",
-        "producer_id",
-        "producer_epoch",
-        "generation_id",
-        "member_id",
-        "group_instance_id",
-        "topics",
-    )
-    __fields__ = (
-        ("transactional_id", "string", 0, 5, None, None),
-        ("group_id", "string", 0, 5, None, None),
-        ("producer_id", "int64", 0, 5, None, None),
-        ("producer_epoch", "int16", 0, 5, None, None),
-        ("generation_id", "int32", 3, 5, None, None),
-        ("member_id", "string", 3, 5, None, None),
-        ("group_instance_id", "string", 3, 5, 3, None),
-        ("topics", "[]TxnOffsetCommitRequestTopic", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        transactional_id: str = "",  # v0..v5
-        group_id: str = "",  # v0..v5
-        producer_id: int = 0,  # v0..v5
-        producer_epoch: int = 0,  # v0..v5
-        generation_id: int = -1,  # v3..v5
-        member_id: str = "",  # v3..v5
-        group_instance_id: str | None = None,  # v3..v5
-        topics: Sequence[TxnOffsetCommitRequestTopic] = (),  # v0..v5
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.group_id = group_id
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.generation_id = generation_id
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.topics = topics
+    transactional_id: str = field("string", 0, 5, default="")
+    group_id: str = field("string", 0, 5, default="")
+    producer_id: int = field("int64", 0, 5, default=0)
+    producer_epoch: int = field("int16", 0, 5, default=0)
+    generation_id: int = field("int32", 3, 5, default=-1)
+    member_id: str = field("string", 3, 5, default="")
+    group_instance_id: str | None = field("string", 3, 5, nullable_since=3, default=None)
+    topics: Sequence[TxnOffsetCommitRequestTopic] = field("[]TxnOffsetCommitRequestTopic", 0, 5, default=())
 
 
 class TxnOffsetCommitResponsePartition(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 5, None, None),
-        ("error_code", "int16", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v5
-        error_code: int = 0,  # v0..v5
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
+    partition_index: int = field("int32", 0, 5, default=0)
+    error_code: int = field("int16", 0, 5, default=0)
 
 
 class TxnOffsetCommitResponseTopic(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 0, 5, None, None),
-        ("partitions", "[]TxnOffsetCommitResponsePartition", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0..v5
-        partitions: Sequence[TxnOffsetCommitResponsePartition] = (),  # v0..v5
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 0, 5, default="")
+    partitions: Sequence[TxnOffsetCommitResponsePartition] = field("[]TxnOffsetCommitResponsePartition", 0, 5, default=())
 
 
 class TxnOffsetCommitResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "topics",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 5, None, None),
-        ("topics", "[]TxnOffsetCommitResponseTopic", 0, 5, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v5
-        topics: Sequence[TxnOffsetCommitResponseTopic] = (),  # v0..v5
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = field("int32", 0, 5, default=0)
+    topics: Sequence[TxnOffsetCommitResponseTopic] = field("[]TxnOffsetCommitResponseTopic", 0, 5, default=())

@@ -7,108 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class FeatureUpdateKey(Message):
-    __slots__ = (
-        "feature",
-        "max_version_level",
-        "upgrade_type",
-        "allow_downgrade",
-    )
-    __fields__ = (
-        ("feature", "string", 0, 2, None, None),
-        ("max_version_level", "int16", 0, 2, None, None),
-        ("upgrade_type", "int8", 1, 2, None, None),
-        ("allow_downgrade", "bool", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        feature: str = "",  # v0..v2
-        max_version_level: int = 0,  # v0..v2
-        upgrade_type: int = 1,  # v1..v2
-        allow_downgrade: bool = False,  # v0
-    ) -> None:
-        self.feature = feature
-        self.max_version_level = max_version_level
-        self.upgrade_type = upgrade_type
-        self.allow_downgrade = allow_downgrade
+    feature: str = field("string", 0, 2, default="")
+    max_version_level: int = field("int16", 0, 2, default=0)
+    upgrade_type: int = field("int8", 1, 2, default=1)
+    allow_downgrade: bool = field("bool", 0, 0, default=False)
 
 
 class UpdateFeaturesRequest(Message):
-    __slots__ = (
-        "timeout_ms",
-        "feature_updates",
-        "validate_only",
-    )
-    __fields__ = (
-        ("timeout_ms", "int32", 0, 2, None, None),
-        ("feature_updates", "[]FeatureUpdateKey", 0, 2, None, None),
-        ("validate_only", "bool", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        timeout_ms: int = 60000,  # v0..v2
-        feature_updates: Sequence[FeatureUpdateKey] = (),  # v0..v2
-        validate_only: bool = False,  # v1..v2
-    ) -> None:
-        self.timeout_ms = timeout_ms
-        self.feature_updates = feature_updates
-        self.validate_only = validate_only
+    timeout_ms: int = field("int32", 0, 2, default=60000)
+    feature_updates: Sequence[FeatureUpdateKey] = field("[]FeatureUpdateKey", 0, 2, default=())
+    validate_only: bool = field("bool", 1, 2, default=False)
 
 
 class UpdatableFeatureResult(Message):
-    __slots__ = (
-        "feature",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("feature", "string", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        feature: str = "",  # v0..v1
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-    ) -> None:
-        self.feature = feature
-        self.error_code = error_code
-        self.error_message = error_message
+    feature: str = field("string", 0, 1, default="")
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
 
 
 class UpdateFeaturesResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "results",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 2, None, None),
-        ("error_code", "int16", 0, 2, None, None),
-        ("error_message", "string", 0, 2, 0, None),
-        ("results", "[]UpdatableFeatureResult", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0..v2
-        error_code: int = 0,  # v0..v2
-        error_message: str | None = None,  # v0..v2
-        results: Sequence[UpdatableFeatureResult] = (),  # v0..v1
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.results = results
+    throttle_time_ms: int = field("int32", 0, 2, default=0)
+    error_code: int = field("int16", 0, 2, default=0)
+    error_message: str | None = field("string", 0, 2, nullable_since=0, default=None)
+    results: Sequence[UpdatableFeatureResult] = field("[]UpdatableFeatureResult", 0, 1, default=())

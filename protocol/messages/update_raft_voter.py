@@ -8,144 +8,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import FrozenMessage, Message, set_field
+from . import Message, field
 
 
 class Listener(Message):
-    __slots__ = (
-        "name",
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("name", "string", 0, 0, None, None),
-        ("host", "string", 0, 0, None, None),
-        ("port", "uint16", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v0
-        host: str = "",  # v0
-        port: int = 0,  # v0
-    ) -> None:
-        self.name = name
-        self.host = host
-        self.port = port
+    name: str = field("string", 0, 0, default="")
+    host: str = field("string", 0, 0, default="")
+    port: int = field("uint16", 0, 0, default=0)
 
 
-class KRaftVersionFeature(FrozenMessage):
-    __slots__ = (
-        "min_supported_version",
-        "max_supported_version",
-    )
-    __fields__ = (
-        ("min_supported_version", "int16", 0, 0, None, None),
-        ("max_supported_version", "int16", 0, 0, None, None),
-    )
-
-    min_supported_version: int
-    max_supported_version: int
-
-    def __init__(
-        self,
-        *,
-        min_supported_version: int = 0,  # v0
-        max_supported_version: int = 0,  # v0
-    ) -> None:
-        set_field(self, "min_supported_version", min_supported_version)
-        set_field(self, "max_supported_version", max_supported_version)
+class KRaftVersionFeature(Message, frozen=True):
+    min_supported_version: int = field("int16", 0, 0, default=0)
+    max_supported_version: int = field("int16", 0, 0, default=0)
 
 
 class UpdateRaftVoterRequest(Message):
-    __slots__ = (
-        "cluster_id",
-        "current_leader_epoch",
-        "voter_id",
-        "voter_directory_id",
-        "listeners",
-        "k_raft_version_feature",
-    )
-    __fields__ = (
-        ("cluster_id", "string", 0, 0, 0, None),
-        ("current_leader_epoch", "int32", 0, 0, None, None),
-        ("voter_id", "int32", 0, 0, None, None),
-        ("voter_directory_id", "uuid", 0, 0, None, None),
-        ("listeners", "[]Listener", 0, 0, None, None),
-        ("k_raft_version_feature", "KRaftVersionFeature", 0, 0, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        cluster_id: str | None = None,  # v0
-        current_leader_epoch: int = 0,  # v0
-        voter_id: int = 0,  # v0
-        voter_directory_id: UUID | None = None,  # v0
-        listeners: Sequence[Listener] = (),  # v0
-        k_raft_version_feature: KRaftVersionFeature = KRaftVersionFeature(),  # v0
-    ) -> None:
-        self.cluster_id = cluster_id
-        self.current_leader_epoch = current_leader_epoch
-        self.voter_id = voter_id
-        self.voter_directory_id = voter_directory_id
-        self.listeners = listeners
-        self.k_raft_version_feature = k_raft_version_feature
+    cluster_id: str | None = field("string", 0, 0, nullable_since=0, default=None)
+    current_leader_epoch: int = field("int32", 0, 0, default=0)
+    voter_id: int = field("int32", 0, 0, default=0)
+    voter_directory_id: UUID | None = field("uuid", 0, 0, default=None)
+    listeners: Sequence[Listener] = field("[]Listener", 0, 0, default=())
+    k_raft_version_feature: KRaftVersionFeature = field("KRaftVersionFeature", 0, 0, default=KRaftVersionFeature())
 
 
-class CurrentLeader(FrozenMessage):
-    __slots__ = (
-        "leader_id",
-        "leader_epoch",
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("leader_id", "int32", 0, 0, None, None),
-        ("leader_epoch", "int32", 0, 0, None, None),
-        ("host", "string", 0, 0, None, None),
-        ("port", "int32", 0, 0, None, None),
-    )
-
-    leader_id: int
-    leader_epoch: int
-    host: str
-    port: int
-
-    def __init__(
-        self,
-        *,
-        leader_id: int = -1,  # v0
-        leader_epoch: int = -1,  # v0
-        host: str = "",  # v0
-        port: int = 0,  # v0
-    ) -> None:
-        set_field(self, "leader_id", leader_id)
-        set_field(self, "leader_epoch", leader_epoch)
-        set_field(self, "host", host)
-        set_field(self, "port", port)
+class CurrentLeader(Message, frozen=True):
+    leader_id: int = field("int32", 0, 0, default=-1)
+    leader_epoch: int = field("int32", 0, 0, default=-1)
+    host: str = field("string", 0, 0, default="")
+    port: int = field("int32", 0, 0, default=0)
 
 
 class UpdateRaftVoterResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "current_leader",
-    )
-    __fields__ = (
-        ("throttle_time_ms", "int32", 0, 0, None, None),
-        ("error_code", "int16", 0, 0, None, None),
-        ("current_leader", "CurrentLeader", 0, 0, None, 0),
-    )
-
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,  # v0
-        error_code: int = 0,  # v0
-        current_leader: CurrentLeader = CurrentLeader(),  # v0, tag 0
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.current_leader = current_leader
+    throttle_time_ms: int = field("int32", 0, 0, default=0)
+    error_code: int = field("int16", 0, 0, default=0)
+    current_leader: CurrentLeader = field("CurrentLeader", 0, 0, tag=0, default=CurrentLeader())

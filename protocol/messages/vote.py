@@ -8,192 +8,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition_index",
-        "replica_epoch",
-        "replica_id",
-        "replica_directory_id",
-        "voter_directory_id",
-        "last_offset_epoch",
-        "last_offset",
-        "pre_vote",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 2, None, None),
-        ("replica_epoch", "int32", 0, 2, None, None),
-        ("replica_id", "int32", 0, 2, None, None),
-        ("replica_directory_id", "uuid", 1, 2, None, None),
-        ("voter_directory_id", "uuid", 1, 2, None, None),
-        ("last_offset_epoch", "int32", 0, 2, None, None),
-        ("last_offset", "int64", 0, 2, None, None),
-        ("pre_vote", "bool", 2, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v2
-        replica_epoch: int = 0,  # v0..v2
-        replica_id: int = 0,  # v0..v2
-        replica_directory_id: UUID | None = None,  # v1..v2
-        voter_directory_id: UUID | None = None,  # v1..v2
-        last_offset_epoch: int = 0,  # v0..v2
-        last_offset: int = 0,  # v0..v2
-        pre_vote: bool = False,  # v2
-    ) -> None:
-        self.partition_index = partition_index
-        self.replica_epoch = replica_epoch
-        self.replica_id = replica_id
-        self.replica_directory_id = replica_directory_id
-        self.voter_directory_id = voter_directory_id
-        self.last_offset_epoch = last_offset_epoch
-        self.last_offset = last_offset
-        self.pre_vote = pre_vote
+    partition_index: int = field("int32", 0, 2, default=0)
+    replica_epoch: int = field("int32", 0, 2, default=0)
+    replica_id: int = field("int32", 0, 2, default=0)
+    replica_directory_id: UUID | None = field("uuid", 1, 2, default=None)
+    voter_directory_id: UUID | None = field("uuid", 1, 2, default=None)
+    last_offset_epoch: int = field("int32", 0, 2, default=0)
+    last_offset: int = field("int64", 0, 2, default=0)
+    pre_vote: bool = field("bool", 2, 2, default=False)
 
 
 class TopicData(Message):
-    __slots__ = (
-        "topic_name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 2, None, None),
-        ("partitions", "[]PartitionData", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0..v2
-        partitions: Sequence[PartitionData] = (),  # v0..v2
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: str = field("string", 0, 2, default="")
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 0, 2, default=())
 
 
 class VoteRequest(Message):
-    __slots__ = (
-        "cluster_id",
-        "voter_id",
-        "topics",
-    )
-    __fields__ = (
-        ("cluster_id", "string", 0, 2, 0, None),
-        ("voter_id", "int32", 1, 2, None, None),
-        ("topics", "[]TopicData", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        cluster_id: str | None = None,  # v0..v2
-        voter_id: int = -1,  # v1..v2
-        topics: Sequence[TopicData] = (),  # v0..v2
-    ) -> None:
-        self.cluster_id = cluster_id
-        self.voter_id = voter_id
-        self.topics = topics
+    cluster_id: str | None = field("string", 0, 2, nullable_since=0, default=None)
+    voter_id: int = field("int32", 1, 2, default=-1)
+    topics: Sequence[TopicData] = field("[]TopicData", 0, 2, default=())
 
 
 class ResponsePartitionData(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-        "leader_id",
-        "leader_epoch",
-        "vote_granted",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 0, 2, None, None),
-        ("error_code", "int16", 0, 2, None, None),
-        ("leader_id", "int32", 0, 2, None, None),
-        ("leader_epoch", "int32", 0, 2, None, None),
-        ("vote_granted", "bool", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v0..v2
-        error_code: int = 0,  # v0..v2
-        leader_id: int = 0,  # v0..v2
-        leader_epoch: int = 0,  # v0..v2
-        vote_granted: bool = False,  # v0..v2
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.vote_granted = vote_granted
+    partition_index: int = field("int32", 0, 2, default=0)
+    error_code: int = field("int16", 0, 2, default=0)
+    leader_id: int = field("int32", 0, 2, default=0)
+    leader_epoch: int = field("int32", 0, 2, default=0)
+    vote_granted: bool = field("bool", 0, 2, default=False)
 
 
 class ResponseTopicData(Message):
-    __slots__ = (
-        "topic_name",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_name", "string", 0, 2, None, None),
-        ("partitions", "[]ResponsePartitionData", 0, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",  # v0..v2
-        partitions: Sequence[ResponsePartitionData] = (),  # v0..v2
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: str = field("string", 0, 2, default="")
+    partitions: Sequence[ResponsePartitionData] = field("[]ResponsePartitionData", 0, 2, default=())
 
 
 class NodeEndpoint(Message):
-    __slots__ = (
-        "node_id",
-        "host",
-        "port",
-    )
-    __fields__ = (
-        ("node_id", "int32", 1, 2, None, None),
-        ("host", "string", 1, 2, None, None),
-        ("port", "uint16", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,  # v1..v2
-        host: str = "",  # v1..v2
-        port: int = 0,  # v1..v2
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
+    node_id: int = field("int32", 1, 2, default=0)
+    host: str = field("string", 1, 2, default="")
+    port: int = field("uint16", 1, 2, default=0)
 
 
 class VoteResponse(Message):
-    __slots__ = (
-        "error_code",
-        "topics",
-        "node_endpoints",
-    )
-    __fields__ = (
-        ("error_code", "int16", 0, 2, None, None),
-        ("topics", "[]ResponseTopicData", 0, 2, None, None),
-        ("node_endpoints", "[]NodeEndpoint", 1, 2, None, 0),
-    )
-
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,  # v0..v2
-        topics: Sequence[ResponseTopicData] = (),  # v0..v2
-        node_endpoints: Sequence[NodeEndpoint] = (),  # v1..v2, tag 0
-    ) -> None:
-        self.error_code = error_code
-        self.topics = topics
-        self.node_endpoints = node_endpoints
+    error_code: int = field("int16", 0, 2, default=0)
+    topics: Sequence[ResponseTopicData] = field("[]ResponseTopicData", 0, 2, default=())
+    node_endpoints: Sequence[NodeEndpoint] = field("[]NodeEndpoint", 1, 2, tag=0, default=())

@@ -8,168 +8,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from . import Message
+from . import Message, field
 
 
 class StateBatch(Message):
-    __slots__ = (
-        "first_offset",
-        "last_offset",
-        "delivery_state",
-        "delivery_count",
-    )
-    __fields__ = (
-        ("first_offset", "int64", 0, 1, None, None),
-        ("last_offset", "int64", 0, 1, None, None),
-        ("delivery_state", "int8", 0, 1, None, None),
-        ("delivery_count", "int16", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        first_offset: int = 0,  # v0..v1
-        last_offset: int = 0,  # v0..v1
-        delivery_state: int = 0,  # v0..v1
-        delivery_count: int = 0,  # v0..v1
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.delivery_state = delivery_state
-        self.delivery_count = delivery_count
+    first_offset: int = field("int64", 0, 1, default=0)
+    last_offset: int = field("int64", 0, 1, default=0)
+    delivery_state: int = field("int8", 0, 1, default=0)
+    delivery_count: int = field("int16", 0, 1, default=0)
 
 
 class PartitionData(Message):
-    __slots__ = (
-        "partition",
-        "state_epoch",
-        "leader_epoch",
-        "start_offset",
-        "delivery_complete_count",
-        "state_batches",
-    )
-    __fields__ = (
-        ("partition", "int32", 0, 1, None, None),
-        ("state_epoch", "int32", 0, 1, None, None),
-        ("leader_epoch", "int32", 0, 1, None, None),
-        ("start_offset", "int64", 0, 1, None, None),
-        ("delivery_complete_count", "int32", 1, 1, None, None),
-        ("state_batches", "[]StateBatch", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition: int = 0,  # v0..v1
-        state_epoch: int = 0,  # v0..v1
-        leader_epoch: int = 0,  # v0..v1
-        start_offset: int = 0,  # v0..v1
-        delivery_complete_count: int = -1,  # v1
-        state_batches: Sequence[StateBatch] = (),  # v0..v1
-    ) -> None:
-        self.partition = partition
-        self.state_epoch = state_epoch
-        self.leader_epoch = leader_epoch
-        self.start_offset = start_offset
-        self.delivery_complete_count = delivery_complete_count
-        self.state_batches = state_batches
+    partition: int = field("int32", 0, 1, default=0)
+    state_epoch: int = field("int32", 0, 1, default=0)
+    leader_epoch: int = field("int32", 0, 1, default=0)
+    start_offset: int = field("int64", 0, 1, default=0)
+    delivery_complete_count: int = field("int32", 1, 1, default=-1)
+    state_batches: Sequence[StateBatch] = field("[]StateBatch", 0, 1, default=())
 
 
 class WriteStateData(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 1, None, None),
-        ("partitions", "[]PartitionData", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0..v1
-        partitions: Sequence[PartitionData] = (),  # v0..v1
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 1, default=None)
+    partitions: Sequence[PartitionData] = field("[]PartitionData", 0, 1, default=())
 
 
 class WriteShareGroupStateRequest(Message):
-    __slots__ = (
-        "group_id",
-        "topics",
-    )
-    __fields__ = (
-        ("group_id", "string", 0, 1, None, None),
-        ("topics", "[]WriteStateData", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        group_id: str = "",  # v0..v1
-        topics: Sequence[WriteStateData] = (),  # v0..v1
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: str = field("string", 0, 1, default="")
+    topics: Sequence[WriteStateData] = field("[]WriteStateData", 0, 1, default=())
 
 
 class PartitionResult(Message):
-    __slots__ = (
-        "partition",
-        "error_code",
-        "error_message",
-    )
-    __fields__ = (
-        ("partition", "int32", 0, 1, None, None),
-        ("error_code", "int16", 0, 1, None, None),
-        ("error_message", "string", 0, 1, 0, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition: int = 0,  # v0..v1
-        error_code: int = 0,  # v0..v1
-        error_message: str | None = None,  # v0..v1
-    ) -> None:
-        self.partition = partition
-        self.error_code = error_code
-        self.error_message = error_message
+    partition: int = field("int32", 0, 1, default=0)
+    error_code: int = field("int16", 0, 1, default=0)
+    error_message: str | None = field("string", 0, 1, nullable_since=0, default=None)
 
 
 class WriteStateResult(Message):
-    __slots__ = (
-        "topic_id",
-        "partitions",
-    )
-    __fields__ = (
-        ("topic_id", "uuid", 0, 1, None, None),
-        ("partitions", "[]PartitionResult", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        topic_id: UUID | None = None,  # v0..v1
-        partitions: Sequence[PartitionResult] = (),  # v0..v1
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: UUID | None = field("uuid", 0, 1, default=None)
+    partitions: Sequence[PartitionResult] = field("[]PartitionResult", 0, 1, default=())
 
 
 class WriteShareGroupStateResponse(Message):
-    __slots__ = (
-        "results",
-    )
-    __fields__ = (
-        ("results", "[]WriteStateResult", 0, 1, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        results: Sequence[WriteStateResult] = (),  # v0..v1
-    ) -> None:
-        self.results = results
+    results: Sequence[WriteStateResult] = field("[]WriteStateResult", 0, 1, default=())

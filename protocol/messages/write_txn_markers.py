@@ -7,152 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import Message
+from . import Message, field
 
 
 class WritableTxnMarkerTopic(Message):
-    __slots__ = (
-        "name",
-        "partition_indexes",
-    )
-    __fields__ = (
-        ("name", "string", 1, 2, None, None),
-        ("partition_indexes", "[]int32", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v1..v2
-        partition_indexes: Sequence[int] = (),  # v1..v2
-    ) -> None:
-        self.name = name
-        self.partition_indexes = partition_indexes
+    name: str = field("string", 1, 2, default="")
+    partition_indexes: Sequence[int] = field("[]int32", 1, 2, default=())
 
 
 class WritableTxnMarker(Message):
-    __slots__ = (
-        "producer_id",
-        "producer_epoch",
-        "transaction_result",
-        "topics",
-        "coordinator_epoch",
-        "transaction_version",
-    )
-    __fields__ = (
-        ("producer_id", "int64", 1, 2, None, None),
-        ("producer_epoch", "int16", 1, 2, None, None),
-        ("transaction_result", "bool", 1, 2, None, None),
-        ("topics", "[]WritableTxnMarkerTopic", 1, 2, None, None),
-        ("coordinator_epoch", "int32", 1, 2, None, None),
-        ("transaction_version", "int8", 2, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        producer_id: int = 0,  # v1..v2
-        producer_epoch: int = 0,  # v1..v2
-        transaction_result: bool = False,  # v1..v2
-        topics: Sequence[WritableTxnMarkerTopic] = (),  # v1..v2
-        coordinator_epoch: int = 0,  # v1..v2
-        transaction_version: int = 0,  # v2
-    ) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.transaction_result = transaction_result
-        self.topics = topics
-        self.coordinator_epoch = coordinator_epoch
-        self.transaction_version = transaction_version
+    producer_id: int = field("int64", 1, 2, default=0)
+    producer_epoch: int = field("int16", 1, 2, default=0)
+    transaction_result: bool = field("bool", 1, 2, default=False)
+    topics: Sequence[WritableTxnMarkerTopic] = field("[]WritableTxnMarkerTopic", 1, 2, default=())
+    coordinator_epoch: int = field("int32", 1, 2, default=0)
+    transaction_version: int = field("int8", 2, 2, default=0)
 
 
 class WriteTxnMarkersRequest(Message):
-    __slots__ = (
-        "markers",
-    )
-    __fields__ = (
-        ("markers", "[]WritableTxnMarker", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        markers: Sequence[WritableTxnMarker] = (),  # v1..v2
-    ) -> None:
-        self.markers = markers
+    markers: Sequence[WritableTxnMarker] = field("[]WritableTxnMarker", 1, 2, default=())
 
 
 class WritableTxnMarkerPartitionResult(Message):
-    __slots__ = (
-        "partition_index",
-        "error_code",
-    )
-    __fields__ = (
-        ("partition_index", "int32", 1, 2, None, None),
-        ("error_code", "int16", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,  # v1..v2
-        error_code: int = 0,  # v1..v2
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
+    partition_index: int = field("int32", 1, 2, default=0)
+    error_code: int = field("int16", 1, 2, default=0)
 
 
 class WritableTxnMarkerTopicResult(Message):
-    __slots__ = (
-        "name",
-        "partitions",
-    )
-    __fields__ = (
-        ("name", "string", 1, 2, None, None),
-        ("partitions", "[]WritableTxnMarkerPartitionResult", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "",  # v1..v2
-        partitions: Sequence[WritableTxnMarkerPartitionResult] = (),  # v1..v2
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: str = field("string", 1, 2, default="")
+    partitions: Sequence[WritableTxnMarkerPartitionResult] = field("[]WritableTxnMarkerPartitionResult", 1, 2, default=())
 
 
 class WritableTxnMarkerResult(Message):
-    __slots__ = (
-        "producer_id",
-        "topics",
-    )
-    __fields__ = (
-        ("producer_id", "int64", 1, 2, None, None),
-        ("topics", "[]WritableTxnMarkerTopicResult", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        producer_id: int = 0,  # v1..v2
-        topics: Sequence[WritableTxnMarkerTopicResult] = (),  # v1..v2
-    ) -> None:
-        self.producer_id = producer_id
-        self.topics = topics
+    producer_id: int = field("int64", 1, 2, default=0)
+    topics: Sequence[WritableTxnMarkerTopicResult] = field("[]WritableTxnMarkerTopicResult", 1, 2, default=())
 
 
 class WriteTxnMarkersResponse(Message):
-    __slots__ = (
-        "markers",
-    )
-    __fields__ = (
-        ("markers", "[]WritableTxnMarkerResult", 1, 2, None, None),
-    )
-
-    def __init__(
-        self,
-        *,
-        markers: Sequence[WritableTxnMarkerResult] = (),  # v1..v2
-    ) -> None:
-        self.markers = markers
+    markers: Sequence[WritableTxnMarkerResult] = field("[]WritableTxnMarkerResult", 1, 2, default=())

@@ -8,7 +8,7 @@ from kio.schema.index import api_key_map
 
 from protocol.codec import client_codec, request_codec
 from protocol.generators import messages as generate
-from protocol.messages import index
+from protocol.messages import Message, index
 from protocol.messages.describe_topic_partitions import ResponseCursor
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -45,6 +45,15 @@ def test_a_message_is_equal_to_one_of_the_same_fields_and_shows_them():
         hash(ForgottenTopic())
     with pytest.raises(TypeError, match="topics"):
         ForgottenTopic(topics=1)
+
+
+def test_a_class_has_a_slot_for_each_field_and_is_a_message():
+    assert ForgottenTopic.__slots__ == tuple(name for name, *_ in ForgottenTopic.__fields__)
+    assert type(ForgottenTopic) is type, "the core makes an instance in one step"
+    assert isinstance(ForgottenTopic(), Message)
+    assert not isinstance("", Message)
+    with pytest.raises(AttributeError):
+        ForgottenTopic().nosuch = 1
 
 
 def test_what_was_read_equals_what_was_built_by_hand_in_whatever_version():
