@@ -36,7 +36,9 @@ async def alter_partition_reassignments(
     ]
     keeps_factor = not request.allow_replication_factor_change
     try:
-        results = iter(await context.node.metadata.reassign(wanted, keeps_factor=keeps_factor))
+        results = iter(
+            await context.node.metadata.replication_control.reassign(wanted, keeps_factor=keeps_factor)
+        )
     except ApiError as refusal:
         return _refused(request, refusal)
     return AlterPartitionReassignmentsResponse(

@@ -44,7 +44,7 @@ async def create_partitions(
             error = ErrorCode.topic_authorization_failed
             answers.append(CreatePartitionsTopicResult(name=topic.name, error_code=error))
     try:
-        results = await context.node.metadata.create_partitions(
+        results = await context.node.metadata.replication_control.create_partitions(
             wanted, validate_only=request.validate_only, take=quota.take
         )
     except ApiError as failure:

@@ -49,7 +49,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
             error = ErrorCode.topic_authorization_failed
             refused.append(_refused(topic.name, error, "Authorization failed.", context))
     try:
-        results = await context.node.metadata.create_topics(
+        results = await context.node.metadata.replication_control.create_topics(
             wanted, validate_only=request.validate_only, take=quota.take
         )
     except ApiError as refusal:

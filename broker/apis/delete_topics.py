@@ -38,7 +38,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
     doomed = _doomed(entries, context, answers)
     quota = mutation_quota(context, strict_since=STRICT_QUOTA_SINCE)
     try:
-        results = await context.node.metadata.delete_topics(list(doomed), take=quota.take)
+        results = await context.node.metadata.replication_control.delete_topics(list(doomed), take=quota.take)
     except ApiError as failure:
         results = [failure] * len(doomed)
     for topic, refusal in zip(doomed.values(), results, strict=True):

@@ -37,7 +37,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -
         return await _elect_everywhere(kind, context)
     wanted = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
     try:
-        results = iter(await context.node.metadata.elect(wanted, kind))
+        results = iter(await context.node.metadata.replication_control.elect(wanted, kind))
     except ApiError as refusal:
         return _refused(request, refusal)
     return ElectLeadersResponse(replica_election_results=_phrase(request, results))
@@ -49,7 +49,7 @@ async def _elect_everywhere(kind: Election, context: RequestContext) -> ElectLea
     wanted = [(name, state.index) for name, topic in topics.items() for state in topic.partitions]
     rows: dict[str, list[PartitionResult]] = {name: [] for name in topics}
     try:
-        results = await context.node.metadata.elect(wanted, kind)
+        results = await context.node.metadata.replication_control.elect(wanted, kind)
     except ApiError as refusal:
         return ElectLeadersResponse(error_code=refusal.error)
     for (name, index), result in zip(wanted, results, strict=True):

@@ -26,7 +26,9 @@ class FailedReplicaListener(PartitionListener[Partition]):
 async def report_failed_replica(metadata: ClusterMetadata, node_id: int, partition: Partition) -> None:
     """Take the replica of a node out of the in-sync replicas, and let another one lead."""
     try:
-        await metadata.lose_replica(partition.topic, partition.topic_id, partition.index, node_id)
+        await metadata.replication_control.lose_replica(
+            partition.topic, partition.topic_id, partition.index, node_id
+        )
     except ApiError as refusal:
         log.error(
             "removing a failed replica from the metadata failed",

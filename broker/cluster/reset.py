@@ -71,7 +71,7 @@ async def _delete_topics(cluster: Cluster) -> list[Topic]:
     deleted: list[Topic] = []
     await cluster.metadata.auto_topic_creation.settled()
     while topics := list(cluster.metadata.topics.values()):
-        await cluster.metadata.delete_topics([topic.topic_id for topic in topics])
+        await cluster.metadata.replication_control.delete_topics([topic.topic_id for topic in topics])
         deleted += topics
     return deleted
 

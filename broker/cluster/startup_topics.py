@@ -31,7 +31,7 @@ class StartupTopics:
             if self.are_due and metadata.topic(spec.name) is None
         ]
         try:
-            results = await metadata.create_topics(new) if new else []
+            results = await metadata.replication_control.create_topics(new) if new else []
         except ApiError as refusal:
             raise StartError(f"--topic: {refusal.message}") from refusal
         for topic, result in zip(new, results, strict=True):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from broker.logging import get_logger
-from broker.metadata.creation import AUTO_CREATED_AT_ONCE, NewTopic, TopicDefaults, check_total
+from broker.metadata.creation import AUTO_CREATED_AT_ONCE, NewTopic, check_total
+from broker.metadata.image import Image
 from broker.metadata.internal_topics import creatable_topic, internal_topic
+from broker.metadata.replication_control import ReplicationControlManager
 from broker.metadata.results import ApiError, CreatedTopic
 from broker.metadata.values import Topic
 from protocol.errors import ErrorCode
@@ -19,23 +21,13 @@ if TYPE_CHECKING:
 log = get_logger()
 
 
-class TopicCreator(Protocol):
-    """What the controller does here: `broker.metadata.cluster.ClusterMetadata`."""
-
-    def topic(self, name: str) -> Topic | None: ...
-
-    async def create_topics(self, wanted: Sequence[NewTopic]) -> list[CreatedTopic | ApiError]: ...
-
-
 class AutoTopicCreationManager:
     """Creates the topics that a Metadata request names, without a waiting caller, and the coordinators' topics, once."""
 
-    def __init__(
-        self, creator: TopicCreator, config: BrokerConfig, topic_defaults: Callable[[], TopicDefaults]
-    ) -> None:
-        self._creator = creator
+    def __init__(self, image: Image, config: BrokerConfig, creator: ReplicationControlManager) -> None:
+        self._image = image
         self._config = config
-        self._topic_defaults = topic_defaults
+        self._creator = creator
         self._in_flight: dict[str, asyncio.Task[Topic]] = {}
         self._background: set[asyncio.Task[None]] = set()
 
@@ -56,7 +48,7 @@ class AutoTopicCreationManager:
 
         Raises ApiError where Kafka would answer COORDINATOR_NOT_AVAILABLE for ever.
         """
-        topic = self._creator.topic(name)
+        topic = self._image.topics.get(name)
         if topic is not None:
             return topic
         task = self._in_flight.get(name)
@@ -69,7 +61,7 @@ class AutoTopicCreationManager:
     async def _create_and_log(self, wanted: Sequence[NewTopic]) -> None:
         results: list[CreatedTopic | ApiError] = []
         try:
-            check_total(wanted, self._topic_defaults())
+            check_total(wanted, self._creator.topic_defaults)
             for first in range(0, len(wanted), AUTO_CREATED_AT_ONCE):
                 results += await self._creator.create_topics(wanted[first : first + AUTO_CREATED_AT_ONCE])
         except ApiError as error:
@@ -82,7 +74,7 @@ class AutoTopicCreationManager:
 
     async def _create_internal_topic(self, name: str) -> Topic:
         [result] = await self._creator.create_topics([internal_topic(name, self._config)])
-        topic = self._creator.topic(name)
+        topic = self._image.topics.get(name)
         if topic is not None:
             return topic  # ours, or a user's who was faster
         if isinstance(result, ApiError):

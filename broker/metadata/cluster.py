@@ -20,39 +20,19 @@ from broker.metadata.client_control import ClientControlManager
 from broker.metadata.cluster_control import ClusterControlManager
 from broker.metadata.config_control import ConfigurationControlManager
 from broker.metadata.configs import Settings
-from broker.metadata.creation import (
-    MorePartitions,
-    NewTopic,
-    TopicDefaults,
-    check_more_partitions,
-    check_new_topic,
-    check_total,
-)
 from broker.metadata.deltas import apply
-from broker.metadata.elections import (
-    Decide,
-    Election,
-    decisions,
-    moves,
-    record_for_election,
-    record_for_failed_replica,
-    record_for_isr,
-    record_for_move,
-)
 from broker.metadata.features import check_levels
 from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id
 from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener, tell
 from broker.metadata.log import MetadataLog, Sync
 from broker.metadata.producer_id_control import ProducerIdControlManager
+from broker.metadata.replication_control import ReplicationControlManager
 from broker.metadata.restoration import copy_of
-from broker.metadata.results import RECORDS_PER_REQUEST_MAX, ApiError, CreatedTopic
 from broker.metadata.startup import startup_commits
-from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, PartitionState, Topic
+from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, Topic
 from broker.metadata.writer import MetadataWriter
-from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord
-from storage.directory import PartitionKey
 from storage.files import AppendFile
 
 if TYPE_CHECKING:
@@ -62,14 +42,6 @@ if TYPE_CHECKING:
     from broker.metadata.token_control import DelegationTokenControlManager
 
 log = get_logger()
-
-
-Take = Callable[[int], object]
-"""Asked before so many partitions are created or deleted; raises `ApiError` where that is too much."""
-
-
-def unlimited(partitions: int) -> None:
-    """There is no quota."""
 
 
 class ClusterMetadata:
@@ -90,7 +62,10 @@ class ClusterMetadata:
         self.config_control = ConfigurationControlManager(image, self._writer)
         self.client_control = ClientControlManager(image, self._writer)
         self.cluster_control = ClusterControlManager(image, self.settings, self._writer, self._producer_ids)
-        self.auto_topic_creation = AutoTopicCreationManager(self, config, lambda: self._topic_defaults)
+        self.replication_control = ReplicationControlManager(
+            image, self.settings, config, self._writer, random
+        )
+        self.auto_topic_creation = AutoTopicCreationManager(image, config, self.replication_control)
 
     @classmethod
     def open(
@@ -224,106 +199,6 @@ class ClusterMetadata:
         """It is not called any more."""
         self._listeners = [one for one in self._listeners if one is not listener]
 
-    async def create_topics(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool = False, take: Take = unlimited
-    ) -> list[CreatedTopic | ApiError]:
-        """Create what can be created; one result for each topic, in order. Raises ApiError for the request as a whole.
-
-        All that is created is one commit: after a crash either all of it is there or nothing. ``take`` is asked for
-        each partition (KIP-599), here and below.
-        """
-        defaults = self._topic_defaults
-        check_total(wanted, defaults)
-        await self._writer.settled(new.name for new in wanted)
-        results: list[CreatedTopic | ApiError] = []
-        records: list[MetadataRecord] = []
-        names: set[str] = set()
-        for new in wanted:
-            if new.name in names:
-                results.append(ApiError(ErrorCode.invalid_request, "Duplicate topic name."))
-                continue
-            names.add(new.name)
-            try:
-                assignment = check_new_topic(self._image, new, defaults, self._random)
-                take(len(assignment))
-            except ApiError as refusal:
-                results.append(refusal)
-                continue
-            topic_id = new.topic_id or new_id(self._random)
-            configs = {name: value for name, value in new.configs.items() if value is not None}
-            records += records_of_changes.records_for_new_topic(
-                topic_id, new.name, assignment, configs, self._directories, self._image.live_brokers
-            )
-            results.append(CreatedTopic(new.name, topic_id, len(assignment), len(assignment[0]), configs))
-        if records and not validate_only:
-            created = [result.name for result in results if isinstance(result, CreatedTopic)]
-            await self._writer.commit(records, created)
-        return results
-
-    async def delete_topics(
-        self, topic_ids: Sequence[uuid.UUID], *, take: Take = unlimited
-    ) -> list[ApiError | None]:
-        """Delete topics; None for each one that is gone now."""
-        await self._writer.settled(
-            topic.name for topic in map(self.topic_by_id, topic_ids) if topic is not None
-        )
-        results: list[ApiError | None] = []
-        doomed: dict[uuid.UUID, Topic] = {}
-        for topic_id in topic_ids:
-            topic = self.topic_by_id(topic_id)
-            if topic is None or topic_id in doomed:
-                results.append(
-                    ApiError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
-                )
-                continue
-            try:
-                take(len(topic.partitions))
-                doomed[topic_id] = topic
-                results.append(None)
-            except ApiError as refusal:
-                results.append(refusal)
-        if doomed:
-            records = [
-                record
-                for topic in doomed.values()
-                for record in records_of_changes.records_for_removed_topic(topic)
-            ]
-            await self._writer.commit(records, [topic.name for topic in doomed.values()])
-        return results
-
-    async def create_partitions(
-        self, wanted: Sequence[MorePartitions], *, validate_only: bool = False, take: Take = unlimited
-    ) -> list[ApiError | None]:
-        """Grow topics; None for each one that has its partitions now."""
-        await self._writer.settled(more.name for more in wanted)
-        results: list[ApiError | None] = []
-        records: list[MetadataRecord] = []
-        for more in wanted:
-            try:
-                topic, assignment = check_more_partitions(
-                    self._image, more, RECORDS_PER_REQUEST_MAX - len(records), self._random
-                )
-                take(len(assignment))
-                records += records_of_changes.records_for_new_partitions(
-                    topic, assignment, self._directories, self._image.live_brokers
-                )
-                results.append(None)
-            except ApiError as refusal:
-                results.append(refusal)
-        if records and not validate_only:
-            grown = [more.name for more, result in zip(wanted, results, strict=True) if result is None]
-            await self._writer.commit(records, grown)
-        return results
-
-    async def begin_leader_epoch(self, name: str, index: int, epoch: int) -> None:
-        """Let a partition be led in this epoch, if it is a later one: its log comes from a cluster that got further."""
-        topic = self._image.topics[name]
-        state = topic.partitions[index]
-        if epoch > state.leader_epoch:
-            await self._writer.commit(
-                [records_of_changes.record_for_leader_epoch(topic, state, epoch)], [name]
-            )
-
     async def update_features(self, levels: Mapping[str, int]) -> None:
         """Set finalized feature levels; UnsupportedFeature for one that this broker does not have."""
         check_levels(levels)
@@ -340,72 +215,6 @@ class ClusterMetadata:
     def allocate_producer_id(self, node_id: int | None = None) -> int | Awaitable[int]:
         """A producer id that was never given out before; an awaitable only where the node has to wait for a block."""
         return self._producer_ids.allocate(self.identity.node_id if node_id is None else node_id)
-
-    # -- replicas and leaders ----------------------------------------------------------------------------------
-
-    async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
-        """A leader proposes an ISR (AlterPartition). ApiError if it leads no more, or proposes an ineligible replica."""
-        await self._change_partition(
-            (topic, index),
-            lambda _, known, state: record_for_isr(self._image, known, state, leader_epoch, isr),
-        )
-
-    async def lose_replica(self, topic: str, topic_id: uuid.UUID, index: int, node_id: int) -> None:
-        """The files of a replica failed: another one leads, if any is in sync.
-
-        A topic that was created by the same name meanwhile has other files.
-        """
-
-        def decide(_: int, known: Topic, state: PartitionState) -> MetadataRecord | None:
-            is_same = known.topic_id == topic_id
-            return record_for_failed_replica(self._image, known, state, node_id) if is_same else None
-
-        (refusal,) = await self._change_partitions([(topic, index)], decide)
-        if refusal is not None and self.topic_by_id(topic_id) is not None:
-            raise refusal
-
-    async def elect(self, partitions: Sequence[PartitionKey], kind: Election) -> list[ApiError | None]:
-        """ElectLeaders; None for each partition that has a new leader now, Kafka's code where that makes no sense."""
-        return await self._change_partitions(
-            partitions, lambda number, topic, state: record_for_election(self._image, topic, state, kind)
-        )
-
-    async def move_leader(self, topic: str, index: int, node_id: int) -> None:
-        """Let another replica in sync lead a partition. ApiError if it cannot."""
-        await self._change_partition(
-            (topic, index),
-            lambda number, topic, state: record_for_move(self._image, topic, state, node_id),
-        )
-
-    async def reassign(
-        self, wanted: Sequence[tuple[PartitionKey, Sequence[int] | None]], *, keeps_factor: bool = False
-    ) -> list[ApiError | None]:
-        """Begin to move partitions to these brokers; None gives a move up. Each ends by itself, with the last in sync.
-
-        One result for each, in order. ``keeps_factor``: a move that changes the number of replicas is refused.
-        """
-        targets = [target for _, target in wanted]
-        decide = moves(self._image, targets, self.settings.allows_unclean_election, keeps_factor=keeps_factor)
-        return await self._change_partitions([key for key, _ in wanted], decide)
-
-    async def _change_partition(self, key: PartitionKey, decide: Decide) -> None:
-        """Change one partition; raises what speaks against it."""
-        (refusal,) = await self._change_partitions([key], decide)
-        if refusal is not None:
-            raise refusal
-
-    async def _change_partitions(
-        self,
-        partitions: Sequence[PartitionKey],
-        decide: Decide,
-    ) -> list[ApiError | None]:
-        """Change what can be changed, in one commit; ``decide`` gets the position in the list with each."""
-        names = {name for name, _ in partitions}
-        await self._writer.settled(names)
-        results, records = decisions(self._image, partitions, decide)
-        if records:
-            await self._writer.commit(records, names)
-        return results
 
     def defer_syncs(self) -> None:
         """Apply changes without waiting for the disk, until `sync_deferred`. No client may be served meanwhile."""
@@ -428,21 +237,6 @@ class ClusterMetadata:
     def abandon(self) -> None:
         """End as by a kill: the descriptor is closed and nothing else happens."""
         self._writer.abandon()
-
-    @property
-    def _topic_defaults(self) -> TopicDefaults:
-        config = self._config
-        return TopicDefaults(
-            config.num_partitions, config.default_replication_factor, self.settings.log_defaults()
-        )
-
-    @property
-    def _directories(self) -> Mapping[int, uuid.UUID]:
-        """A broker of an early metadata.version has none that is known (``DirectoryId.MIGRATING``)."""
-        return {
-            broker.node_id: broker.log_dirs[0] if broker.log_dirs else uuid.UUID(int=0)
-            for broker in self._image.brokers.values()
-        }
 
     def _applied(self, records: Sequence[MetadataRecord], last_offset: int) -> None:
         """The log calls this when a commit is durable."""

@@ -116,19 +116,21 @@ async def _make_room(at_rest: StoppedDirectory, folder: Folder, folders: Sequenc
     count = 1 + max(each.index for each in folders if each.topic == folder.topic)
     if topic is None:
         new = NewTopic(folder.topic, count, 1, configs=KEPT_FOR_EVER, topic_id=folder.topic_id)
-        [result] = await metadata.create_topics([new])
+        [result] = await metadata.replication_control.create_topics([new])
         if isinstance(result, ApiError):
             raise ImportRefused(f"{folder.path}: {result.message}")
     elif folder.topic_id not in (None, topic.topic_id):
         raise ImportRefused(f"{folder.path}: there is another topic {folder.topic} here. Delete it first.")
     elif len(topic.partitions) < count:
-        [refused] = await metadata.create_partitions([MorePartitions(folder.topic, count)])
+        [refused] = await metadata.replication_control.create_partitions(
+            [MorePartitions(folder.topic, count)]
+        )
         if refused is not None:
             raise ImportRefused(f"{folder.path}: {refused.message}")
     present = at_rest.replicas.directory.partition_path(folder.topic, folder.index)
     if any(path.stat().st_size for path in present.glob("*.log")):
         raise ImportRefused(f"{present} has records already.")
-    await metadata.begin_leader_epoch(folder.topic, folder.index, folder.leader_epoch + 1)
+    await metadata.replication_control.begin_leader_epoch(folder.topic, folder.index, folder.leader_epoch + 1)
 
 
 def _copy(folder: Folder, target: Path, undo: contextlib.ExitStack) -> None:

@@ -1239,7 +1239,7 @@ DELETIONS: Final = (
         "a-failed-replica-counts-for-the-next-topic",
         "a replica that failed is one of its topic, not of the next by the same name",
         ("tests/broker/cluster/test_replication.py",),
-        "broker/metadata/cluster.py",
+        "broker/metadata/replication_control.py",
         "is_same = known.topic_id == topic_id",
         "is_same = True",
     ),

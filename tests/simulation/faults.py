@@ -61,8 +61,8 @@ class Chaos:
         cluster.injection.points = self
         self._replicas = ReplicaFaults(cluster, random, say, self._kill, DRAFTS)
         self._joins_that_kill = 0
-        self._alter_partition = cluster.metadata.alter_partition
-        cluster.metadata.alter_partition = self._altering  # type: ignore[method-assign]
+        self._alter_partition = cluster.metadata.replication_control.alter_partition
+        cluster.metadata.replication_control.alter_partition = self._altering  # type: ignore[method-assign]
         self._kinds = [
             *[self._kill] * 2,
             *[self._kill_at_accept] * 2,
@@ -332,7 +332,7 @@ class Chaos:
         metadata = self._cluster.metadata
         keys = [(topic.name, state.index) for topic in metadata.topics.values() for state in topic.partitions]
         self._say("fault: preferred leaders are elected")
-        await metadata.elect(keys, Election.PREFERRED)
+        await metadata.replication_control.elect(keys, Election.PREFERRED)
 
     async def _reassign(self) -> None:
         """Move a partition to other replicas, or the same in another order."""
@@ -341,7 +341,7 @@ class Chaos:
         key = self._random.choice(keys)
         wanted = self._random.sample(nodes, self._random.randint(2, len(nodes)))
         self._say(f"fault: {key} moves to {wanted}")
-        await metadata.reassign([(key, wanted)])
+        await metadata.replication_control.reassign([(key, wanted)])
 
     async def _lose_answers(self) -> None:
         node_id, count = self._node(), self._random.randint(1, 3)

@@ -224,7 +224,7 @@ BY_CALL: Final[dict[str, tuple[str, When]]] = {
         ),
     ),
     "a partition gets a leader because a disk fails": (
-        "broker.metadata.cluster.record_for_failed_replica",
+        "broker.metadata.replication_control.record_for_failed_replica",
         _is_true,
     ),
 }

@@ -74,7 +74,7 @@ class ReplicaFaults:
             await asyncio.sleep(self._random.uniform(*LEADERLESS_S))
             if self._random.random() < UNCLEAN:
                 self._say(f"fault: whichever replica runs is elected for {spot}")
-                await self._cluster.metadata.elect([spot], Election.UNCLEAN)
+                await self._cluster.metadata.replication_control.elect([spot], Election.UNCLEAN)
             await killing
         for each in (last, *replicas):
             links.resume(each, *spot)
@@ -85,7 +85,7 @@ class ReplicaFaults:
     async def _lead_alone(self, spot: Spot, node_id: int) -> bool:
         """Have a node lead, and take all others out of the ISR, as when they have not caught up for too long."""
         with contextlib.suppress(ApiError):  # it may have left the ISR meanwhile
-            await self._cluster.metadata.move_leader(*spot, node_id)
+            await self._cluster.metadata.replication_control.move_leader(*spot, node_id)
         node = self._cluster.running(node_id)
         partition = node.replicas.get(*spot) if node is not None else None
         leading = partition.leading if partition is not None else None

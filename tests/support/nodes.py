@@ -67,6 +67,10 @@ class Controller:
         """Hears of the in-sync replicas that a leader asks for."""
 
     @property
+    def replication_control(self) -> Controller:
+        return self
+
+    @property
     def topics(self) -> dict[str, Topic]:
         return self.image.topics
 

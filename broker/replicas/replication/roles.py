@@ -48,7 +48,9 @@ class Roles:
             injection,
             peers,
             is_here,
-            lambda topic, index, epoch, isr: metadata.alter_partition(topic, index, epoch, isr),
+            lambda topic, index, epoch, isr: metadata.replication_control.alter_partition(
+                topic, index, epoch, isr
+            ),
             self._broker_epoch,
             self._is_led_uncleanly,
             lambda: config.replica_lag_time_max_ms,

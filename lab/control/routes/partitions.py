@@ -262,7 +262,7 @@ async def _move(control: Control, name: str, index: int, to: int) -> PartitionVi
         raise HttpError(404, f"there is no node {to}: {nodes_in_words(cluster.nodes)}")
     topic_of(cluster.metadata, name)
     try:
-        await cluster.metadata.move_leader(name, index, to)
+        await cluster.metadata.replication_control.move_leader(name, index, to)
     except ApiError as error:
         status = 404 if error.error is ErrorCode.unknown_topic_or_partition else 409
         raise HttpError(status, str(error.message)) from None

@@ -222,7 +222,7 @@ async def create_topic(control: Control, body: TopicForm) -> CreatedTopicView:
     wanted = creatable_topic(wanted, control.cluster.settings.config)
     try:
         async with control.cluster.lifecycle.call():
-            [result] = await control.cluster.metadata.create_topics([wanted])
+            [result] = await control.cluster.metadata.replication_control.create_topics([wanted])
     except ApiError as refusal:
         raise HttpError(400, str(refusal)) from None
     if isinstance(result, ApiError):

@@ -32,7 +32,7 @@ async def ask(cluster, version, *topics, validate_only=False, **options):
 
 @pytest.mark.parametrize("version", range(4))
 async def test_growth_and_its_mistakes(cluster, version):
-    await cluster.create_topics([NewTopic("a", 3), NewTopic("b", 3), NewTopic("c", 3)])
+    await cluster.replication_control.create_topics([NewTopic("a", 3), NewTopic("b", 3), NewTopic("c", 3)])
     assert await ask(
         cluster,
         version,
@@ -57,7 +57,7 @@ async def test_growth_and_its_mistakes(cluster, version):
 
 
 async def test_assignments(cluster):
-    await cluster.create_topics([NewTopic("a")])
+    await cluster.replication_control.create_topics([NewTopic("a")])
     [(_, error, message)] = await ask(cluster, 3, more("a", 2, [[1], [1]]))
     assert error == ErrorCode.invalid_replica_assignment
     assert message.startswith("Attempted to add 1 additional partition(s), but only 2 assignment(s)")
@@ -66,13 +66,13 @@ async def test_assignments(cluster):
 
 
 async def test_validation_alone(cluster):
-    await cluster.create_topics([NewTopic("a")])
+    await cluster.replication_control.create_topics([NewTopic("a")])
     assert await ask(cluster, 3, more("a", 2), validate_only=True) == [("a", 0, None)]
     assert len(cluster.topic("a").partitions) == 1
 
 
 async def test_rights(cluster):
-    await cluster.create_topics([NewTopic("a"), NewTopic("b")])
+    await cluster.replication_control.create_topics([NewTopic("a"), NewTopic("b")])
     denied = {("ALTER", "TOPIC", "a")}
     assert await ask(cluster, 3, more("a", 2), more("b", 2), denied=denied) == [
         ("a", ErrorCode.topic_authorization_failed, None),

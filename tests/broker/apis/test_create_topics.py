@@ -72,7 +72,7 @@ async def test_validation_has_an_id_and_makes_nothing(cluster):
 
 
 async def test_the_good_ones_are_made_beside_the_bad_ones(cluster):
-    await cluster.create_topics([NewTopic("old")])
+    await cluster.replication_control.create_topics([NewTopic("old")])
     answers = await ask(
         cluster,
         7,

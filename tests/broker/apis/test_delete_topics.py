@@ -32,7 +32,7 @@ async def ask(cluster, version, *entries, **options):
 
 
 async def three(cluster) -> tuple[UUID, UUID, UUID]:
-    await cluster.create_topics([NewTopic("a"), NewTopic("b"), NewTopic("c")])
+    await cluster.replication_control.create_topics([NewTopic("a"), NewTopic("b"), NewTopic("c")])
     return tuple(cluster.topic(name).topic_id for name in "abc")
 
 

@@ -78,7 +78,7 @@ DEFAULTS = {
 
 
 async def test_all_33_settings_of_a_topic(cluster):
-    await cluster.create_topics([NewTopic("t")])
+    await cluster.replication_control.create_topics([NewTopic("t")])
     found = settings(cluster, TOPIC, "t")
     assert list(found) == list(DEFAULTS)
     for name, (value, kind, synonym) in DEFAULTS.items():
@@ -91,7 +91,7 @@ async def test_all_33_settings_of_a_topic(cluster):
 
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_a_topics_own_values_come_first(cluster, version):
-    await cluster.create_topics(
+    await cluster.replication_control.create_topics(
         [NewTopic("t", configs={"retention.ms": " 77 ", "cleanup.policy": "compact, delete"})]
     )
     found = settings(cluster, TOPIC, "t", version=version)
@@ -125,7 +125,7 @@ async def test_settings_of_the_broker_stand_between_topic_and_default(tmp_path):
     cluster = open_cluster(
         tmp_path, log_segment_bytes="2000000", log_retention_hours="1", log_flush_interval_ms="9"
     )
-    await cluster.create_topics([NewTopic("t")])
+    await cluster.replication_control.create_topics([NewTopic("t")])
     found = settings(cluster, TOPIC, "t")
     assert (found["segment.bytes"].value, found["segment.bytes"].config_source) == ("2000000", 4)
     assert places(found["segment.bytes"]) == [
@@ -141,7 +141,7 @@ async def test_settings_of_the_broker_stand_between_topic_and_default(tmp_path):
 
 
 async def test_what_is_set_at_run_time_for_all_or_for_one_broker(cluster):
-    await cluster.create_topics([NewTopic("t")])
+    await cluster.replication_control.create_topics([NewTopic("t")])
     await cluster.change_config(BROKER, "", {"min.insync.replicas": "2", "log.retention.ms": "8"})
     await cluster.change_config(BROKER, "1", {"log.retention.ms": "7"})
     found = settings(cluster, TOPIC, "t")
@@ -169,7 +169,9 @@ async def test_what_is_set_at_run_time_for_all_or_for_one_broker(cluster):
 
 
 async def test_internal_settings_are_told_to_who_has_set_them(cluster):
-    await cluster.create_topics([NewTopic("t", configs={"internal.segment.bytes": "100"})])
+    await cluster.replication_control.create_topics(
+        [NewTopic("t", configs={"internal.segment.bytes": "100"})]
+    )
     found = settings(cluster, TOPIC, "t")
     assert len(found) == 34
     assert (found["internal.segment.bytes"].value, found["internal.segment.bytes"].config_source) == (
@@ -180,18 +182,18 @@ async def test_internal_settings_are_told_to_who_has_set_them(cluster):
 
 @pytest.mark.parametrize("keys", [None, []])
 async def test_no_keys_are_all_keys(cluster, keys):
-    await cluster.create_topics([NewTopic("t")])
+    await cluster.replication_control.create_topics([NewTopic("t")])
     assert len(settings(cluster, TOPIC, "t", keys=keys)) == 33
 
 
 async def test_keys_choose_and_unknown_ones_are_passed_over(cluster):
-    await cluster.create_topics([NewTopic("t")])
+    await cluster.replication_control.create_topics([NewTopic("t")])
     assert list(settings(cluster, TOPIC, "t", keys=["flush.ms", "nope"])) == ["flush.ms"]
     assert list(settings(cluster, TOPIC, "t", keys=["nope"])) == []
 
 
 async def test_synonyms_and_documentation_only_for_those_who_ask(cluster):
-    await cluster.create_topics([NewTopic("t")])
+    await cluster.replication_control.create_topics([NewTopic("t")])
     plain = settings(cluster, TOPIC, "t", synonyms=False)["cleanup.policy"]
     assert (list(plain.synonyms), plain.documentation) == ([], None)
     told = settings(cluster, TOPIC, "t", documentation=True)
@@ -279,7 +281,7 @@ async def test_groups(cluster):
     ],
 )
 async def test_resources_that_are_not_there(cluster, kind, name, error, message):
-    await cluster.create_topics([NewTopic("t")])
+    await cluster.replication_control.create_topics([NewTopic("t")])
     bad, good = ask(cluster, (kind, name), (TOPIC, "t"))
     assert (bad.error_code, bad.error_message, list(bad.configs)) == (error, message, [])
     assert (bad.resource_type, bad.resource_name) == (kind, name)
@@ -287,7 +289,7 @@ async def test_resources_that_are_not_there(cluster, kind, name, error, message)
 
 
 async def test_an_unknown_kind_spoils_the_request(cluster):
-    await cluster.create_topics([NewTopic("t")])
+    await cluster.replication_control.create_topics([NewTopic("t")])
     results = ask(cluster, (7, "q"), (TOPIC, "t"))
     assert [(one.resource_type, one.error_code) for one in results] == [(7, 42), (TOPIC, 42)]
     assert all(one.error_message.startswith("This most likely occurs because") for one in results)

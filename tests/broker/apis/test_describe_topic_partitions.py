@@ -35,7 +35,7 @@ def page(answer):
 
 
 async def test_a_topic_and_its_empty_lists(cluster):
-    await cluster.create_topics([NewTopic("a")])
+    await cluster.replication_control.create_topics([NewTopic("a")])
     [topic] = ask(cluster, "a").topics
     assert (topic.name, topic.topic_id, topic.is_internal) == ("a", cluster.topic("a").topic_id, False)
     assert topic.topic_authorized_operations == 3576
@@ -51,7 +51,7 @@ async def test_a_topic_and_its_empty_lists(cluster):
 
 
 async def test_topics_come_sorted_and_once(cluster):
-    await cluster.create_topics([NewTopic("b"), NewTopic("a"), NewTopic("c")])
+    await cluster.replication_control.create_topics([NewTopic("b"), NewTopic("a"), NewTopic("c")])
     assert page(ask(cluster, "c", "nope", "a", "c", "a/b", "__consumer_offsets")) == (
         [
             ("__consumer_offsets", ErrorCode.unknown_topic_or_partition, []),
@@ -66,7 +66,7 @@ async def test_topics_come_sorted_and_once(cluster):
 
 
 async def test_pages(cluster):
-    await cluster.create_topics([NewTopic("a", 3), NewTopic("b", 2)])
+    await cluster.replication_control.create_topics([NewTopic("a", 3), NewTopic("b", 2)])
     assert page(ask(cluster, limit=2)) == ([("a", 0, [0, 1])], ("a", 2))
     assert page(ask(cluster, limit=2, cursor=("a", 2))) == ([("a", 0, [2]), ("b", 0, [0])], ("b", 1))
     assert page(ask(cluster, limit=2, cursor=("b", 1))) == ([("b", 0, [1])], None)
@@ -76,14 +76,14 @@ async def test_pages(cluster):
 
 
 async def test_a_page_has_room_for_one_at_least_and_for_what_is_set_at_most(cluster):
-    await cluster.create_topics([NewTopic("a", 3)])
+    await cluster.replication_control.create_topics([NewTopic("a", 3)])
     for limit in (0, -5, 1):
         assert page(ask(cluster, limit=limit)) == ([("a", 0, [0])], ("a", 1))
     assert page(ask(cluster, max_request_partition_size_limit="2")) == ([("a", 0, [0, 1])], ("a", 2))
 
 
 async def test_cursors(cluster):
-    await cluster.create_topics([NewTopic("a", 3), NewTopic("c")])
+    await cluster.replication_control.create_topics([NewTopic("a", 3), NewTopic("c")])
     refused = ([("a", ErrorCode.invalid_request, [])], None)
     assert page(ask(cluster, "a", cursor=("zz", 1))) == refused
     assert page(ask(cluster, "a", cursor=("a", -1))) == refused
@@ -93,13 +93,13 @@ async def test_cursors(cluster):
 
 
 async def test_an_empty_name_is_more_than_kafka_can_bear(cluster):
-    await cluster.create_topics([NewTopic("a")])
+    await cluster.replication_control.create_topics([NewTopic("a")])
     failed = ErrorCode.unknown_server_error
     assert page(ask(cluster, "a", "")) == ([("a", failed, []), ("", failed, [])], None)
 
 
 async def test_rights(cluster):
-    await cluster.create_topics([NewTopic("a"), NewTopic("b")])
+    await cluster.replication_control.create_topics([NewTopic("a"), NewTopic("b")])
     denied = {("DESCRIBE", "TOPIC", "a")}
     answer = ask(cluster, "a", "b", denied=denied)
     assert page(answer)[0] == [("b", 0, [0]), ("a", ErrorCode.topic_authorization_failed, [])]

@@ -20,7 +20,7 @@ async def three(cluster: ClusterMetadata) -> ClusterMetadata:
     """`t` has two partitions: 2 is preferred for the first, 1 for the second; all are in sync."""
     for node_id in (2, 3):
         away(cluster, node_id, fenced=False)
-    await cluster.create_topics([NewTopic("t", assignments=((0, (2, 1)), (1, (1, 2))))])
+    await cluster.replication_control.create_topics([NewTopic("t", assignments=((0, (2, 1)), (1, (1, 2))))])
     return cluster
 
 
@@ -58,7 +58,7 @@ async def test_the_preferred_one_leads_again(three, version):
 
     away(three, 2, fenced=False)
     state = three.topics["t"].partitions[0]
-    await three.alter_partition("t", 0, state.leader_epoch, (1, 2))
+    await three.replication_control.alter_partition("t", 0, state.leader_epoch, (1, 2))
     assert (await ask(three, [0], version=version))[1] == {("t", 0): OK}
     assert leaders(three) == [2, 1]
     assert three.topics["t"].partitions[0].leader_epoch == state.leader_epoch + 1
@@ -72,7 +72,7 @@ async def test_everything_at_once_tells_only_of_what_changed_or_could_not(three)
 async def test_an_unclean_election_where_no_replica_in_sync_is_left(three):
     """1 falls behind, 2 leads alone and goes: 1 can lead, with what it has."""
     first = three.topics["t"].partitions[0]
-    await three.alter_partition("t", 0, first.leader_epoch, (2,))
+    await three.replication_control.alter_partition("t", 0, first.leader_epoch, (2,))
     assert (await ask(three, [0], UNCLEAN))[1] == {("t", 0): ErrorCode.election_not_needed}
     await three.cluster_control.fence(2)
     assert leaders(three) == [-1, 1]
@@ -85,7 +85,7 @@ async def test_an_unclean_election_where_no_replica_in_sync_is_left(three):
 
 
 async def test_an_unclean_election_with_no_live_replica(three):
-    await three.create_topics([NewTopic("u", assignments=((0, (3,)),))])
+    await three.replication_control.create_topics([NewTopic("u", assignments=((0, (3,)),))])
     await three.cluster_control.fence(3)
     assert (await ask(three, [0], UNCLEAN, topic="u"))[1] == {
         ("u", 0): ErrorCode.eligible_leaders_not_available
@@ -107,11 +107,13 @@ async def test_an_unknown_kind_and_an_unauthorized_client(three):
 
 
 async def test_many_elections_are_one_commit(three):
-    await three.create_topics([NewTopic("many", assignments=tuple((n, (2, 1)) for n in range(20)))])
+    await three.replication_control.create_topics(
+        [NewTopic("many", assignments=tuple((n, (2, 1)) for n in range(20)))]
+    )
     await three.cluster_control.fence(2)
     away(three, 2, fenced=False)
     for state in three.topics["many"].partitions:
-        await three.alter_partition("many", state.index, state.leader_epoch, (1, 2))
+        await three.replication_control.alter_partition("many", state.index, state.leader_epoch, (1, 2))
     before = three.epoch
     assert set((await ask(three, range(20), topic="many"))[1].values()) == {OK}
     assert three.epoch == before + 20

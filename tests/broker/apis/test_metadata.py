@@ -37,7 +37,7 @@ def summary(response) -> list[tuple[str | None, int, int]]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_topic_is_described(cluster, version):
-    await cluster.create_topics([NewTopic("a", 2)])
+    await cluster.replication_control.create_topics([NewTopic("a", 2)])
     response = metadata(quiet("a", "a"), context_of(cluster, version))
     encoded = b"".join(bytes(chunk) for chunk in request_codec(3, version).encode(response))
     answer = client_codec(3, version).decode(encoded, 0)
@@ -74,7 +74,7 @@ async def test_a_topic_is_described(cluster, version):
     ],
 )
 async def test_all_topics_or_none(cluster, version, topics, found):
-    await cluster.create_topics([NewTopic("a")])
+    await cluster.replication_control.create_topics([NewTopic("a")])
     await cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets")
     response = metadata(MetadataRequest(topics=topics), context_of(cluster, version))
     assert sorted(one.name for one in response.topics) == found
@@ -134,7 +134,7 @@ async def test_topics_are_not_made_where_the_broker_does_not(cluster):
 
 
 async def test_a_name_that_collides_is_never_made(cluster):
-    await cluster.create_topics([NewTopic("a.b")])
+    await cluster.replication_control.create_topics([NewTopic("a.b")])
     for _ in range(2):
         response = metadata(named("a_b"), context_of(cluster, 12))
         assert summary(response) == [("a_b", ErrorCode.unknown_topic_or_partition, 0)]
@@ -143,7 +143,7 @@ async def test_a_name_that_collides_is_never_made(cluster):
 
 
 async def test_topics_by_id(cluster):
-    await cluster.create_topics([NewTopic("a"), NewTopic("b")])
+    await cluster.replication_control.create_topics([NewTopic("a"), NewTopic("b")])
     unknown, known = uuid4(), cluster.topic("a").topic_id
     request = by_id(known, unknown, known)
     # With one id in it, the request is about ids: names beside it are not looked at.
@@ -173,7 +173,7 @@ async def test_requests_that_make_no_sense(cluster, version, request_, error, na
 
 @pytest.mark.parametrize("version", [8, 10])
 async def test_authorized_operations(cluster, version):
-    await cluster.create_topics([NewTopic("a")])
+    await cluster.replication_control.create_topics([NewTopic("a")])
     request = quiet(
         "a",
         "nope",
@@ -189,7 +189,7 @@ async def test_authorized_operations(cluster, version):
 
 
 async def test_rights_that_are_missing(cluster):
-    await cluster.create_topics([NewTopic("a"), NewTopic("b")])
+    await cluster.replication_control.create_topics([NewTopic("a"), NewTopic("b")])
     denied = {("DESCRIBE", "TOPIC", "a"), ("WRITE", "TOPIC", "b"), ("DESCRIBE", "CLUSTER", "kafka-cluster")}
     context = context_of(cluster, 8, denied=denied)
     request = quiet(
@@ -222,7 +222,7 @@ async def test_who_may_not_create_gets_nothing_created(cluster):
 
 
 async def test_a_partition_without_a_leader(cluster):
-    await cluster.create_topics([NewTopic("a", 2)])
+    await cluster.replication_control.create_topics([NewTopic("a", 2)])
     topic_id = cluster.topic("a").topic_id
     await cluster._writer.commit([schema.PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=-1)])
     [topic] = metadata(quiet("a"), context_of(cluster, 12)).topics
@@ -236,7 +236,7 @@ async def test_a_partition_without_a_leader(cluster):
 async def test_other_brokers_are_told_by_their_endpoint_on_the_same_listener(cluster):
     away(cluster, 2, fenced=False)
     away(cluster, 3, fenced=True)
-    await cluster.create_topics([NewTopic("a", assignments=[(0, [2, 1])])])
+    await cluster.replication_control.create_topics([NewTopic("a", assignments=[(0, [2, 1])])])
     response = metadata(quiet("a"), context_of(cluster, 12))
     assert [(one.node_id, one.host, one.port) for one in response.brokers] == [
         (1, "broker.example", 19092),
@@ -249,7 +249,7 @@ async def test_other_brokers_are_told_by_their_endpoint_on_the_same_listener(clu
 
 
 async def test_many_names_are_looked_up_over_many_turns(cluster):
-    await cluster.create_topics([NewTopic("there", 3)])
+    await cluster.replication_control.create_topics([NewTopic("there", 3)])
     names = [f"t{number}" for number in range(10 * ELEMENTS_PER_SLICE)]
     answer = metadata(quiet(*names, "there", *names), context_of(cluster, 12))
     assert asyncio.isfuture(answer)
@@ -263,10 +263,10 @@ async def test_many_names_are_looked_up_over_many_turns(cluster):
 
 async def test_all_of_many_topics_one_of_them_deleted_meanwhile(cluster):
     names = [f"t{number}" for number in range(2 * ELEMENTS_PER_SLICE)]
-    await cluster.create_topics([NewTopic(name) for name in names])
+    await cluster.replication_control.create_topics([NewTopic(name) for name in names])
     answer = metadata(MetadataRequest(topics=None), context_of(cluster, 12))
     assert asyncio.isfuture(answer)
-    await cluster.delete_topics([cluster.topic(names[-1]).topic_id])
+    await cluster.replication_control.delete_topics([cluster.topic(names[-1]).topic_id])
     assert [one.name for one in (await answer).topics][-1] in names[-2:]
 
 

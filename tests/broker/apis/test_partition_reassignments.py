@@ -27,7 +27,7 @@ OK = ErrorCode.none
 async def three(cluster: ClusterMetadata) -> ClusterMetadata:
     for node_id in (2, 3):
         away(cluster, node_id, fenced=False)
-    await cluster.create_topics([NewTopic("t", assignments=((0, (1, 2)), (1, (2, 1))))])
+    await cluster.replication_control.create_topics([NewTopic("t", assignments=((0, (1, 2)), (1, (2, 1))))])
     return cluster
 
 
@@ -77,7 +77,7 @@ async def test_a_move_is_under_way_until_the_last_new_replica_is_in_sync(three, 
     assert moving(three, {"t": [0, 1, 7], "missing": [0]}) == moving(three)
     assert moving(three, {"t": [1]}) == {}
 
-    await three.alter_partition("t", 0, state_of(three).leader_epoch, (1, 2, 3))
+    await three.replication_control.alter_partition("t", 0, state_of(three).leader_epoch, (1, 2, 3))
     assert moving(three) == {}
     assert (state_of(three).replicas, set(state_of(three).isr)) == ((3, 1), {1, 3})
     assert state_of(three).leader == 1

@@ -114,7 +114,7 @@ def test_the_producer_that_came_first_is_aborted_by_what_is_described(cluster: C
     second = cluster.commit(LAST, name, first)
     if moves:
         other = next(node for node in (1, 2, 3) if node != cluster.leader())
-        cluster.broker.run(cluster.broker.cluster.metadata.move_leader(TOPIC, 0, other))
+        cluster.broker.run(cluster.broker.cluster.metadata.replication_control.move_leader(TOPIC, 0, other))
         assert cluster.leader() == other
     assert cluster.send(second, name) == 0
     assert cluster.send(cluster.init(FIRST, None)) == 0

@@ -64,7 +64,11 @@ def test_without_a_number_it_has_that_of_the_setting(tmp_path: Path):
 def test_a_topic_that_is_not_compacted_is_warned_of_at_each_start(tmp_path: Path):
     """As an earlier release left it. The coordinator goes by what it finds, as Kafka's."""
     with capture_logs() as lines, InProcess(tmp_path) as broker:
-        broker.run(broker.cluster.metadata.create_topics([NewTopic(CONSUMER_OFFSETS, 1), NewTopic("orders")]))
+        broker.run(
+            broker.cluster.metadata.replication_control.create_topics(
+                [NewTopic(CONSUMER_OFFSETS, 1), NewTopic("orders")]
+            )
+        )
         assert said(lines, RETENTION) == [(CONSUMER_OFFSETS, 1)]
         assert said(lines, MOVED) == [(CONSUMER_OFFSETS, 1)]
         assert broker.call(lambda: commits(broker))[0] == ord("g") % 50
@@ -93,7 +97,7 @@ def test_more_partitions_are_warned_of(tmp_path: Path):
         metadata = broker.cluster.metadata
         broker.run(metadata.auto_topic_creation.ensure_internal_topic(CONSUMER_OFFSETS))
         with capture_logs() as lines:
-            broker.run(metadata.create_partitions([MorePartitions(CONSUMER_OFFSETS, 53)]))
+            broker.run(metadata.replication_control.create_partitions([MorePartitions(CONSUMER_OFFSETS, 53)]))
         assert said(lines, MOVED) == [(CONSUMER_OFFSETS, 53)]
 
 
@@ -104,7 +108,7 @@ def test_the_metadata_log_is_no_topic(tmp_path: Path):
         async def create() -> object:
             metadata.auto_topic_creation.create_in_background([CLUSTER_METADATA])
             await metadata.auto_topic_creation.settled()
-            [refusal] = await metadata.create_topics([NewTopic(CLUSTER_METADATA)])
+            [refusal] = await metadata.replication_control.create_topics([NewTopic(CLUSTER_METADATA)])
             return refusal
 
         assert isinstance(broker.run(create()), ApiError)

@@ -134,11 +134,13 @@ async def test_a_preferred_leader_takes_over_again_and_a_partition_moves_under_l
             await producer.send_and_wait("orders", b"1")
             await cluster.start_node(first)
             await until(lambda: first in state(cluster).isr)
-            assert await cluster.metadata.elect([("orders", 0)], Election.PREFERRED) == [None]
+            assert await cluster.metadata.replication_control.elect([("orders", 0)], Election.PREFERRED) == [
+                None
+            ]
             assert state(cluster).leader == first
             await producer.send_and_wait("orders", b"2")
             target = next(n for n in (1, 2, 3) if n != first)
-            assert await cluster.metadata.reassign([(("orders", 0), [target])]) == [None]
+            assert await cluster.metadata.replication_control.reassign([(("orders", 0), [target])]) == [None]
             await until(lambda: state(cluster).replicas == (target,))
             await producer.send_and_wait("orders", b"3")
         assert await read_all(cluster, 4) == [b"0", b"1", b"2", b"3"]
@@ -314,9 +316,9 @@ async def test_a_failed_replica_of_a_deleted_topic_is_not_one_of_the_next_by_its
         assert partition is not None
         partition.offline = "Input/output error"
         with structlog.testing.capture_logs() as lines:
-            assert await cluster.metadata.delete_topics([deleted]) == [None]
+            assert await cluster.metadata.replication_control.delete_topics([deleted]) == [None]
             await cluster.settled()
         assert [line for line in lines if line["log_level"] == "error"] == []
         await create(cluster)
-        await cluster.metadata.lose_replica("orders", deleted, 0, node.node_id)
+        await cluster.metadata.replication_control.lose_replica("orders", deleted, 0, node.node_id)
         assert sorted(state(cluster).isr) == [1, 2, 3]

@@ -25,10 +25,12 @@ def test_a_topic_whose_creation_was_under_way_is_gone_too(tmp_path: Path, others
         metadata = broker.cluster.metadata
 
         async def create_and_reset() -> set[str]:
-            await metadata.create_topics(
+            await metadata.replication_control.create_topics(
                 [NewTopic(f"other-{number}", 1, configs={}) for number in range(others)]
             )
-            creating = asyncio.create_task(metadata.create_topics([NewTopic("late", 1, configs={})]))
+            creating = asyncio.create_task(
+                metadata.replication_control.create_topics([NewTopic("late", 1, configs={})])
+            )
             await asyncio.sleep(0)
             assert metadata.topic("late") is None
             await reset(broker.cluster)

@@ -50,7 +50,7 @@ class Story:
             assignments=[(0, [1]), (1, [2])],
             configs={key.replace("_", "."): value for key, value in configs.items()},
         )
-        [result] = self.broker.run(self.broker.cluster.metadata.create_topics([topic]))
+        [result] = self.broker.run(self.broker.cluster.metadata.replication_control.create_topics([topic]))
         assert not isinstance(result, Exception), result
         return name
 
@@ -78,7 +78,7 @@ class Story:
         state = self.broker.cluster.metadata.topic(topic)
         assert state is not None
         if state.partitions[0].leader != node_id:
-            self.broker.run(self.broker.cluster.metadata.move_leader(topic, 0, node_id))
+            self.broker.run(self.broker.cluster.metadata.replication_control.move_leader(topic, 0, node_id))
 
     def transactions(self) -> dict[str, Any]:
         """The transactional ids that node 2 coordinates."""

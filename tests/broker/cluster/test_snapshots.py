@@ -164,7 +164,9 @@ def transactions(story: Story) -> list[Any]:
 
 def test_topics_settings_and_time_come_back_and_ids_and_epochs_go_on(story: Story):
     metadata = story.metadata()
-    story.run(metadata.create_topics([NewTopic("doomed", 2, configs={"retention.ms": "5"})]))
+    story.run(
+        metadata.replication_control.create_topics([NewTopic("doomed", 2, configs={"retention.ms": "5"})])
+    )
     story.write("of then", topic="doomed", partition=1)
     story.broker.advance("1d")
     snapshot = story.take()
@@ -172,8 +174,12 @@ def test_topics_settings_and_time_come_back_and_ids_and_epochs_go_on(story: Stor
     epochs, ids = [leader_epochs(story)], [story.run(producer_id(story))]
     for _ in range(2):
         story.broker.advance("1d")
-        story.run(metadata.delete_topics([before["doomed"]]))
-        story.run(metadata.create_topics([NewTopic("doomed", 1, configs={}), NewTopic("new", 1, configs={})]))
+        story.run(metadata.replication_control.delete_topics([before["doomed"]]))
+        story.run(
+            metadata.replication_control.create_topics(
+                [NewTopic("doomed", 1, configs={}), NewTopic("new", 1, configs={})]
+            )
+        )
         story.run(metadata.change_config(TOPIC_RESOURCE, "orders", {"retention.ms": "7"}))
         ids.append(story.run(producer_id(story)))
         story.restore(snapshot)
@@ -306,7 +312,9 @@ def test_a_topic_that_is_deleted_before_the_instant_is_not_in_it(tmp_path: Path)
         source, target = broker.cluster.data_dir, tmp_path / "snapshot"
         prepare(source, target)
         assert (target / "doomed-0").is_dir()
-        story.run(story.metadata().delete_topics([story.metadata().topic("doomed").topic_id]))
+        story.run(
+            story.metadata().replication_control.delete_topics([story.metadata().topic("doomed").topic_id])
+        )
         story.write("b", topic="of-late")
         files = broker.call(lambda: capture(source, target, broker.cluster.running(1)))
         finish(files)

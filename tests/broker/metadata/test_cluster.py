@@ -44,9 +44,11 @@ def records(directory):
 
 async def test_a_directory_reopened_has_the_same_topics_and_higher_epochs(tmp_path):
     cluster = open_cluster(tmp_path)
-    await cluster.create_topics([NewTopic("a", 3, configs={"retention.ms": "5"}), NewTopic("b.c")])
+    await cluster.replication_control.create_topics(
+        [NewTopic("a", 3, configs={"retention.ms": "5"}), NewTopic("b.c")]
+    )
     await cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets")
-    await cluster.create_partitions([MorePartitions("b.c", 2)])
+    await cluster.replication_control.create_partitions([MorePartitions("b.c", 2)])
     before, cluster_id, ids = states_but_epochs(cluster), cluster.cluster_id, cluster.identity
     assert set(epochs(cluster)) == {0}
     await cluster.close()
@@ -90,7 +92,7 @@ async def test_each_start_registers_anew(tmp_path):
 async def test_who_leaves_is_fenced_until_the_next_start(tmp_path):
     """As after Kafka's controlled shutdown: a controller need not wait for the end of this broker's session."""
     cluster = open_cluster(tmp_path)
-    await cluster.create_topics([NewTopic("a")])
+    await cluster.replication_control.create_topics([NewTopic("a")])
     epoch = cluster.brokers[1].epoch
     await cluster.leave()
     await cluster.close()
@@ -109,7 +111,7 @@ async def test_a_log_that_has_failed_does_not_keep_its_broker_from_leaving(tmp_p
     cluster = open_cluster(tmp_path, sync=gate)
     gate.failure = OSError(5, "Input/output error")
     with pytest.raises(MetadataLogFailed):
-        await cluster.create_topics([NewTopic("a")])
+        await cluster.replication_control.create_topics([NewTopic("a")])
     await cluster.leave()
     await cluster.close()
     assert open_cluster(tmp_path).brokers[1].fenced is False
@@ -134,7 +136,7 @@ async def test_the_transaction_version_is_chosen_at_the_first_start(tmp_path, le
 async def test_a_setting_that_only_an_earlier_kafka_accepts_is_refused_with_a_sentence(tmp_path):
     """Kafka 3 had segments of less than 1 MiB (KIP-1030); nothing is written, so that Kafka may still change it."""
     cluster = open_cluster(tmp_path)
-    await cluster.create_topics([NewTopic("t", 1)])
+    await cluster.replication_control.create_topics([NewTopic("t", 1)])
     await cluster.change_config(2, "t", {"segment.bytes": "100000"})
     await cluster.close()
     before = records(tmp_path)
@@ -150,7 +152,7 @@ async def test_an_early_metadata_version_has_no_log_directories(tmp_path, level,
     """Kafka ends at such a record (``ImageWriterOptions.handleLoss``)."""
     cluster = open_cluster(tmp_path, features={"metadata.version": level})
     assert cluster.image.features["metadata.version"] == level
-    await cluster.create_topics([NewTopic("t", 1)])
+    await cluster.replication_control.create_topics([NewTopic("t", 1)])
     await cluster.cluster_control.join(away(cluster))
     await cluster.close()
     again = open_cluster(tmp_path)
@@ -194,7 +196,9 @@ async def test_levels_that_are_not_there_are_refused(tmp_path, levels):
 
 async def test_results_come_in_the_order_of_the_request(tmp_path):
     cluster = open_cluster(tmp_path)
-    good, bad, again = await cluster.create_topics([NewTopic("a", 2), NewTopic("b", 0), NewTopic("a")])
+    good, bad, again = await cluster.replication_control.create_topics(
+        [NewTopic("a", 2), NewTopic("b", 0), NewTopic("a")]
+    )
     assert isinstance(good, CreatedTopic)
     assert (good.name, good.partitions, good.replication_factor) == ("a", 2, 1)
     assert good.topic_id == cluster.topic("a").topic_id
@@ -207,11 +211,13 @@ async def test_results_come_in_the_order_of_the_request(tmp_path):
 async def test_validation_alone_creates_nothing(tmp_path):
     cluster = open_cluster(tmp_path)
     epoch = cluster.epoch
-    [result] = await cluster.create_topics([NewTopic("a")], validate_only=True)
+    [result] = await cluster.replication_control.create_topics([NewTopic("a")], validate_only=True)
     assert isinstance(result, CreatedTopic)
     assert (dict(cluster.topics), cluster.epoch) == ({}, epoch)
-    await cluster.create_topics([NewTopic("a")])
-    assert await cluster.create_partitions([MorePartitions("a", 2)], validate_only=True) == [None]
+    await cluster.replication_control.create_topics([NewTopic("a")])
+    assert await cluster.replication_control.create_partitions(
+        [MorePartitions("a", 2)], validate_only=True
+    ) == [None]
     assert len(cluster.topic("a").partitions) == 1
     await cluster.close()
 
@@ -219,7 +225,10 @@ async def test_validation_alone_creates_nothing(tmp_path):
 async def test_of_two_that_want_one_name_at_once_one_gets_it(tmp_path):
     cluster = open_cluster(tmp_path)
     answers = await asyncio.gather(
-        *(cluster.create_topics([NewTopic(name)]) for name in ("a.b", "a_b", "a.b", "other"))
+        *(
+            cluster.replication_control.create_topics([NewTopic(name)])
+            for name in ("a.b", "a_b", "a.b", "other")
+        )
     )
     errors = [getattr(answer, "error", None) for [answer] in answers]
     assert errors[0] is None
@@ -232,13 +241,13 @@ async def test_of_two_that_want_one_name_at_once_one_gets_it(tmp_path):
 
 async def test_changes_of_one_topic_follow_each_other(tmp_path):
     cluster = open_cluster(tmp_path)
-    await cluster.create_topics([NewTopic("a")])
+    await cluster.replication_control.create_topics([NewTopic("a")])
     first = cluster.topic("a").topic_id
     grown, deleted, grown_late, created = await asyncio.gather(
-        cluster.create_partitions([MorePartitions("a", 2)]),
-        cluster.delete_topics([first]),
-        cluster.create_partitions([MorePartitions("a", 3)]),
-        cluster.create_topics([NewTopic("a")]),
+        cluster.replication_control.create_partitions([MorePartitions("a", 2)]),
+        cluster.replication_control.delete_topics([first]),
+        cluster.replication_control.create_partitions([MorePartitions("a", 3)]),
+        cluster.replication_control.create_topics([NewTopic("a")]),
     )
     assert (grown, deleted) == ([None], [None])
     assert grown_late[0].error == ErrorCode.unknown_topic_or_partition
@@ -257,7 +266,10 @@ async def test_changes_of_different_topics_share_a_sync(tmp_path):
     cluster = open_cluster(tmp_path, sync=sync)
     calls = gate.calls
     held.clear()
-    tasks = [asyncio.ensure_future(cluster.create_topics([NewTopic(f"t{n}")])) for n in range(20)]
+    tasks = [
+        asyncio.ensure_future(cluster.replication_control.create_topics([NewTopic(f"t{n}")]))
+        for n in range(20)
+    ]
     await asyncio.sleep(0)
     seen = dict(cluster.topics)
     held.set()
@@ -270,9 +282,11 @@ async def test_changes_of_different_topics_share_a_sync(tmp_path):
 
 async def test_a_topic_is_deleted_once(tmp_path):
     cluster = open_cluster(tmp_path)
-    await cluster.create_topics([NewTopic("a"), NewTopic("b")])
+    await cluster.replication_control.create_topics([NewTopic("a"), NewTopic("b")])
     topic_id = cluster.topic("a").topic_id
-    first, second, unknown = await cluster.delete_topics([topic_id, topic_id, UUID(int=77)])
+    first, second, unknown = await cluster.replication_control.delete_topics(
+        [topic_id, topic_id, UUID(int=77)]
+    )
     assert first is None
     assert (second.error, unknown.error) == (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_id)
     assert list(cluster.topics) == ["b"]
@@ -349,11 +363,13 @@ async def test_listeners_hear_of_each_commit_when_the_image_has_it(tmp_path):
     cluster = open_cluster(tmp_path)
     recorder = Recorder()
     cluster.subscribe(recorder)
-    await cluster.create_topics([NewTopic("a", 2, configs={"flush.ms": "1"}), NewTopic("b")])
-    await cluster.create_partitions([MorePartitions("a", 4)])
+    await cluster.replication_control.create_topics(
+        [NewTopic("a", 2, configs={"flush.ms": "1"}), NewTopic("b")]
+    )
+    await cluster.replication_control.create_partitions([MorePartitions("a", 4)])
     await cluster.change_config(2, "a", {"flush.ms": None, "retention.ms": "3"})
     await cluster.change_config(4, "", {"log.retention.ms": "9"})
-    await cluster.delete_topics([cluster.topic("a").topic_id])
+    await cluster.replication_control.delete_topics([cluster.topic("a").topic_id])
     assert recorder.events == [
         ("created", "a", 2, {"flush.ms": "1"}),
         ("created", "b", 1, {}),
@@ -368,7 +384,7 @@ async def test_listeners_hear_of_each_commit_when_the_image_has_it(tmp_path):
 async def test_a_listener_hears_of_new_leaders(tmp_path):
     cluster = open_cluster(tmp_path)
     recorder = Recorder()
-    await cluster.create_topics([NewTopic("a", 2)])
+    await cluster.replication_control.create_topics([NewTopic("a", 2)])
     cluster.subscribe(recorder)
     topic_id = cluster.topic("a").topic_id
     await cluster._writer.commit([schema.PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=-1)])
@@ -379,12 +395,12 @@ async def test_a_listener_hears_of_new_leaders(tmp_path):
 async def test_too_much_for_one_request_is_refused_as_a_whole(tmp_path):
     cluster = open_cluster(tmp_path)
     with pytest.raises(ApiError, match="Excessively large number of partitions"):
-        await cluster.create_topics([NewTopic("a", 6000), NewTopic("b", 6000)])
+        await cluster.replication_control.create_topics([NewTopic("a", 6000), NewTopic("b", 6000)])
     with pytest.raises(ApiError, match="excessively large batch operation"):
-        await cluster.create_topics([NewTopic("a", 10_000)])
-    await cluster.create_topics([NewTopic("a"), NewTopic("b")])
+        await cluster.replication_control.create_topics([NewTopic("a", 10_000)])
+    await cluster.replication_control.create_topics([NewTopic("a"), NewTopic("b")])
     more = [MorePartitions("a", 6001), MorePartitions("b", 6001)]
-    first, second = await cluster.create_partitions(more)
+    first, second = await cluster.replication_control.create_partitions(more)
     assert first is None
     assert second.error == ErrorCode.unknown_server_error
     assert [len(topic.partitions) for topic in cluster.topics.values()] == [6001, 1]
@@ -403,10 +419,10 @@ async def test_topics_without_a_waiting_caller_are_made_before_the_end(tmp_path)
 
 async def test_a_caller_that_goes_away_leaves_its_change_behind(tmp_path):
     cluster = open_cluster(tmp_path)
-    task = asyncio.ensure_future(cluster.create_topics([NewTopic("a")]))
+    task = asyncio.ensure_future(cluster.replication_control.create_topics([NewTopic("a")]))
     await asyncio.sleep(0)
     task.cancel()
-    [answer] = await cluster.create_topics([NewTopic("a")])
+    [answer] = await cluster.replication_control.create_topics([NewTopic("a")])
     assert answer.error == ErrorCode.topic_already_exists
     await cluster.close()
 
@@ -416,7 +432,7 @@ async def test_nothing_is_answered_when_the_disk_fails(tmp_path):
     cluster = open_cluster(tmp_path, sync=gate)
     gate.failure = OSError(5, "Input/output error")
     with pytest.raises(MetadataLogFailed):
-        await cluster.create_topics([NewTopic("a")])
+        await cluster.replication_control.create_topics([NewTopic("a")])
     assert dict(cluster.topics) == {}
     with pytest.raises(MetadataLogFailed):
         await cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets")
@@ -427,7 +443,7 @@ async def test_nothing_is_answered_when_the_disk_fails(tmp_path):
 async def test_ten_thousand_partitions_survive_restarts(tmp_path):
     cluster = open_cluster(tmp_path)
     for number in range(2):
-        await cluster.create_topics([NewTopic(f"t{number}", 5000)])
+        await cluster.replication_control.create_topics([NewTopic(f"t{number}", 5000)])
     await cluster.close()
     for restart in range(1, 5):
         again = open_cluster(tmp_path)

@@ -19,10 +19,12 @@ pytestmark = pytest.mark.java
 
 async def fill(directory: Path) -> None:
     cluster = open_cluster(directory)
-    await cluster.create_topics([NewTopic("a", 2, configs={"retention.ms": "5"}), NewTopic("b")])
-    await cluster.create_partitions([MorePartitions("a", 3)])
+    await cluster.replication_control.create_topics(
+        [NewTopic("a", 2, configs={"retention.ms": "5"}), NewTopic("b")]
+    )
+    await cluster.replication_control.create_partitions([MorePartitions("a", 3)])
     await cluster.auto_topic_creation.ensure_internal_topic("__transaction_state")
-    await cluster.delete_topics([cluster.topic("b").topic_id])
+    await cluster.replication_control.delete_topics([cluster.topic("b").topic_id])
     await cluster.change_config(4, "", {"min.insync.replicas": "1"})
     await cluster.update_features({"transaction.version": 1})
     await cluster.allocate_producer_id()

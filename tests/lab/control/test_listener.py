@@ -149,7 +149,7 @@ async def test_clients_of_the_broker_have_their_turns_while_it_is_loaded(
     listener = await open_listener()
     call = asyncio.ensure_future(ask(listener))
     await until(lambda: listener._loading)
-    await cluster.metadata.move_leader("orders", 0, 1)
+    await cluster.metadata.replication_control.move_leader("orders", 0, 1)
     await cluster.clock.advance(10)
     assert not call.done()
     held.set()
@@ -230,7 +230,7 @@ async def test_handshakes_begin_when_it_is_loaded(
 async def test_elections_before_the_first_call_stand_in_timelines(cluster: Cluster) -> None:
     opened = await open_with_settings(cluster)
     assert opened is not None
-    await cluster.metadata.move_leader(
+    await cluster.metadata.replication_control.move_leader(
         "orders", 0, 3 - cluster.metadata.topics["orders"].partitions[0].leader
     )
     assert "election" in {each.kind for each in cluster.injection.happenings}

@@ -190,7 +190,7 @@ async def test_a_leader_moves_nowhere_where_it_cannot_be(open_control: OpenContr
     await caller.post("/v1/faults", {"rule": "pause node=2"})
     leading = [state.index for state in cluster.metadata.topics["orders"].partitions if state.leader == 1]
     path = f"/v1/partitions/orders/{leading[0]}/move"
-    await cluster.metadata.alter_partition("orders", leading[0], 0, [1])
+    await cluster.metadata.replication_control.alter_partition("orders", leading[0], 0, [1])
     expected = f"node 2 is not in sync for orders-{leading[0]}, only node 1"
     assert await caller("POST", path, {"to": 2}) == (409, {"error": expected})
     expected = "there is no node 3: this cluster has the nodes 1 and 2"

@@ -69,7 +69,7 @@ async def test_kills_and_elections_stand_where_they_were(start_traced: StartTrac
     async with broker.producer("mine") as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("orders", b"value", partition=0)
-        await cluster.metadata.move_leader(
+        await cluster.metadata.replication_control.move_leader(
             "orders", 0, 3 - cluster.metadata.topics["orders"].partitions[0].leader
         )
         cluster.pause_node(2)

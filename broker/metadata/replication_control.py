@@ -1,0 +1,245 @@
+"""Topics and partitions that are created, deleted and led by others (Kafka: ``ReplicationControlManager``)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from broker.metadata import changes as records_of_changes
+from broker.metadata.configs import Settings
+from broker.metadata.creation import (
+    MorePartitions,
+    NewTopic,
+    TopicDefaults,
+    check_more_partitions,
+    check_new_topic,
+    check_total,
+)
+from broker.metadata.elections import (
+    Decide,
+    Election,
+    decisions,
+    moves,
+    record_for_election,
+    record_for_failed_replica,
+    record_for_isr,
+    record_for_move,
+)
+from broker.metadata.files import new_id
+from broker.metadata.image import Image
+from broker.metadata.results import RECORDS_PER_REQUEST_MAX, ApiError, CreatedTopic
+from broker.metadata.values import PartitionState, Topic
+from broker.metadata.writer import MetadataWriter
+from protocol.errors import ErrorCode
+from protocol.records.cluster_metadata import MetadataRecord
+from storage.directory import PartitionKey
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+
+Take = Callable[[int], object]
+"""Asked before so many partitions are created or deleted; raises `ApiError` where that is too much."""
+
+
+def unlimited(partitions: int) -> None:
+    """There is no quota."""
+
+
+class ReplicationControlManager:
+    """Each change waits until no other change of its topics is under way."""
+
+    def __init__(
+        self, image: Image, settings: Settings, config: BrokerConfig, writer: MetadataWriter, random: Random
+    ) -> None:
+        self._image = image
+        self._settings = settings
+        self._config = config
+        self._writer = writer
+        self._random = random
+
+    # -- topics -------------------------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False, take: Take = unlimited
+    ) -> list[CreatedTopic | ApiError]:
+        """Create what can be created; one result for each topic, in order. Raises ApiError for the request as a whole.
+
+        All that is created is one commit: after a crash either all of it is there or nothing. ``take`` is asked for
+        each partition (KIP-599), here and below.
+        """
+        defaults = self.topic_defaults
+        check_total(wanted, defaults)
+        await self._writer.settled(new.name for new in wanted)
+        results: list[CreatedTopic | ApiError] = []
+        records: list[MetadataRecord] = []
+        names: set[str] = set()
+        for new in wanted:
+            if new.name in names:
+                results.append(ApiError(ErrorCode.invalid_request, "Duplicate topic name."))
+                continue
+            names.add(new.name)
+            try:
+                assignment = check_new_topic(self._image, new, defaults, self._random)
+                take(len(assignment))
+            except ApiError as refusal:
+                results.append(refusal)
+                continue
+            topic_id = new.topic_id or new_id(self._random)
+            configs = {name: value for name, value in new.configs.items() if value is not None}
+            records += records_of_changes.records_for_new_topic(
+                topic_id, new.name, assignment, configs, self._directories, self._image.live_brokers
+            )
+            results.append(CreatedTopic(new.name, topic_id, len(assignment), len(assignment[0]), configs))
+        if records and not validate_only:
+            created = [result.name for result in results if isinstance(result, CreatedTopic)]
+            await self._writer.commit(records, created)
+        return results
+
+    async def delete_topics(
+        self, topic_ids: Sequence[uuid.UUID], *, take: Take = unlimited
+    ) -> list[ApiError | None]:
+        """Delete topics; None for each one that is gone now."""
+        await self._writer.settled(
+            topic.name for topic in map(self._image.topics_by_id.get, topic_ids) if topic is not None
+        )
+        results: list[ApiError | None] = []
+        doomed: dict[uuid.UUID, Topic] = {}
+        for topic_id in topic_ids:
+            topic = self._image.topics_by_id.get(topic_id)
+            if topic is None or topic_id in doomed:
+                results.append(
+                    ApiError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
+                )
+                continue
+            try:
+                take(len(topic.partitions))
+                doomed[topic_id] = topic
+                results.append(None)
+            except ApiError as refusal:
+                results.append(refusal)
+        if doomed:
+            records = [
+                record
+                for topic in doomed.values()
+                for record in records_of_changes.records_for_removed_topic(topic)
+            ]
+            await self._writer.commit(records, [topic.name for topic in doomed.values()])
+        return results
+
+    async def create_partitions(
+        self, wanted: Sequence[MorePartitions], *, validate_only: bool = False, take: Take = unlimited
+    ) -> list[ApiError | None]:
+        """Grow topics; None for each one that has its partitions now."""
+        await self._writer.settled(more.name for more in wanted)
+        results: list[ApiError | None] = []
+        records: list[MetadataRecord] = []
+        for more in wanted:
+            try:
+                topic, assignment = check_more_partitions(
+                    self._image, more, RECORDS_PER_REQUEST_MAX - len(records), self._random
+                )
+                take(len(assignment))
+                records += records_of_changes.records_for_new_partitions(
+                    topic, assignment, self._directories, self._image.live_brokers
+                )
+                results.append(None)
+            except ApiError as refusal:
+                results.append(refusal)
+        if records and not validate_only:
+            grown = [more.name for more, result in zip(wanted, results, strict=True) if result is None]
+            await self._writer.commit(records, grown)
+        return results
+
+    async def begin_leader_epoch(self, name: str, index: int, epoch: int) -> None:
+        """Let a partition be led in this epoch, if it is a later one: its log comes from a cluster that got further."""
+        topic = self._image.topics[name]
+        state = topic.partitions[index]
+        if epoch > state.leader_epoch:
+            await self._writer.commit(
+                [records_of_changes.record_for_leader_epoch(topic, state, epoch)], [name]
+            )
+
+    # -- replicas and leaders ----------------------------------------------------------------------------------
+
+    async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
+        """A leader proposes an ISR (AlterPartition). ApiError if it leads no more, or proposes an ineligible replica."""
+        await self._change_partition(
+            (topic, index),
+            lambda _, known, state: record_for_isr(self._image, known, state, leader_epoch, isr),
+        )
+
+    async def lose_replica(self, topic: str, topic_id: uuid.UUID, index: int, node_id: int) -> None:
+        """The files of a replica failed: another one leads, if any is in sync.
+
+        A topic that was created by the same name meanwhile has other files.
+        """
+
+        def decide(_: int, known: Topic, state: PartitionState) -> MetadataRecord | None:
+            is_same = known.topic_id == topic_id
+            return record_for_failed_replica(self._image, known, state, node_id) if is_same else None
+
+        (refusal,) = await self._change_partitions([(topic, index)], decide)
+        if refusal is not None and self._image.topics_by_id.get(topic_id) is not None:
+            raise refusal
+
+    async def elect(self, partitions: Sequence[PartitionKey], kind: Election) -> list[ApiError | None]:
+        """ElectLeaders; None for each partition that has a new leader now, Kafka's code where that makes no sense."""
+        return await self._change_partitions(
+            partitions, lambda number, topic, state: record_for_election(self._image, topic, state, kind)
+        )
+
+    async def move_leader(self, topic: str, index: int, node_id: int) -> None:
+        """Let another replica in sync lead a partition. ApiError if it cannot."""
+        await self._change_partition(
+            (topic, index),
+            lambda number, topic, state: record_for_move(self._image, topic, state, node_id),
+        )
+
+    async def reassign(
+        self, wanted: Sequence[tuple[PartitionKey, Sequence[int] | None]], *, keeps_factor: bool = False
+    ) -> list[ApiError | None]:
+        """Begin to move partitions to these brokers; None gives a move up. Each ends by itself, with the last in sync.
+
+        One result for each, in order. ``keeps_factor``: a move that changes the number of replicas is refused.
+        """
+        targets = [target for _, target in wanted]
+        decide = moves(
+            self._image, targets, self._settings.allows_unclean_election, keeps_factor=keeps_factor
+        )
+        return await self._change_partitions([key for key, _ in wanted], decide)
+
+    async def _change_partition(self, key: PartitionKey, decide: Decide) -> None:
+        """Change one partition; raises what speaks against it."""
+        (refusal,) = await self._change_partitions([key], decide)
+        if refusal is not None:
+            raise refusal
+
+    async def _change_partitions(
+        self,
+        partitions: Sequence[PartitionKey],
+        decide: Decide,
+    ) -> list[ApiError | None]:
+        """Change what can be changed, in one commit; ``decide`` gets the position in the list with each."""
+        names = {name for name, _ in partitions}
+        await self._writer.settled(names)
+        results, records = decisions(self._image, partitions, decide)
+        if records:
+            await self._writer.commit(records, names)
+        return results
+
+    @property
+    def topic_defaults(self) -> TopicDefaults:
+        config = self._config
+        return TopicDefaults(
+            config.num_partitions, config.default_replication_factor, self._settings.log_defaults()
+        )
+
+    @property
+    def _directories(self) -> Mapping[int, uuid.UUID]:
+        """A broker of an early metadata.version has none that is known (``DirectoryId.MIGRATING``)."""
+        return {
+            broker.node_id: broker.log_dirs[0] if broker.log_dirs else uuid.UUID(int=0)
+            for broker in self._image.brokers.values()
+        }
