@@ -77,6 +77,10 @@ class Waiter(Generic[T]):
         assert self._suspended is None, "a waiter is for one coroutine"
         self._suspended = suspended
 
+    def let_go(self) -> None:
+        """The coroutine is closed: `wake` resumes nothing any more."""
+        self._suspended = None
+
     # `await` asks for an iterator: the waiter is its own, which yields itself once at most.
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -154,6 +158,8 @@ class Suspended:
 
     def close(self) -> None:
         """End it at the line where it waits: its ``finally`` runs, and writes nothing."""
+        if isinstance(self.waits_at, Waiter):
+            self.waits_at.let_go()
         try:
             self._coroutine.close()
         except Exception:

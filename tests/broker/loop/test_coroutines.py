@@ -180,13 +180,21 @@ class TestTheEndOfALife:
         await asyncio.sleep(0)
         assert seen == ["left"]
 
-    async def test_to_wake_it_is_a_fault_of_ours(self, monkeypatch):
-        found = []
-        monkeypatch.setattr(coroutines, "misused", lambda event, coroutine: found.append(event))
-        life, waiter = NodeLife(), Waiter()
-        start_in_background(wait(waiter), life)
+    async def test_what_wakes_it_afterwards_resumes_nothing(self):
+        life, waiter, seen = NodeLife(), Waiter(), []
+        start_in_background(wait(waiter, seen), life)
         life.end()
         waiter.wake(None)
+        assert seen == ["left"]
+
+    async def test_to_resume_it_is_a_fault_of_ours(self, monkeypatch):
+        found = []
+        monkeypatch.setattr(coroutines, "misused", lambda event, coroutine: found.append(event))
+        life = NodeLife()
+        start_in_background(wait(Waiter()), life)
+        (suspended,) = life.suspended_coroutines
+        life.end()
+        suspended.resume()
         assert found == ["a coroutine was resumed after its node's life"]
 
 
