@@ -5,8 +5,6 @@ KIP-848. v1 subscribes by a regular expression and has clients choose their memb
 
 from __future__ import annotations
 
-from asyncio import Future
-
 from broker.groups.consumer_settings import is_enabled
 from broker.metadata.features import GROUP_VERSION
 from broker.node.context import RequestContext
@@ -20,16 +18,16 @@ from protocol.messages.consumer_group_heartbeat import (
 
 
 @api(key=68, versions=range(2))
-def consumer_group_heartbeat(
+async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
-) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
+) -> ConsumerGroupHeartbeatResponse:
     if not serves_consumer_groups(context):
         return _refused(ErrorCode.unsupported_version)
     if not context.authorize("READ", "GROUP", request.group_id):
         return _refused(ErrorCode.group_authorization_failed)
     if unauthorized(context, "DESCRIBE", "TOPIC", request.subscribed_topic_names or ()):
         return _refused(ErrorCode.topic_authorization_failed)
-    return context.node.groups.consumer_group_heartbeat(
+    return await context.node.groups.consumer_group_heartbeat(
         request, context.client_id, context.peer, context.api_version, describable_topics(context)
     )
 

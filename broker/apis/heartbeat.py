@@ -5,9 +5,6 @@ KIP-345 (v3) adds static members.
 
 from __future__ import annotations
 
-from asyncio import Future
-
-from broker.groups.waiting import then
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from protocol.errors import ErrorCode
@@ -15,12 +12,10 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 @api(key=12, versions=range(5))
-def heartbeat(
-    request: HeartbeatRequest, context: RequestContext
-) -> HeartbeatResponse | Future[HeartbeatResponse]:
+async def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     if not context.authorize("READ", "GROUP", request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.group_authorization_failed)
-    error = context.node.groups.heartbeat(
+    error = await context.node.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
-    return then(error, lambda error: HeartbeatResponse(error_code=error))
+    return HeartbeatResponse(error_code=error)

@@ -7,10 +7,8 @@ static members; KIP-559 (v7) tells the protocol's type, and its name may be null
 
 from __future__ import annotations
 
-from asyncio import Future
 from typing import Final
 
-from broker.groups.waiting import then
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.authorization import describable_topics
@@ -21,19 +19,13 @@ NULL_PROTOCOL_NAME_SINCE: Final = 7
 
 
 @api(key=11, versions=range(10))
-def join_group(
-    request: JoinGroupRequest, context: RequestContext
-) -> JoinGroupResponse | Future[JoinGroupResponse]:
-    if not context.authorize("READ", "GROUP", request.group_id):
-        return _spell(JoinGroupResponse(error_code=ErrorCode.group_authorization_failed), context)
-    response = context.node.groups.join(
-        request, context.client_id, context.peer, context.api_version, describable_topics(context)
-    )
-    return then(response, lambda answer: _spell(answer, context))
-
-
-def _spell(response: JoinGroupResponse, context: RequestContext) -> JoinGroupResponse:
-    """No protocol is the empty string to older clients."""
+async def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
+    if context.authorize("READ", "GROUP", request.group_id):
+        response = await context.node.groups.join(
+            request, context.client_id, context.peer, context.api_version, describable_topics(context)
+        )
+    else:
+        response = JoinGroupResponse(error_code=ErrorCode.group_authorization_failed)
     if response.protocol_name is None and context.api_version < NULL_PROTOCOL_NAME_SINCE:
         response.protocol_name = ""
     return response

@@ -6,10 +6,8 @@ one member's result is the answer's.
 
 from __future__ import annotations
 
-from asyncio import Future
 from typing import Final
 
-from broker.groups.waiting import then
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from protocol.errors import NONE, ErrorCode
@@ -19,18 +17,13 @@ MANY_MEMBERS_SINCE: Final = 3
 
 
 @api(key=13, versions=range(6))
-def leave_group(
-    request: LeaveGroupRequest, context: RequestContext
-) -> LeaveGroupResponse | Future[LeaveGroupResponse]:
+async def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     if not context.authorize("READ", "GROUP", request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.group_authorization_failed)
     if context.api_version >= MANY_MEMBERS_SINCE:
-        return context.node.groups.leave(request.group_id, request.members)
+        return await context.node.groups.leave(request.group_id, request.members)
     leaving = [MemberIdentity(member_id=request.member_id)]
-    return then(context.node.groups.leave(request.group_id, leaving), _of_one)
-
-
-def _of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:
+    response = await context.node.groups.leave(request.group_id, leaving)
     if response.error_code == NONE and response.members:
         return LeaveGroupResponse(error_code=response.members[0].error_code)
     return response

@@ -6,13 +6,11 @@ epochs; KIP-345 (v7) static members; KIP-848 (v9) member epochs and GROUP_ID_NOT
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
-from broker.groups.commits import Committer, Errors, OffsetToCommit
-from broker.groups.waiting import then
+from broker.groups.commits import Committer, OffsetToCommit
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from protocol.errors import ErrorCode
@@ -28,9 +26,7 @@ TOPIC_IDS_SINCE: Final = 10
 
 
 @api(key=8, versions=range(2, 11))
-def offset_commit(
-    request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | Future[OffsetCommitResponse]:
+async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     answer = _Answer()
     if not context.authorize("READ", "GROUP", request.group_id):
         for topic in request.topics:
@@ -42,15 +38,10 @@ def offset_commit(
     who = Committer(
         request.group_id, request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
     )
-
-    def finish(errors: Errors) -> OffsetCommitResponse:
-        for offset, error in zip(offsets, errors, strict=True):
-            answer.add(offset.topic, offset.topic_id, offset.partition, error)
-        return answer.response()
-
-    return then(
-        context.node.groups.commit(who, offsets, request.retention_time_ms, context.api_version), finish
-    )
+    errors = await context.node.groups.commit(who, offsets, request.retention_time_ms, context.api_version)
+    for offset, error in zip(offsets, errors, strict=True):
+        answer.add(offset.topic, offset.topic_id, offset.partition, error)
+    return answer.response()
 
 
 def _existing(

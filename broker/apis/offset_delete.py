@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import Future
-
-from broker.groups.commits import Errors
 from broker.groups.offsets import Spot
-from broker.groups.waiting import then
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from protocol.errors import NONE, ErrorCode
@@ -19,9 +15,7 @@ from protocol.messages.offset_delete import (
 
 
 @api(key=47, versions=range(1))
-def offset_delete(
-    request: OffsetDeleteRequest, context: RequestContext
-) -> OffsetDeleteResponse | Future[OffsetDeleteResponse]:
+async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     if not context.authorize("DELETE", "GROUP", request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.group_authorization_failed)
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
@@ -34,21 +28,16 @@ def offset_delete(
                 spots.append((topic.name, index))
             else:
                 _add(topics, topic.name, index, error)
-
-    def finish(result: tuple[ErrorCode, Errors]) -> OffsetDeleteResponse:
-        error, errors = result
-        if error is not NONE:
-            return OffsetDeleteResponse(error_code=error)
-        for (name, index), each in zip(spots, errors, strict=True):
-            _add(topics, name, index, each)
-        return OffsetDeleteResponse(
-            topics=[
-                OffsetDeleteResponseTopic(name=name, partitions=partitions)
-                for name, partitions in topics.items()
-            ]
-        )
-
-    return then(context.node.groups.delete_offsets(request.group_id, spots), finish)
+    error, errors = await context.node.groups.delete_offsets(request.group_id, spots)
+    if error is not NONE:
+        return OffsetDeleteResponse(error_code=error)
+    for (name, index), each in zip(spots, errors, strict=True):
+        _add(topics, name, index, each)
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in topics.items()
+        ]
+    )
 
 
 def _check(name: str, index: int, context: RequestContext) -> ErrorCode:

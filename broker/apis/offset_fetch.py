@@ -6,13 +6,12 @@ KIP-709 (v8) many groups; KIP-848 (v9) member ids and epochs, which consumer gro
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Sequence
 from typing import Final
 
 from broker.groups.commits import fetched
 from broker.groups.offsets import Found
-from broker.groups.waiting import all_of, then
+from broker.loop.coroutines import fork
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from protocol.errors import NONE, ErrorCode
@@ -35,31 +34,25 @@ _Group = OffsetFetchResponseGroup
 
 
 @api(key=9, versions=range(1, 11))
-def offset_fetch(
-    request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | Future[OffsetFetchResponse]:
+async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     if context.api_version >= MANY_GROUPS_SINCE:
-        answers = [_fetch(group, request.require_stable, context) for group in request.groups]
-        return all_of(answers, lambda groups: OffsetFetchResponse(groups=groups))
+        life = context.node.life
+        fetching = [fork(_fetch(group, request.require_stable, context), life) for group in request.groups]
+        return OffsetFetchResponse(groups=[await group for group in fetching])
     group = _as_group(request)
-    answer = _fetch(group, request.require_stable, context)
-    return then(answer, lambda found: _as_single(group, found, context.api_version))
+    return _as_single(group, await _fetch(group, request.require_stable, context), context.api_version)
 
 
-def _fetch(
-    group: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
-) -> _Group | Future[_Group]:
+async def _fetch(group: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext) -> _Group:
     if not context.authorize("DESCRIBE", "GROUP", group.group_id):
         return _Group(group_id=group.group_id, error_code=ErrorCode.group_authorization_failed)
     if group.topics is None:
-        found = context.node.groups.fetch(group, require_stable=require_stable)
-        return then(found, lambda answer: _visible(answer, context))
+        return _visible(await context.node.groups.fetch(group, require_stable=require_stable), context)
     known, refused = _resolve(group.topics, context)
     wanted = OffsetFetchRequestGroup(
         group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known
     )
-    found = context.node.groups.fetch(wanted, require_stable=require_stable)
-    return then(found, lambda answer: _with(answer, refused))
+    return _with(await context.node.groups.fetch(wanted, require_stable=require_stable), refused)
 
 
 def _resolve(

@@ -6,7 +6,6 @@ answer waits for the leader.
 
 from __future__ import annotations
 
-from asyncio import Future
 from typing import Final
 
 from broker.node.context import RequestContext
@@ -18,12 +17,10 @@ PROTOCOL_SINCE: Final = 5
 
 
 @api(key=14, versions=range(6))
-def sync_group(
-    request: SyncGroupRequest, context: RequestContext
-) -> SyncGroupResponse | Future[SyncGroupResponse]:
+async def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= PROTOCOL_SINCE and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.inconsistent_group_protocol)
     if not context.authorize("READ", "GROUP", request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.group_authorization_failed)
-    return context.node.groups.sync(request)
+    return await context.node.groups.sync(request)

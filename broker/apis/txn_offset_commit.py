@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Collection, Sequence
 from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
 from broker.groups.commits import OffsetToCommit
 from broker.injection.crash import crash_point
+from broker.loop.coroutines import start
 from broker.loop.deferred import Deferred
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.node.context import RequestContext
@@ -123,7 +124,7 @@ class TxnOffsetCommit:
             self._answer.resolve(self._all(self._verification_error(check.error)))
             return
         request = self._request
-        outcome = self._context.node.groups.commit_transactional(
+        committing = self._context.node.groups.commit_transactional(
             request.group_id,
             request.member_id,
             request.generation_id,
@@ -134,6 +135,7 @@ class TxnOffsetCommit:
             self._context.api_version,
             guard=check.guard,
         )
+        outcome = start(committing, self._context.node.life)
         if isinstance(outcome, list):
             self._committed(outcome)
         else:

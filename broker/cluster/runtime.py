@@ -324,6 +324,7 @@ class NodeRuntime:
                 replicas,
                 random=self._random,
                 injection=injection,
+                life=self.life,
                 partitions=offsets_partitions,
             )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import Future
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -13,12 +12,11 @@ from broker.groups.consumer.context import Refused
 from broker.groups.consumer.epoch_checks import check_commit, check_fetch
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.records import group_tombstones
-from broker.groups.effects import Effect
 from broker.groups.group import ClassicGroup
 from broker.groups.offsets import NO_RETENTION_OF_ITS_OWN, NOTHING, Found, GroupOffsets, Spot
 from broker.groups.records import LogRecord
 from broker.groups.shard import NO_PRODUCER, GroupShard, Producer
-from broker.loop.deferred import Deferred
+from broker.logging import get_logger
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -35,6 +33,8 @@ VALUE_VERSION: Final = 4
 VALUE_VERSION_WITH_EXPIRY: Final = 1
 NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
+
+log = get_logger()
 
 
 class OffsetToCommit(NamedTuple):
@@ -61,54 +61,57 @@ Errors = list[ErrorCode]
 """One for each offset, in the order of the request."""
 
 
-def commit(
-    shard: GroupShard, who: Committer, offsets: Sequence[OffsetToCommit], retention_ms: int, api_version: int
-) -> Errors | Future[Errors]:
-    """OffsetCommit."""
-
-    def check() -> ErrorCode:
-        found = shard.state.group(who.group_id)
-        if isinstance(found, ConsumerGroup):
-            return _check_member(shard, found, who, offsets, api_version, transactional=False)
-        if found is not None:
-            error, effects = _check_classic(found, who, transactional=False)
-            shard.run(found, effects)
-            return error
-        # Generation -1 makes a group of its own kind: one that only commits.
-        since = GROUP_ID_NOT_FOUND_SINCE
-        missing = ErrorCode.group_id_not_found if api_version >= since else ErrorCode.illegal_generation
-        return NONE if who.generation_id < 0 else missing
-
-    return _write(shard, who.group_id, offsets, retention_ms, NO_PRODUCER, check)
-
-
-def commit_transactional(
+async def commit(
     shard: GroupShard,
     who: Committer,
     offsets: Sequence[OffsetToCommit],
-    producer: Producer,
+    retention_ms: int,
     api_version: int,
-) -> Errors | Future[Errors]:
-    """TxnOffsetCommit, once the transaction coordinator has agreed."""
+    producer: Producer = NO_PRODUCER,
+) -> Errors:
+    """OffsetCommit; and TxnOffsetCommit, with its producer, once the transaction coordinator has agreed."""
+    transactional = producer is not NO_PRODUCER
+    error = _check(shard, who, offsets, api_version, transactional=transactional)
+    if error is not NONE:
+        return [error] * len(offsets)
+    errors, records = _records_of(shard, who.group_id, offsets, retention_ms, transactional=transactional)
+    if not records:
+        return errors
+    if shard.is_intercepted:
+        error = await shard.may_append(who.group_id or None)
+        if error is NONE:
+            error = _check(shard, who, offsets, api_version, transactional=transactional)
+    if error is NONE:
+        error = await shard.write(records, producer)
+    return errors if error is NONE else [error] * len(offsets)
 
-    def check() -> ErrorCode:
-        found = shard.state.group(who.group_id)
-        if isinstance(found, ConsumerGroup):
-            error = _check_member(shard, found, who, offsets, api_version, transactional=True)
-            return ErrorCode.illegal_generation if error is ErrorCode.stale_member_epoch else error
-        if found is not None:
-            return _check_classic(found, who, transactional=True)[0]
-        return NONE if who.generation_id < 0 else ErrorCode.illegal_generation
 
-    return _write(shard, who.group_id, offsets, NO_RETENTION_OF_ITS_OWN, producer, check)
-
-
-def _check_classic(
-    group: ClassicGroup, who: Committer, *, transactional: bool
-) -> tuple[ErrorCode, Sequence[Effect]]:
-    return classic.commit(
-        group, who.member_id, who.group_instance_id, who.generation_id, transactional=transactional
-    )
+def _check(
+    shard: GroupShard,
+    who: Committer,
+    offsets: Sequence[OffsetToCommit],
+    api_version: int,
+    *,
+    transactional: bool,
+) -> ErrorCode:
+    """May this client commit this? A member that may is alive, too."""
+    found = shard.state.group(who.group_id)
+    if isinstance(found, ConsumerGroup):
+        error = _check_member(shard, found, who, offsets, api_version, transactional=transactional)
+        stale = transactional and error is ErrorCode.stale_member_epoch
+        return ErrorCode.illegal_generation if stale else error
+    if found is not None:
+        error, effects = classic.commit(
+            found, who.member_id, who.group_instance_id, who.generation_id, transactional=transactional
+        )
+        shard.run(found, effects)
+        return error
+    # Generation -1 makes a group of its own kind: one that only commits.
+    if who.generation_id < 0:
+        return NONE
+    if transactional or api_version < GROUP_ID_NOT_FOUND_SINCE:
+        return ErrorCode.illegal_generation
+    return ErrorCode.group_id_not_found
 
 
 def _check_member(
@@ -140,18 +143,15 @@ def _check_member(
     return next((found for found in errors if found is not NONE), NONE)
 
 
-def _write(
+def _records_of(
     shard: GroupShard,
     group_id: str,
     offsets: Sequence[OffsetToCommit],
     retention_ms: int,
-    producer: Producer,
-    check: Callable[[], ErrorCode],
-) -> Errors | Future[Errors]:
-    """Write what ``check`` allows. It is asked again where a rule has held the append up: the member may be gone by then."""
-    refused = check()
-    if refused is not NONE:
-        return [refused] * len(offsets)
+    *,
+    transactional: bool,
+) -> tuple[Errors, list[LogRecord]]:
+    """(an error for each offset, the records of those that have none)."""
     now_ms = shard.clock.now_ms()
     has_expiry = retention_ms != NO_RETENTION_OF_ITS_OWN
     metadata_max = shard.config().offset_metadata_max_bytes
@@ -171,18 +171,10 @@ def _write(
             commit_timestamp_ms=now_ms,
             expire_timestamp_ms=now_ms + retention_ms if has_expiry else NO_RETENTION_OF_ITS_OWN,
             # Kafka's records of transactional commits know their topics by name alone.
-            topic_id=wanted.topic_id if not has_expiry and producer is NO_PRODUCER else None,
+            topic_id=None if has_expiry or transactional else wanted.topic_id,
         )
         records.append(LogRecord(key, value, VALUE_VERSION_WITH_EXPIRY if has_expiry else VALUE_VERSION))
-    if not records:
-        return errors
-    reply: Deferred[Errors] = Deferred()
-
-    def committed(error: ErrorCode) -> None:
-        reply.resolve(errors if error is NONE else [error] * len(offsets))
-
-    shard.write(records, committed, producer=producer, check=check)
-    return reply.outcome()
+    return errors, records
 
 
 def _java_length(text: str) -> int:
@@ -190,23 +182,19 @@ def _java_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def fetch(
+async def fetch(
     shard: GroupShard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
-) -> OffsetFetchResponseGroup | Future[OffsetFetchResponseGroup]:
+) -> OffsetFetchResponseGroup:
     """OffsetFetch for one group: what is committed to the log; stable offsets only once all is that was taken in before."""
     shard.state.offsets.note_high_watermark(shard.partition.high_watermark)
-    if not require_stable:
-        return _fetched_group(shard, wanted, require_stable=False)
-
-    def answer(error: ErrorCode) -> OffsetFetchResponseGroup:
+    if require_stable:
+        error = await shard.read()
         if error is not NONE:
             # Consumers do not expect COORDINATOR_NOT_AVAILABLE here.
             if error is ErrorCode.coordinator_not_available:
                 error = ErrorCode.not_coordinator
             return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
-        return _fetched_group(shard, wanted, require_stable=True)
-
-    return shard.read(answer)
+    return _fetched_group(shard, wanted, require_stable=require_stable)
 
 
 def _fetched_group(
@@ -285,9 +273,7 @@ def fetched(index: int, found: Found) -> OffsetFetchResponsePartitions:
     )
 
 
-def delete_offsets(
-    shard: GroupShard, group_id: str, spots: Sequence[Spot]
-) -> tuple[ErrorCode, Errors] | Future[tuple[ErrorCode, Errors]]:
+async def delete_offsets(shard: GroupShard, group_id: str, spots: Sequence[Spot]) -> tuple[ErrorCode, Errors]:
     """OffsetDelete: (an error for the whole group, an error for each spot)."""
     errors: Errors = []
 
@@ -305,12 +291,11 @@ def delete_offsets(
         free = [spot for spot, is_subscribed in zip(spots, subscribed, strict=True) if not is_subscribed]
         return _keys(group_id, (spot for spot in free if shard.state.offsets.exists(group_id, spot)))
 
-    reply: Deferred[tuple[ErrorCode, Errors]] = Deferred()
-    shard.write_tombstones(find, lambda failure: reply.resolve((failure, errors if failure is NONE else [])))
-    return reply.outcome()
+    failure = await shard.write_tombstones(find)
+    return failure, errors if failure is NONE else []
 
 
-def delete_group(shard: GroupShard, group_id: str) -> ErrorCode | Future[ErrorCode]:
+async def delete_group(shard: GroupShard, group_id: str) -> ErrorCode:
     """DeleteGroups: the group with all its offsets, pending ones included."""
 
     def find() -> list[Key] | ErrorCode:
@@ -325,20 +310,13 @@ def delete_group(shard: GroupShard, group_id: str) -> ErrorCode | Future[ErrorCo
             return error
         return [*_keys(group_id, shard.state.offsets.all_spots(group_id)), *_group_keys(group)]
 
-    def delete(error: ErrorCode) -> None:
-        if error is NONE:
-            shard.write_tombstones(find, reply.resolve)
-        else:
-            reply.resolve(error)
-
-    reply: Deferred[ErrorCode] = Deferred()
     # As Kafka, which looks for a share group of this name first: nothing is deleted while that waits.
-    shard.when_committed(shard.partition.log_end_offset, delete)
-    return reply.outcome()
+    error = await shard.read()
+    return await shard.write_tombstones(find) if error is NONE else error
 
 
-def expire(shard: GroupShard, retention_ms: int) -> int:
-    """Delete the offsets that are expired by the retention; how many tombstones that took."""
+async def expire(shard: GroupShard, retention_ms: int) -> None:
+    """Delete the offsets that are expired by the retention. What cannot be written is found again the next time."""
     doomed: list[Key] = []
 
     def now_for(written_ms: int) -> int:
@@ -353,9 +331,11 @@ def expire(shard: GroupShard, retention_ms: int) -> int:
                 doomed.extend(_group_keys(group))
         return doomed
 
-    # No request waits for it: what could not be written is found again the next time.
-    shard.write_tombstones(find, lambda _: None)
-    return len(doomed)
+    error = await shard.write_tombstones(find)
+    if doomed and error is NONE:
+        log.info(
+            "expired offsets and groups deleted", partition=shard.partition.index, tombstones=len(doomed)
+        )
 
 
 def expires_in_ms(shard: GroupShard, retention_ms: int) -> int | None:
@@ -370,17 +350,14 @@ def expires_in_ms(shard: GroupShard, retention_ms: int) -> int | None:
     return min((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
 
 
-def forget_topic(shard: GroupShard, topic: str, topic_id: UUID | None) -> int:
+async def forget_topic(shard: GroupShard, topic: str, topic_id: UUID | None) -> None:
     """A topic is gone, and its offsets with it: one that comes later under its name starts without them."""
-    doomed: list[Key] = []
 
     def find() -> list[Key]:
         spots = shard.state.offsets.of_topic(topic, topic_id)
-        doomed[:] = [OffsetCommitKey(group_id, *spot) for group_id, spot in spots]
-        return doomed
+        return [OffsetCommitKey(group_id, *spot) for group_id, spot in spots]
 
-    shard.write_tombstones(find, lambda _: None)
-    return len(doomed)
+    await shard.write_tombstones(find)
 
 
 def _group_keys(group: ClassicGroup | ConsumerGroup) -> list[Key]:

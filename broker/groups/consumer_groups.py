@@ -6,7 +6,6 @@ of every timer is the same (`ConsumerGroups.carry_out`): decide, append, move ti
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -20,10 +19,10 @@ from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.subscribing import resolve_regexes
 from broker.groups.consumer_settings import assignors, settings_of
 from broker.groups.effects import REGEX_TIMER, Arm, Timer
-from broker.groups.shard import GroupShard
+from broker.groups.shard import GroupShard, group_of
 from broker.groups.topics_image import MetadataTopics
 from broker.logging import get_logger
-from broker.loop.deferred import Deferred
+from broker.loop.coroutines import start_in_background
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from broker.metadata.cluster import ClusterMetadata
 
 R = TypeVar("R")
-Refuse = Callable[[ErrorCode, str | None], R]
-"""Makes the response of a request that is refused: (error, Kafka's message)."""
 log = get_logger()
 
 
@@ -70,12 +67,12 @@ class ConsumerGroups:
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def heartbeat(
+    async def heartbeat(
         self,
         shard: GroupShard,
         request: ConsumerGroupHeartbeatRequest,
         client: Client,
-    ) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
+    ) -> ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeat, once `check_request` has let it pass."""
         group_id = request.group_id
         if not request.member_id:
@@ -93,7 +90,10 @@ class ConsumerGroups:
             decision.may_describe = client.may_describe
             return decision
 
-        return self._answer(shard, group_id, decide, refuse_heartbeat)
+        try:
+            return await self._asked(shard, group_id, decide)
+        except Refused as refusal:
+            return refuse_heartbeat(refusal.error, refusal.message)
 
     def check_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, api_version: int
@@ -105,14 +105,14 @@ class ConsumerGroups:
             return refuse_heartbeat(refusal.error, refusal.message)
         return None
 
-    def join(
+    async def join(
         self,
         shard: GroupShard,
         group: ConsumerGroup,
         request: JoinGroupRequest,
         client: Client,
         api_version: int,
-    ) -> JoinGroupResponse | Future[JoinGroupResponse]:
+    ) -> JoinGroupResponse:
         """JoinGroup of a member of the classic protocol, in a group that has members."""
         new_member_id = self._new_member_id()
 
@@ -123,46 +123,50 @@ class ConsumerGroups:
             decision.may_describe = client.may_describe
             return decision
 
-        def refuse(error: ErrorCode, _: str | None) -> JoinGroupResponse:
+        try:
+            return await self._asked(shard, group.group_id, decide)
+        except Refused as refusal:
             # It names no member, as Kafka's; a classic group's names the one of the request.
-            return JoinGroupResponse(error_code=error)
+            return JoinGroupResponse(error_code=refusal.error)
 
-        return self._answer(shard, group.group_id, decide, refuse)
-
-    def sync(
+    async def sync(
         self, shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest
-    ) -> SyncGroupResponse | Future[SyncGroupResponse]:
-        return self._answer(
-            shard,
-            group.group_id,
-            lambda context: classic_members.sync(context, group, request),
-            lambda error, _: SyncGroupResponse(error_code=error),
-        )
+    ) -> SyncGroupResponse:
+        try:
+            return await self._asked(
+                shard, group.group_id, lambda context: classic_members.sync(context, group, request)
+            )
+        except Refused as refusal:
+            return SyncGroupResponse(error_code=refusal.error)
 
-    def classic_heartbeat(
+    async def classic_heartbeat(
         self,
         shard: GroupShard,
         group: ConsumerGroup,
         member_id: str,
         instance_id: str | None,
         generation: int,
-    ) -> ErrorCode | Future[ErrorCode]:
-        return self._answer(
-            shard,
-            group.group_id,
-            lambda _: classic_members.heartbeat(group, member_id, instance_id, generation),
-            lambda error, _: error,
-        )
+    ) -> ErrorCode:
+        try:
+            return await self._asked(
+                shard,
+                group.group_id,
+                lambda _: classic_members.heartbeat(group, member_id, instance_id, generation),
+            )
+        except Refused as refusal:
+            return refusal.error
 
-    def leave(
+    async def leave(
         self, shard: GroupShard, group: ConsumerGroup, leaving: Sequence[MemberIdentity]
-    ) -> LeaveGroupResponse | Future[LeaveGroupResponse]:
-        return self._answer(
-            shard,
-            group.group_id,
-            lambda context: classic_members.leave(context, group, shard.state.config, leaving),
-            lambda error, _: LeaveGroupResponse(error_code=error),
-        )
+    ) -> LeaveGroupResponse:
+        try:
+            return await self._asked(
+                shard,
+                group.group_id,
+                lambda context: classic_members.leave(context, group, shard.state.config, leaving),
+            )
+        except Refused as refusal:
+            return LeaveGroupResponse(error_code=refusal.error)
 
     def _new_member_id(self) -> str:
         """As Kafka's ``Uuid.toString``: 22 characters."""
@@ -177,66 +181,37 @@ class ConsumerGroups:
         settings = settings_of(self._config, self._metadata, group_id)
         return Context(self.topics, settings, self._clock.now_ms())
 
-    def _answer(
-        self,
-        shard: GroupShard,
-        group_id: str,
-        decide: Callable[[Context], Decision[R]],
-        refuse: Refuse[R],
-    ) -> R | Future[R]:
-        reply: Deferred[R] = Deferred()
-
-        def refuse_it(error: ErrorCode, message: str | None) -> None:
+    async def _asked(self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[R]]) -> R:
+        """`carry_out` for a request."""
+        try:
+            return await self.carry_out(shard, group_id, decide)
+        except Refused as refusal:
             # As Kafka logs why it does not upgrade a group: librdkafka shows the error without its message.
-            note = log.info if error is ErrorCode.group_id_not_found else log.debug
-            note("group request refused", group=group_id, error=error.name, reason=message)
-            reply.resolve(refuse(error, message))
+            note = log.info if refusal.error is ErrorCode.group_id_not_found else log.debug
+            note("group request refused", group=group_id, error=refusal.error.name, reason=refusal.message)
+            raise
 
-        self.carry_out(shard, group_id, decide, reply.resolve, refuse_it)
-        return reply.outcome()
+    async def carry_out(
+        self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[R]]
+    ) -> R:
+        """Decide and do it; the response, once what was decided is committed. Raises `Refused`.
 
-    def carry_out(
-        self,
-        shard: GroupShard,
-        group_id: str,
-        decide: Callable[[Context], Decision[R]],
-        answer: Callable[[R], None],
-        refuse: Callable[[ErrorCode, str | None], None],
-        *,
-        may_be_held: bool = True,
-    ) -> None:
-        """Decide and do it; ``answer`` is called once what was decided is committed.
-
-        Where a rule holds the append up, what was decided is forgotten, and decided anew when the rule lets go: the group
+        Where a rule holds the append up, what was decided is forgotten, and decided again when the rule lets go: the group
         may be another by then.
         """
-        try:
+        decision = decide(self._context(group_id))
+        if decision.records and shard.is_intercepted:
+            _check(await shard.may_append(group_of(decision.records[0].key)))
             decision = decide(self._context(group_id))
-        except Refused as refusal:
-            refuse(refusal.error, refusal.message)
-            return
-        records = decision.records
-        if records and may_be_held and shard.is_intercepted:
-            again = partial(self.carry_out, shard, group_id, decide, answer, refuse, may_be_held=False)
-            shard.at_append(records[0].key, lambda _: again(), lambda error: refuse(error, None))
-            return
         end_offset = shard.partition.log_end_offset
-        if records:
+        if decision.records:
             # Members that wait in a group which is upgraded join again.
             deleted = ErrorCode.rebalance_in_progress
-            error, end_offset = shard.append_records(records, deleted=deleted)
-            if error is not NONE:
-                refuse(shard.client_error(error), None)
-                return
+            error, end_offset = shard.append_records(decision.records, deleted=deleted)
+            _check(shard.client_error(error))
         self._follow(shard, group_id, decision)
-
-        def committed(error: ErrorCode) -> None:
-            if error is NONE:
-                answer(decision.response)
-            else:
-                refuse(error, None)
-
-        shard.when_committed(end_offset, committed)
+        _check(await shard.committed(end_offset))
+        return decision.response
 
     def _follow(self, shard: GroupShard, group_id: str, decision: Decision[R]) -> None:
         """What comes with the records of a decision."""
@@ -280,7 +255,7 @@ class ConsumerGroups:
                 )
             return decision
 
-        self._alone(shard, group_id, decide)
+        start_in_background(self._alone(shard, group_id, decide), shard.life)
 
     def _resolve(
         self, shard: GroupShard, group_id: str, regexes: frozenset[str], may_describe: MayDescribe | None
@@ -289,15 +264,22 @@ class ConsumerGroups:
             group = live_group(shard.state.group(group_id), group_id)
             return resolve_regexes(context, group, regexes, may_describe)
 
-        self._alone(shard, group_id, decide)
+        start_in_background(self._alone(shard, group_id, decide), shard.life)
 
-    def _alone(self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[None]]) -> None:
-        """What no request waits for."""
+    async def _alone(
+        self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[None]]
+    ) -> None:
+        """`carry_out` for what no request waits for."""
+        try:
+            await self.carry_out(shard, group_id, decide)
+        except Refused as refusal:
+            log.debug("group not changed", group=group_id, error=refusal.error.name, reason=refusal.message)
 
-        def refused(error: ErrorCode, message: str | None) -> None:
-            log.debug("group not changed", group=group_id, error=error.name, reason=message)
 
-        self.carry_out(shard, group_id, decide, lambda _: None, refused)
+def _check(error: ErrorCode) -> None:
+    """Raise `Refused`, without a message, unless the error is NONE."""
+    if error is not NONE:
+        raise Refused(error)
 
 
 def refuse_heartbeat(error: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
@@ -19,11 +18,11 @@ from broker.groups.consumer.records import group_tombstones
 from broker.groups.consumer_groups import ConsumerGroups, refuse_heartbeat
 from broker.groups.effects import Effect
 from broker.groups.group import ClassicGroup
-from broker.groups.offsets import GroupOffsets, Spot
+from broker.groups.offsets import NO_RETENTION_OF_ITS_OWN, GroupOffsets, Spot
 from broker.groups.shard import GroupShard, Producer
 from broker.injection.points import FaultInjection
-from broker.logging import get_logger
-from broker.loop.deferred import Deferred
+from broker.loop.coroutines import Waiter, start_in_background
+from broker.loop.life import NodeLife
 from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.topics import CONSUMER_OFFSETS
@@ -50,8 +49,6 @@ LOAD_IN_PROGRESS_SINCE: Final = 2
 """TxnOffsetCommit clients before this version crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 MS_PER_MINUTE: Final = 60_000
 
-log = get_logger()
-
 
 def _uuid_by(rng: Random) -> uuid.UUID:
     return uuid.UUID(int=rng.getrandbits(128), version=4)
@@ -70,10 +67,12 @@ class GroupCoordinator(MetadataListener):
         *,
         random: Random | None = None,
         injection: FaultInjection | None = None,
+        life: NodeLife | None = None,
         partitions: int | None = None,
     ) -> None:
         """``new_uuid`` makes what is unique in the ids of members; without it that comes from ``random``.
 
+        What waits here belongs to ``life``, and is closed with it: that ends before `abandon` is called.
         ``partitions`` is how many ``__consumer_offsets`` had when the node started; without it the coordinator looks.
         """
         self._config = config
@@ -82,6 +81,7 @@ class GroupCoordinator(MetadataListener):
         self._replicas = replicas
         self._new_uuid = new_uuid or partial(_uuid_by, random or Random())
         self._injection = injection or FaultInjection()
+        self._life = life or NodeLife()
         self._partitions = partitions or coordinator_partitions(CONSUMER_OFFSETS, metadata.topic, config)
         self._ended = False
         self.consumer_groups = ConsumerGroups(config, clock, metadata, self._new_uuid)
@@ -110,14 +110,14 @@ class GroupCoordinator(MetadataListener):
         )
 
     def _new_shard(self, partition: Partition) -> GroupShard:
-        return GroupShard(partition, lambda: self._config, self._clock, self._injection)
+        return GroupShard(partition, lambda: self._config, self._clock, self._life, self._injection)
 
     def _loaded(self, shard: GroupShard) -> None:
         """Write the tombstones of topics that were deleted while no coordinator could write them."""
         self.consumer_groups.loaded(shard)
         for name, topic_id in shard.state.offsets.topics():
             if topic_id is not None and self._metadata.topic_by_id(topic_id) is None:
-                commits.forget_topic(shard, name, topic_id)
+                start_in_background(commits.forget_topic(shard, name, topic_id), self._life)
 
     def close(self) -> None:
         """The node stops: waiting requests get a response, and no timer is left."""
@@ -142,7 +142,7 @@ class GroupCoordinator(MetadataListener):
             self._runtime.unload_all()
             return
         for shard in self._runtime.open():
-            commits.forget_topic(shard, topic.name, topic.topic_id)
+            start_in_background(commits.forget_topic(shard, topic.name, topic.topic_id), self._life)
 
     # -- finding ------------------------------------------------------------------------------------------------
 
@@ -160,14 +160,14 @@ class GroupCoordinator(MetadataListener):
 
     # -- members ------------------------------------------------------------------------------------------------
 
-    def join(
+    async def join(
         self,
         request: JoinGroupRequest,
         client_id: str | None,
         client_host: str,
         api_version: int,
         may_describe: MayDescribe | None = None,
-    ) -> JoinGroupResponse | Future[JoinGroupResponse]:
+    ) -> JoinGroupResponse:
         config = self._config
         session_timeout_ms = request.session_timeout_ms
         lower, upper = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
@@ -183,7 +183,7 @@ class GroupCoordinator(MetadataListener):
         consumer_group = shard.state.consumer_groups.get(request.group_id)
         if consumer_group is not None and consumer_group.members:
             client = Client(client_id or "", client_host, may_describe)
-            return self.consumer_groups.join(shard, consumer_group, request, client, api_version)
+            return await self.consumer_groups.join(shard, consumer_group, request, client, api_version)
         if consumer_group is not None and not request.member_id:
             # An empty group takes any protocol.
             error, _ = shard.append_records(group_tombstones(consumer_group))
@@ -198,11 +198,11 @@ class GroupCoordinator(MetadataListener):
             group, effects = classic.create(request.group_id, shard.state.config, now_ms)
             shard.state.groups[request.group_id] = group
         joiner = classic.Joiner.of(request, client_id, client_host, api_version, str(self._new_uuid()))
-        reply: Deferred[JoinGroupResponse] = Deferred()
-        shard.run(group, [*effects, *classic.join(group, joiner, reply, now_ms)])
-        return reply.outcome()
+        response: Waiter[JoinGroupResponse] = Waiter()
+        shard.run(group, [*effects, *classic.join(group, joiner, response, now_ms)])
+        return await response
 
-    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Future[SyncGroupResponse]:
+    async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
         found = self._group_of(request.group_id)
         if isinstance(found, ErrorCode):
             return SyncGroupResponse(error_code=found)
@@ -210,14 +210,14 @@ class GroupCoordinator(MetadataListener):
         if group is None:
             return SyncGroupResponse(error_code=ErrorCode.unknown_member_id)
         if isinstance(group, ConsumerGroup):
-            return self.consumer_groups.sync(shard, group, request)
-        reply: Deferred[SyncGroupResponse] = Deferred()
-        shard.run(group, classic.sync(group, request, reply, self._clock.now_ms()))
-        return reply.outcome()
+            return await self.consumer_groups.sync(shard, group, request)
+        response: Waiter[SyncGroupResponse] = Waiter()
+        shard.run(group, classic.sync(group, request, response, self._clock.now_ms()))
+        return await response
 
-    def heartbeat(
+    async def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
-    ) -> ErrorCode | Future[ErrorCode]:
+    ) -> ErrorCode:
         found = self._group_of(group_id)
         if found is ErrorCode.coordinator_load_in_progress:
             # Members cannot have expired yet, so there is nothing to be told.
@@ -228,18 +228,17 @@ class GroupCoordinator(MetadataListener):
         if group is None:
             return ErrorCode.unknown_member_id
         if isinstance(group, ConsumerGroup):
-            return self.consumer_groups.classic_heartbeat(
+            return await self.consumer_groups.classic_heartbeat(
                 shard, group, member_id, group_instance_id, generation_id
             )
         error, effects = classic.heartbeat(group, member_id, group_instance_id, generation_id)
         shard.run(group, effects)
         if error not in (NONE, ErrorCode.rebalance_in_progress):
             return error
-        return shard.read(lambda failure: failure if failure is not NONE else error)
+        failure = await shard.read()
+        return error if failure is NONE else failure
 
-    def leave(
-        self, group_id: str, members: Sequence[MemberIdentity]
-    ) -> LeaveGroupResponse | Future[LeaveGroupResponse]:
+    async def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
         found = self._group_of(group_id)
         if isinstance(found, ErrorCode):
             return LeaveGroupResponse(error_code=found)
@@ -256,22 +255,21 @@ class GroupCoordinator(MetadataListener):
                 ]
             )
         if isinstance(group, ConsumerGroup):
-            return self.consumer_groups.leave(shard, group, members)
-        reply: Deferred[LeaveGroupResponse] = Deferred()
-        shard.run(group, classic.leave(group, members, reply, self._clock.now_ms()))
-        response = reply.outcome()
-        if isinstance(response, Future):
-            return response
-        return shard.read(lambda error: response if error is NONE else LeaveGroupResponse(error_code=error))
+            return await self.consumer_groups.leave(shard, group, members)
+        response: Waiter[LeaveGroupResponse] = Waiter()
+        shard.run(group, classic.leave(group, members, response, self._clock.now_ms()))
+        # One that has to wait comes with the group's record; the others tell what is in memory.
+        error = await shard.read() if response.done() else NONE
+        return await response if error is NONE else LeaveGroupResponse(error_code=error)
 
-    def consumer_group_heartbeat(
+    async def consumer_group_heartbeat(
         self,
         request: ConsumerGroupHeartbeatRequest,
         client_id: str | None,
         client_host: str,
         api_version: int,
         may_describe: MayDescribe | None = None,
-    ) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
+    ) -> ConsumerGroupHeartbeatResponse:
         """``may_describe`` says which topics the client's regular expression may stand for; None: all."""
         refusal = self.consumer_groups.check_heartbeat(request, api_version)
         if refusal is not None:
@@ -280,7 +278,7 @@ class GroupCoordinator(MetadataListener):
         if isinstance(shard, ErrorCode):
             return refuse_heartbeat(shard)
         client = Client(client_id or "", client_host, may_describe)
-        return self.consumer_groups.heartbeat(shard, request, client)
+        return await self.consumer_groups.heartbeat(shard, request, client)
 
     def _group_of(self, group_id: str) -> tuple[GroupShard, ClassicGroup | ConsumerGroup | None] | ErrorCode:
         if not group_id:
@@ -315,21 +313,21 @@ class GroupCoordinator(MetadataListener):
                 for group in shard.state.all_groups():
                     yield group, shard.state.offsets
 
-    def delete(self, group_id: str) -> ErrorCode | Future[ErrorCode]:
+    async def delete(self, group_id: str) -> ErrorCode:
         shard = self._shard_of(group_id)
-        return shard if isinstance(shard, ErrorCode) else commits.delete_group(shard, group_id)
+        return shard if isinstance(shard, ErrorCode) else await commits.delete_group(shard, group_id)
 
     # -- offsets ------------------------------------------------------------------------------------------------
 
-    def commit(
+    async def commit(
         self, who: Committer, offsets: Sequence[OffsetToCommit], retention_ms: int, api_version: int
-    ) -> Errors | Future[Errors]:
+    ) -> Errors:
         shard = self._shard_of(who.group_id)
         if isinstance(shard, ErrorCode):
             return [shard] * len(offsets)
-        return commits.commit(shard, who, offsets, retention_ms, api_version)
+        return await commits.commit(shard, who, offsets, retention_ms, api_version)
 
-    def commit_transactional(
+    async def commit_transactional(
         self,
         group_id: str,
         member_id: str,
@@ -342,7 +340,7 @@ class GroupCoordinator(MetadataListener):
         *,
         guard: VerificationGuard | None = None,
         verified: bool = False,
-    ) -> Errors | Future[Errors]:
+    ) -> Errors:
         """The group's part of TxnOffsetCommit, after the producer was checked: one error for each offset.
 
         ``guard`` and ``verified`` are for the append (``Partition.append_internal``).
@@ -354,7 +352,7 @@ class GroupCoordinator(MetadataListener):
             return [shard] * len(offsets)
         who = Committer(group_id, member_id, generation_id, group_instance_id)
         producer = Producer(producer_id, producer_epoch, guard, verified)
-        return commits.commit_transactional(shard, who, offsets, producer, api_version)
+        return await commits.commit(shard, who, offsets, NO_RETENTION_OF_ITS_OWN, api_version, producer)
 
     def on_marker(
         self, partition_index: int, producer_id: int, producer_epoch: int, committed: bool, marker_offset: int
@@ -364,19 +362,19 @@ class GroupCoordinator(MetadataListener):
         if shard is not None:
             shard.state.offsets.end_transaction(producer_id, committed, marker_offset)
 
-    def fetch(
+    async def fetch(
         self, wanted: OffsetFetchRequestGroup, *, require_stable: bool
-    ) -> OffsetFetchResponseGroup | Future[OffsetFetchResponseGroup]:
+    ) -> OffsetFetchResponseGroup:
         shard = self._shard_of(wanted.group_id)
         if isinstance(shard, ErrorCode):
             return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=shard)
-        return commits.fetch(shard, wanted, require_stable=require_stable)
+        return await commits.fetch(shard, wanted, require_stable=require_stable)
 
-    def delete_offsets(
-        self, group_id: str, spots: Sequence[Spot]
-    ) -> tuple[ErrorCode, Errors] | Future[tuple[ErrorCode, Errors]]:
+    async def delete_offsets(self, group_id: str, spots: Sequence[Spot]) -> tuple[ErrorCode, Errors]:
         shard = self._shard_of(group_id) if group_id else ErrorCode.invalid_group_id
-        return (shard, []) if isinstance(shard, ErrorCode) else commits.delete_offsets(shard, group_id, spots)
+        if isinstance(shard, ErrorCode):
+            return shard, []
+        return await commits.delete_offsets(shard, group_id, spots)
 
     # -- expiry -------------------------------------------------------------------------------------------------
 
@@ -400,9 +398,7 @@ class GroupCoordinator(MetadataListener):
             return
         shard = self._runtime.get(indices[0])
         if shard is not None:
-            count = commits.expire(shard, self._retention_ms)
-            if count:
-                log.info("expired offsets and groups deleted", partition=indices[0], tombstones=count)
+            start_in_background(commits.expire(shard, self._retention_ms), self._life)
         rest = partial(self._expire_next, indices[1:])
         self._rest_of_expiry = self._clock.call_later_ms(0, rest, Domain.GROUPS)
 

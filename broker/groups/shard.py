@@ -6,10 +6,9 @@ once it is committed; should that never be, the node leads the partition no more
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
@@ -17,13 +16,23 @@ from broker.coordinator_runtime.damaged_records import DamagedRecords
 from broker.coordinator_runtime.shard import CoordinatorShard
 from broker.groups import classic
 from broker.groups.coordinator_state import GroupCoordinatorState
-from broker.groups.effects import REGEX_TIMER, Answer, Append, Arm, Assigned, Cancel, Effect, Timer
+from broker.groups.effects import (
+    REGEX_TIMER,
+    Answer,
+    Append,
+    Arm,
+    Assigned,
+    Cancel,
+    Effect,
+    Response,
+    Timer,
+)
 from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupState
 from broker.groups.records import GROUP_METADATA_VERSION, LogRecord
 from broker.injection.crash import crash_point
-from broker.injection.points import FaultInjection
+from broker.injection.points import FaultInjection, InjectionPoint
 from broker.logging import get_logger
-from broker.loop.deferred import Deferred
+from broker.loop.coroutines import Waiter, start_in_background
 from broker.replicas.partition import Partition
 from protocol.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch, build_batch
 from protocol.errors import NONE, ErrorCode
@@ -40,6 +49,7 @@ from storage.salvage import Damaged, unreadable
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
+    from broker.loop.life import NodeLife
     from storage.producers import VerificationGuard
 
 COORDINATOR_SEQUENCE: Final = 0
@@ -49,7 +59,6 @@ RECORD_OVERHEAD_BYTES: Final = 32
 LOAD_TURN_RECORDS: Final = 500
 """How much of a log is replayed before other work gets its turn."""
 
-T = TypeVar("T")
 log = get_logger()
 
 
@@ -63,25 +72,6 @@ class Producer(NamedTuple):
 
 
 NO_PRODUCER: Final = Producer()
-
-
-class _Commit:
-    """An append that waits for the high watermark, or for ``offsets.commit.timeout.ms`` to pass."""
-
-    __slots__ = ("done", "then", "timer")
-
-    def __init__(self, then: Callable[[ErrorCode], None]) -> None:
-        self.then = then
-        self.done = False
-        self.timer: ClockTimer | None = None
-
-    def finish(self, error: ErrorCode) -> None:
-        if self.done:
-            return
-        self.done = True
-        if self.timer is not None:
-            self.timer.cancel()
-        self.then(CoordinatorShard.client_error(error))
 
 
 def group_of(key: Key) -> str | None:
@@ -106,15 +96,18 @@ class GroupShard(CoordinatorShard):
         partition: Partition,
         config: Callable[[], BrokerConfig],
         clock: Clock,
+        life: NodeLife,
         injection: FaultInjection | None = None,
     ) -> None:
         super().__init__(partition, injection)
         self.clock = clock
         self.config = config
+        self.life = life
         self.state = GroupCoordinatorState(self._classic_group_config())
         self._timers: dict[tuple[str, Timer], tuple[ClockTimer, int]] = {}
         """Each with the time at which it was set, by the clock of groups."""
-        self._commits: dict[_Commit, None] = {}
+        self._waiting: dict[Waiter[ErrorCode], None] = {}
+        """What waits for a commit or at a rule, in the order in which it came."""
         self._load_began_ms = 0
 
     def _classic_group_config(self) -> ClassicGroupConfig:
@@ -191,80 +184,41 @@ class GroupShard(CoordinatorShard):
         now_ms = self.clock.now_ms()
         for group in tuple(self.state.groups.values()):
             self.run(group, classic.fail_and_unload(group, error, now_ms))
-        for commit in tuple(self._commits):
-            commit.finish(error)
+        for verdict in tuple(self._waiting):
+            verdict.wake(error)
         # What members of consumer groups are waited for is the next coordinator's matter.
         for key in tuple(self._timers):
             self._cancel(key)
-        assert not self._commits
+        assert not self._waiting
         super().unload(error)
 
     def abandon(self) -> None:
-        """The node is killed: waiting requests are forgotten and get no response."""
+        """The node is killed. What waited here was closed with the node's life, and gets no response."""
         super().abandon()
         self.refusal = ErrorCode.not_coordinator
-        armed = (timer for timer, _ in self._timers.values())
-        for timer in (*armed, *(commit.timer for commit in self._commits)):
-            if timer is not None:
-                timer.cancel()
-        for commit in self._commits:
-            commit.done = True
-        self._timers.clear()
-        self._commits.clear()
+        for key in tuple(self._timers):
+            self._cancel(key)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def write(
-        self,
-        records: Sequence[LogRecord],
-        committed: Callable[[ErrorCode], None],
-        *,
-        producer: Producer = NO_PRODUCER,
-        late: Callable[[], None] | None = None,
-        check: Callable[[], ErrorCode] | None = None,
-    ) -> None:
-        """Append one batch and take it into memory; ``committed`` is called once, with an error meant for clients.
+    async def write(self, records: Sequence[LogRecord], producer: Producer = NO_PRODUCER) -> ErrorCode:
+        """Append one batch and take it into memory; NONE once it is committed, otherwise an error for clients."""
+        error, end_offset = self.append_records(records, producer)
+        return await self.committed(end_offset) if error is NONE else self.client_error(error)
 
-        ``check`` says whether it may be written still, when a rule has held it up.
+    async def may_append(self, group_id: str | None) -> ErrorCode:
+        """NONE once no rule holds an append up (`broker.injection.points`), otherwise an error that is meant for clients.
+
+        What is held is not in memory yet, and its request fails when the leadership goes. The caller decides again behind
+        this: a member may be gone by then, and its partition another's.
         """
-        was_held = self.is_intercepted
-
-        def append(committed: Callable[[ErrorCode], None]) -> None:
-            if was_held and check is not None and (refused := check()) is not NONE:
-                committed(refused)
-                return
-            error, end_offset = self.append_records(records, producer)
-            if error is not NONE:
-                committed(self.client_error(error))
-            else:
-                self.when_committed(end_offset, committed, late)
-
-        self.at_append(records[0].key, append, committed)
-
-    def at_append(
-        self,
-        key: Key,
-        append: Callable[[Callable[[ErrorCode], None]], None],
-        committed: Callable[[ErrorCode], None],
-    ) -> None:
-        """Append, unless a rule holds it up or has it fail (`broker.injection.points`).
-
-        What is held is not in memory yet; its request fails when the leadership goes.
-        """
-        if not self.is_intercepted:
-            append(committed)
-            return
-        held = _Commit(committed)
-        held.then = partial(self._finished, held, committed)
-        self._commits[held] = None
-
-        def go_on() -> None:
-            if not held.done:
-                held.done = True
-                self._commits.pop(held)
-                append(committed)
-
-        self.intercept_append("group.append", go_on, held.finish, group_id=group_of(key))
+        verdict: Waiter[ErrorCode] = Waiter()
+        partition = self.partition
+        at = InjectionPoint(
+            "group.append", self.leader_id, partition.topic, partition.index, group_id=group_id
+        )
+        self._injection.intercept(at, partial(verdict.wake, NONE), verdict.wake)
+        return self.client_error(await self._woken(verdict))
 
     def append_records(
         self,
@@ -316,91 +270,96 @@ class GroupShard(CoordinatorShard):
             self._cancel((key.group_id, REGEX_TIMER))
         self.state.apply(offset, producer_id, key, value)
 
-    def write_tombstones(
-        self, find: Callable[[], Sequence[Key] | ErrorCode], committed: Callable[[ErrorCode], None]
-    ) -> None:
-        """Delete what is found, in as many batches as it takes; the last one is waited for.
+    async def write_tombstones(self, find: Callable[[], Sequence[Key] | ErrorCode]) -> ErrorCode:
+        """Delete what is found, in as many batches as it takes; NONE once the last one is committed.
 
-        It is looked for again where a rule has held it up: what was found may be needed by then.
+        ``find`` is asked again where a rule has held the append up: what was found may be needed by then.
         """
-        found = find()
-        was_held = self.is_intercepted
-
-        def append(committed: Callable[[ErrorCode], None]) -> None:
-            doomed = find() if was_held else found
-            if isinstance(doomed, ErrorCode):
-                committed(doomed)
-            else:
-                self._write_tombstones(doomed, committed)
-
-        if isinstance(found, ErrorCode):
-            committed(found)
-        elif found:
-            self.at_append(found[0], append, committed)
-        else:
-            self.when_committed(self.partition.log_end_offset, committed)
-
-    def _write_tombstones(self, keys: Sequence[Key], committed: Callable[[ErrorCode], None]) -> None:
-        room = self.partition.log.config.max_message_bytes - HEADER_BYTES
-        pieces: list[list[LogRecord]] = [[]]
-        size = 0
-        for key in keys:
-            key_bytes = len(key.encode()) + RECORD_OVERHEAD_BYTES
-            if size + key_bytes > room and pieces[-1]:
-                pieces.append([])
-                size = 0
-            pieces[-1].append(LogRecord(key))
-            size += key_bytes
-        end_offset = 0
-        for piece in pieces:
-            error, end_offset = self.append_records(piece) if piece else (NONE, end_offset)
+        doomed = find()
+        if self.is_intercepted and not isinstance(doomed, ErrorCode) and doomed:
+            error = await self.may_append(group_of(doomed[0]))
             if error is not NONE:
-                committed(self.client_error(error))
-                return
-        self.when_committed(end_offset, committed)
+                return error
+            doomed = find()
+        if isinstance(doomed, ErrorCode):
+            return doomed
+        end_offset = self.partition.log_end_offset
+        for piece in self._pieces(doomed):
+            error, end_offset = self.append_records(piece)
+            if error is not NONE:
+                return self.client_error(error)
+        return await self.committed(end_offset)
 
-    def when_committed(
-        self, end_offset: int, then: Callable[[ErrorCode], None], late: Callable[[], None] | None = None
-    ) -> None:
-        """Once the high watermark is there; at once, as a rule: then there is neither timer nor register.
+    def _pieces(self, keys: Sequence[Key]) -> list[list[LogRecord]]:
+        """Tombstones for the keys, in pieces that fit into a batch."""
+        room = self.partition.log.config.max_message_bytes - HEADER_BYTES
+        pieces: list[list[LogRecord]] = []
+        left = 0
+        for key in keys:
+            size = len(key.encode()) + RECORD_OVERHEAD_BYTES
+            if size > left:
+                pieces.append([])
+                left = room
+            pieces[-1].append(LogRecord(key))
+            left -= size
+        return pieces
+
+    # -- waiting ------------------------------------------------------------------------------------------------
+
+    async def committed(self, end_offset: int) -> ErrorCode:
+        """NONE once all below ``end_offset`` is committed, at once as a rule; otherwise an error that is meant for clients.
 
         A client is not kept waiting for longer than ``offsets.commit.timeout.ms``; what it is then told as an error may
-        come true all the same. ``late`` is called then, and ``then`` when it is known.
+        come true all the same.
         """
         if self.partition.high_watermark >= end_offset:
-            then(NONE)
-            return
-        commit = _Commit(then)
-        self.partition.on_committed(end_offset, commit.finish)
-        if commit.done:
-            return
-        self._commits[commit] = None
-        commit.then = partial(self._finished, commit, then)
-        commit.timer = self.clock.call_later_ms(
+            return NONE
+        return self.client_error(await self._committed_in_time(end_offset))
+
+    async def read(self) -> ErrorCode:
+        """The same of all that is in memory: no client may see what could be truncated."""
+        return await self.committed(self.partition.log_end_offset)
+
+    async def _committed_in_time(self, end_offset: int) -> ErrorCode:
+        """REQUEST_TIMED_OUT where it takes too long: the timer and the high watermark wake the same waiter."""
+        verdict: Waiter[ErrorCode] = Waiter()
+        self.partition.on_committed(end_offset, verdict.wake)
+        timer = self.clock.call_later_ms(
             self.config().offsets_commit_timeout_ms,
-            late or partial(commit.finish, ErrorCode.request_timed_out),
+            partial(verdict.wake, ErrorCode.request_timed_out),
             Domain.GROUPS,
         )
+        try:
+            return await self._woken(verdict)
+        finally:
+            timer.cancel()
 
-    def _finished(self, commit: _Commit, then: Callable[[ErrorCode], None], error: ErrorCode) -> None:
-        self._commits.pop(commit, None)
-        then(error)
+    async def _committed_at_last(self, end_offset: int) -> ErrorCode:
+        """The same, however long it takes."""
+        verdict: Waiter[ErrorCode] = Waiter()
+        self.partition.on_committed(end_offset, verdict.wake)
+        return await self._woken(verdict)
 
-    def read(self, answer: Callable[[ErrorCode], T]) -> T | Future[T]:
-        """Answer from memory, once all that is in it is committed: no client may see what could be truncated."""
-        end_offset = self.partition.log_end_offset
-        if self.partition.high_watermark >= end_offset:
-            return answer(NONE)
-        reply: Deferred[T] = Deferred()
-        self.when_committed(end_offset, lambda error: reply.resolve(answer(error)))
-        return reply.outcome()
+    async def _woken(self, verdict: Waiter[ErrorCode]) -> ErrorCode:
+        """What the waiter is woken with: by what it was made for, or by `unload` with the error of the shard."""
+        self._waiting[verdict] = None
+        try:
+            return await verdict
+        finally:
+            del self._waiting[verdict]
 
     # -- effects ------------------------------------------------------------------------------------------------
 
     def run(self, group: ClassicGroup, effects: Sequence[Effect]) -> None:
-        """Do what the state machine of a group wants done."""
+        """Carry out what the state machine of a group wants done.
+
+        The one place with a list of effects: one event of a group (a timer, a member that leaves, the end of a leadership)
+        responds to requests of several members and moves several timers, and the rules, which are pure, say in which
+        order. A response wakes the request that waits for it. An append is a barrier, which is waited for beside the
+        request: another event may respond to that meanwhile.
+        """
         append: Append | None = None
-        held: list[Answer] = []
+        behind: list[Answer] = []
         for effect in effects:
             match effect:
                 case Arm():
@@ -411,32 +370,30 @@ class GroupShard(CoordinatorShard):
                     assert append is None
                     append = effect
                 case Answer() if append is not None:
-                    held.append(effect)
+                    behind.append(effect)
                 case Answer(token, response):
-                    cast("Deferred[object]", token).resolve(response)
+                    _waiter(token).wake(response)
         if append is not None:
+            start_in_background(self._store(group, append, behind), self.life)
+
+    async def _store(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
+        """Write the record of a group. The responses behind it are sent once it is committed, or as errors."""
+        error = await self.may_append(group.group_id) if self.is_intercepted else NONE
+        if error is NONE:
             record = LogRecord(GroupMetadataKey(group.group_id), append.value, GROUP_METADATA_VERSION)
-            committed = partial(self._stored, group, append, held)
-            self.write([record], committed, late=partial(self._late, group, append, held))
-
-    def _late(self, group: ClassicGroup, append: Append, held: list[Answer]) -> None:
-        """It is not committed in time, and may be still: members are told that it failed, as by Kafka."""
-        error = self.client_error(ErrorCode.request_timed_out)
-        self.run(group, classic.on_append_late(group, append, error, self.clock.now_ms()))
-        self._refuse(held, error)
-
-    @staticmethod
-    def _refuse(held: list[Answer], error: ErrorCode) -> None:
-        for answer in held:
-            cast("Deferred[object]", answer.token).resolve(type(answer.response)(error_code=error))
-        held.clear()
-
-    def _stored(self, group: ClassicGroup, append: Append, held: list[Answer], error: ErrorCode) -> None:
+            error, end_offset = self.append_records([record])
+            if error is NONE and self.partition.high_watermark < end_offset:
+                error = await self._committed_in_time(end_offset)
+                if error is ErrorCode.request_timed_out:
+                    # It may be committed still: members are told that it failed, as by Kafka.
+                    late = self.client_error(error)
+                    self.run(group, classic.on_append_late(group, append, late, self.clock.now_ms()))
+                    _respond(behind, late)
+                    behind = ()
+                    error = await self._committed_at_last(end_offset)
+            error = self.client_error(error)
         self.run(group, classic.on_append_committed(group, append, error, self.clock.now_ms()))
-        if error is not NONE:
-            self._refuse(held, error)
-        for answer in held:
-            cast("Deferred[object]", answer.token).resolve(answer.response)
+        _respond(behind, error)
         if group.state is ClassicGroupState.DEAD and self.state.groups.get(group.group_id) is group:
             del self.state.groups[group.group_id]
         elif isinstance(append.purpose, Assigned) and group.state is ClassicGroupState.STABLE:
@@ -446,6 +403,8 @@ class GroupShard(CoordinatorShard):
                 generation=group.generation,
                 members=len(group.members),
             )
+
+    # -- timers -------------------------------------------------------------------------------------------------
 
     def arm(self, group_id: str, arm: Arm, then: Callable[[], None]) -> None:
         key = (group_id, arm.timer)
@@ -486,3 +445,15 @@ class GroupShard(CoordinatorShard):
                 member=timer.member_id,
                 left=len(group.members),
             )
+
+
+def _waiter(token: object) -> Waiter[Response]:
+    """The request behind a token, of which the rules know no more than that it waits."""
+    return cast("Waiter[Response]", token)
+
+
+def _respond(answers: Sequence[Answer], error: ErrorCode) -> None:
+    """Send the responses that waited for an append, or the error in which it ended."""
+    for answer in answers:
+        response = answer.response
+        _waiter(answer.token).wake(response if error is NONE else type(response)(error_code=error))

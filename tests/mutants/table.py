@@ -606,8 +606,16 @@ GROUPS: Final = (
         "OffsetCommit is answered once its batch is below the high watermark",
         _GROUPS,
         SHARD,
-        "                self.when_committed(end_offset, committed, late)",
-        "                committed(ErrorCode.none)",
+        "        return await self.committed(end_offset) if error is NONE else self.client_error(error)",
+        "        return self.client_error(error)",
+    ),
+    _one(
+        "group-record-answered-before-the-high-watermark",
+        "responses behind the record of a classic group are sent once it is below the high watermark",
+        _GROUPS,
+        SHARD,
+        "            if error is NONE and self.partition.high_watermark < end_offset:",
+        "            if error is NONE and not end_offset:",
     ),
     _one(
         "group-coordinator-reads-to-the-high-watermark",

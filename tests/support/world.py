@@ -32,6 +32,7 @@ from broker.config import BrokerConfig, broker_config
 from broker.groups.commits import OffsetToCommit
 from broker.groups.coordinator import GroupCoordinator
 from broker.injection.points import FaultInjection
+from broker.loop.coroutines import start
 from broker.metadata.configs import Settings as NodeSettings
 from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener
@@ -444,7 +445,7 @@ class World:
         self.node.verifier.run(transactional_id, [check], adds=adds, wait_ms=0, then=lambda: None)
         if check.error is not ErrorCode.none:
             return check.error
-        errors = self.node.groups.commit_transactional(
+        committing = self.node.groups.commit_transactional(
             group_id,
             "",
             -1,
@@ -455,6 +456,7 @@ class World:
             5,
             guard=check.guard,
         )
+        errors = start(committing, self.node.life)
         assert isinstance(errors, list), "nothing here has to wait"
         return next((error for error in errors if error is not ErrorCode.none), ErrorCode.none)
 

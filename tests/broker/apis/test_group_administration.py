@@ -169,7 +169,7 @@ async def test_many_groups_cost_no_more_each_than_a_few(world: World):
     """50,000 names, each looked for among all others, held up every client for a minute."""
     names = [Compared(f"unknown-{number}") for number in range(500)]
     context = SimpleNamespace(node=world.node, authorize=lambda *asked: True)
-    answer = delete_groups(DeleteGroupsRequest(groups_names=names), context)
+    answer = await delete_groups(DeleteGroupsRequest(groups_names=names), context)
     assert {result.error_code for result in answer.results} == {E.group_id_not_found}
     assert Compared.times < 10 * len(names)
 
@@ -183,7 +183,7 @@ async def test_many_groups_are_described_in_slices(world: World):
 
 async def test_a_deleted_group_s_transaction_brings_nothing_back(world: World):
     offsets = [OffsetToCommit("t", 0, 7), OffsetToCommit("t", 1, 7)]
-    world.groups.commit_transactional("simple", "", -1, None, 1, 0, offsets, 3, verified=True)
+    await world.groups.commit_transactional("simple", "", -1, None, 1, 0, offsets, 3, verified=True)
     world.ask("delete_groups", 2, groups_names=["simple"])
     world.marker(1, True)
     assert world.fetch(group="simple") == world.fetch(group="simple", partition=1) == (-1, E.none)
@@ -234,7 +234,7 @@ async def test_delete_offsets(world: World):
 
 async def test_delete_a_pending_offset(world: World):
     offsets = [OffsetToCommit("t", 1, 7)]
-    world.groups.commit_transactional("simple", "", -1, None, 1, 0, offsets, 3, verified=True)
+    await world.groups.commit_transactional("simple", "", -1, None, 1, 0, offsets, 3, verified=True)
     assert delete_offsets(world, "simple", ("t", 1))[1] == {("t", 1): E.none}
     world.marker(1, True)
     assert world.fetch(group="simple", partition=1) == (-1, E.none)

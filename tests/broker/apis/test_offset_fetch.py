@@ -71,7 +71,7 @@ async def test_everything(world: World, version: int):
 async def test_a_stable_offset_is_not_there_while_a_transaction_is_open(world: World, version: int):
     world.commit(5)
     offsets = [OffsetToCommit("t", index, 7) for index in (0, 1)]
-    world.groups.commit_transactional("g", "", -1, None, 1, 0, offsets, 3, verified=True)
+    await world.groups.commit_transactional("g", "", -1, None, 1, 0, offsets, 3, verified=True)
     topic = name(world, version)
     unstable = (-1, -1, "", E.unstable_offset_commit)
     assert fetch(world, version, 0, 1, require_stable=True)[1] == {(topic, 0): unstable, (topic, 1): unstable}

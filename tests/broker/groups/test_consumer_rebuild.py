@@ -14,7 +14,7 @@ from broker.groups.coordinator_state import GroupCoordinatorState
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from protocol.messages.sync_group import SyncGroupRequest
 from protocol.records.group_log import decode_key, decode_value
-from tests.broker.groups.test_rebuild import History, waiting
+from tests.broker.groups.test_rebuild import History
 
 HISTORIES = int(os.environ.get("ODRADEK_HISTORIES", "1000"))
 BATCH = 50
@@ -117,7 +117,7 @@ class ConsumerHistory(History):
             return None
         member = self.rng.choice(members)
         who = (group.group_id, member.member_id, member.instance_id)
-        self.futures += waiting(self.groups.heartbeat(*who, member.member_epoch))
+        self.ask(self.groups.heartbeat(*who, member.member_epoch))
         if self.rng.random() < 0.5:
             return self.join_as(*who)
         request = SyncGroupRequest(

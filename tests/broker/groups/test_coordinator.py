@@ -55,7 +55,7 @@ def commit_transactional(world: World, offset: int = 7, producer_id: int = 1, **
         "api_version": 3,
         "verified": True,
     }
-    return world.groups.commit_transactional(**fields | changes)
+    return world.start(world.groups.commit_transactional(**fields | changes))
 
 
 # -- persist, then answer -------------------------------------------------------------------------------------------

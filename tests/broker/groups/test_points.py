@@ -80,7 +80,7 @@ async def test_a_rebalance_whose_record_is_held_goes_on_when_it_is_let_go(world:
 async def test_a_deletion_that_is_held(world: World) -> None:
     world.commit(5)
     world.injection.points = gate = Gate("group.append")
-    deleting = world.groups.delete("g")
+    deleting = world.start(world.groups.delete("g"))
     assert isinstance(deleting, asyncio.Future)
     assert world.fetch() == (5, E.none)
     gate.release()
@@ -133,7 +133,7 @@ async def test_of_a_killed_node_no_client_hears_and_no_timer_is_left(world: Worl
     committing = world.commit(5, group="i")
     await turn()
     end_offset = world.partition.log_end_offset
-    world.groups.abandon()
+    world.kill()
     assert world.clock.timers == []
     world.partition.stop_leading(E.not_leader_or_follower)
     await turn()
@@ -194,7 +194,7 @@ async def test_a_commit_that_is_held_counts_only_in_the_generation_of_its_member
 async def test_a_group_that_has_a_member_by_then_is_not_deleted(world: World) -> None:
     world.commit(5)
     world.injection.points = gate = Gate("group.append")
-    deleting = world.groups.delete("g")
+    deleting = world.start(world.groups.delete("g"))
     world.injection.points = None
     assert Client(world, "m").join().error_code == E.none
     gate.release()
@@ -207,7 +207,7 @@ async def test_offsets_of_a_topic_that_has_a_subscriber_by_then_are_not_deleted(
     member.join()
     world.commit(5, version=9, member_id="m", generation_id_or_member_epoch=member.epoch)
     world.injection.points = gate = Gate("group.append")
-    deleting = world.groups.delete_offsets("g", [("t", 0)])
+    deleting = world.start(world.groups.delete_offsets("g", [("t", 0)]))
     world.injection.points = None
     member.ask(subscribed_topic_names=["t"])
     gate.release()

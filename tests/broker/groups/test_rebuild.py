@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from random import Random
 
 import pytest
@@ -57,9 +57,12 @@ class History:
     def run(self) -> None:
         happen, weights = zip(*self.events, strict=True)
         for event in self.rng.choices(happen, weights, k=EVENTS):
-            outcome = event()
-            self.futures += waiting(outcome)
+            self.ask(event())
         self.release()
+
+    def ask(self, request: Coroutine | None) -> None:
+        outcome = self.world.start(request)
+        self.futures += [outcome] if isinstance(outcome, asyncio.Future) else []
 
     # -- whom it is about ---------------------------------------------------------------------------------------
 
@@ -108,16 +111,14 @@ class History:
         if group is None:
             return
         for member_id in list(group.pending_joins):
-            self.futures += waiting(self.join_as(group_id, member_id, None))
+            self.ask(self.join_as(group_id, member_id, None))
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
             for member in group.members:
                 if member.joining is None and member.member_id in group.members:
-                    self.futures += waiting(
-                        self.join_as(group_id, member.member_id, member.group_instance_id)
-                    )
+                    self.ask(self.join_as(group_id, member.member_id, member.group_instance_id))
             self.world.clock.advance(self.rng.choice((0, 3_000)))
         if group.state is ClassicGroupState.COMPLETING_REBALANCE:
-            self.futures += waiting(self.sync_as(group_id, group, group.leader, None))
+            self.ask(self.sync_as(group_id, group, group.leader, None))
 
     def sync(self):
         group_id, group = self.group()
@@ -141,7 +142,8 @@ class History:
     def heartbeat(self):
         group_id, group = self.group()
         member_id, instance_id = self.member(group)
-        self.groups.heartbeat(group_id, member_id, instance_id, 1 if group is None else group.generation)
+        generation = 1 if group is None else group.generation
+        return self.groups.heartbeat(group_id, member_id, instance_id, generation)
 
     def leave(self):
         group_id, group = self.group()
@@ -215,10 +217,6 @@ class History:
         partition.leader_epoch += 1
         topic = self.world.metadata.topics[partition.topic]
         self.groups.on_leader_changed(topic, topic.partitions[partition.index])
-
-
-def waiting(outcome: object) -> list[asyncio.Future]:
-    return [outcome] if isinstance(outcome, asyncio.Future) else []
 
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, BATCH))

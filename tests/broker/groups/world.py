@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 from broker.clock import Domain
 from broker.groups.coordinator import GroupCoordinator
 from broker.injection.points import FaultInjection
+from broker.loop.coroutines import start
+from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.topics import CONSUMER_OFFSETS
@@ -224,6 +226,7 @@ class World:
     def restart(self) -> None:
         """Forget everything but the logs."""
         self.metadata.listeners.clear()
+        self.node.life = self.life = NodeLife()
         self.node.groups = self.groups = GroupCoordinator(
             self.config,  # type: ignore[arg-type]
             self.clock,
@@ -231,8 +234,14 @@ class World:
             self.replicas,  # type: ignore[arg-type]
             lambda: f"u{next(self._uuids)}",
             injection=self.injection,
+            life=self.life,
         )
         self.groups.start()
+
+    def kill(self) -> None:
+        """End the node as a kill does."""
+        self.life.end()
+        self.groups.abandon()
 
     @property
     def partition(self) -> MemoryPartition:
@@ -257,7 +266,7 @@ class World:
             client_id="client",
             peer="/127.0.0.1",
         )
-        outcome = APIS[key].handler(server.decode(frame, 0), context)
+        outcome = self.start(APIS[key].handler(server.decode(frame, 0), context))
 
         def seen_by_client(response: Any) -> Any:
             return client.decode(b"".join(bytes(chunk) for chunk in server.encode(response)), 0)
@@ -265,6 +274,10 @@ class World:
         if isinstance(outcome, Awaitable):
             return asyncio.ensure_future(_map(outcome, seen_by_client))
         return seen_by_client(outcome)
+
+    def start(self, outcome: Any) -> Any:
+        """As a connection does: the value of a coroutine, or a future of it."""
+        return start(outcome, self.life) if isinstance(outcome, Coroutine) else outcome
 
     # -- shorter ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,380 @@
+"""The node is killed at each line where the group coordinator waits: nothing is written, and no client gets a response.
+
+That every `await` of `broker/groups` is among them is the last test.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import broker.groups
+from broker.loop.coroutines import Suspended
+from protocol.errors import ErrorCode as E
+from protocol.messages.leave_group import MemberIdentity
+from protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from tests.broker.groups.consumer.test_consumer_groups import Client
+from tests.broker.groups.test_coordinator import commit_transactional
+from tests.broker.groups.world import World, settled, turn
+from tests.support.points import Gate
+
+PACKAGE = Path(broker.groups.__file__).parent
+Requests = list[Any]
+Walk = Callable[[World], Awaitable[Requests]]
+WALKS: dict[str, Walk] = {}
+
+
+def walk(function: Walk) -> Walk:
+    """Bring requests to where they wait; returns those that have no response yet."""
+    WALKS[function.__name__] = function
+    return function
+
+
+def hold_appends(world: World) -> None:
+    """A rule holds every append."""
+    world.injection.points = Gate("group.append")
+
+
+def hold_commits(world: World) -> None:
+    """No other replica has what is appended."""
+    world.partition.hold = True
+
+
+# -- offsets --------------------------------------------------------------------------------------------------------
+
+
+@walk
+async def commit_that_a_rule_holds(world: World) -> Requests:
+    hold_appends(world)
+    return [world.commit(5)]
+
+
+@walk
+async def commit_that_is_not_committed(world: World) -> Requests:
+    hold_commits(world)
+    return [world.commit(5)]
+
+
+@walk
+async def transactional_commit(world: World) -> Requests:
+    hold_commits(world)
+    return [commit_transactional(world)]
+
+
+@walk
+async def fetch_of_stable_offsets(world: World) -> Requests:
+    hold_commits(world)
+    groups = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in "gh"]
+    return [
+        world.commit(5),
+        world.fetch(stable=True),
+        world.ask("offset_fetch", 8, groups=groups, require_stable=True),
+    ]
+
+
+@walk
+async def deletion_of_offsets(world: World) -> Requests:
+    world.commit(5)
+    hold_commits(world)
+    return [world.start(world.groups.delete_offsets("g", [("t", 0)]))]
+
+
+@walk
+async def deletion_of_offsets_that_a_rule_holds(world: World) -> Requests:
+    world.commit(5)
+    hold_appends(world)
+    return [world.start(world.groups.delete_offsets("g", [("t", 0)]))]
+
+
+@walk
+async def deletion_of_a_group_behind_a_commit(world: World) -> Requests:
+    world.commit(5)
+    hold_commits(world)
+    return [world.commit(6, group="h"), world.ask("delete_groups", 2, groups_names=["g", "x"])]
+
+
+@walk
+async def deletion_of_a_group(world: World) -> Requests:
+    world.commit(5)
+    hold_commits(world)
+    return [world.ask("delete_groups", 2, groups_names=["g", "x"])]
+
+
+@walk
+async def expiry(world: World) -> Requests:
+    world.commit(5)
+    hold_commits(world)
+    world.clock.advance(7 * 86_400_000)
+    return []
+
+
+@walk
+async def deletion_of_a_topic(world: World) -> Requests:
+    world.commit(5)
+    hold_commits(world)
+    world.groups.on_topic_deleted(world.topic)
+    return []
+
+
+# -- classic groups -------------------------------------------------------------------------------------------------
+
+
+@walk
+async def join_that_waits_for_members(world: World) -> Requests:
+    return [world.join(version=3)]
+
+
+@walk
+async def join_whose_group_is_not_committed(world: World) -> Requests:
+    hold_commits(world)
+    return [world.join()]
+
+
+@walk
+async def join_whose_group_is_not_committed_in_time(world: World) -> Requests:
+    hold_commits(world)
+    joining = world.join()
+    world.clock.advance(5_000)
+    assert (await joining).error_code == E.coordinator_not_available
+    return []
+
+
+@walk
+async def sync_that_waits_for_the_leader(world: World) -> Requests:
+    joining = world.join(version=3), world.join(version=3)
+    world.clock.advance(0)
+    leader, follower = [(await each).member_id for each in joining]
+    assert leader != follower
+    return [world.sync(follower)]
+
+
+@walk
+async def sync_whose_assignment_a_rule_holds(world: World) -> Requests:
+    joining = world.join(version=3)
+    world.clock.advance(0)
+    member = (await joining).member_id
+    hold_appends(world)
+    return [world.sync(member, {member: b"all"})]
+
+
+@walk
+async def sync_whose_assignment_is_not_committed(world: World) -> Requests:
+    joining = world.join(version=3)
+    world.clock.advance(0)
+    member = (await joining).member_id
+    hold_commits(world)
+    return [world.sync(member, {member: b"all"})]
+
+
+@walk
+async def heartbeat_behind_a_commit(world: World) -> Requests:
+    member = await world.member()
+    hold_commits(world)
+    beat = {"group_id": "g", "generation_id": 1, "member_id": member}
+    return [world.commit(5, group="h"), world.ask("heartbeat", 4, **beat)]
+
+
+@walk
+async def leave_of_the_last_member(world: World) -> Requests:
+    member = await world.member()
+    hold_commits(world)
+    return [world.ask("leave_group", 3, group_id="g", members=[MemberIdentity(member_id=member)])]
+
+
+@walk
+async def leave_of_a_stranger_behind_a_commit(world: World) -> Requests:
+    await world.member()
+    hold_commits(world)
+    stranger = [MemberIdentity(member_id="stranger")]
+    leaving = [world.ask("leave_group", 3, group_id="g", members=stranger)]
+    leaving.append(world.ask("leave_group", 2, group_id="g", member_id="stranger"))
+    assert not any(isinstance(each, Awaitable) for each in leaving), "nothing is written before them"
+    return [
+        world.commit(5, group="h"),
+        world.ask("leave_group", 3, group_id="g", members=stranger),
+        world.ask("leave_group", 2, group_id="g", member_id="stranger"),
+    ]
+
+
+# -- consumer groups ------------------------------------------------------------------------------------------------
+
+
+@walk
+async def heartbeat_that_a_rule_holds(world: World) -> Requests:
+    hold_appends(world)
+    return [Client(world, "m").join()]
+
+
+@walk
+async def heartbeat_that_is_not_committed(world: World) -> Requests:
+    hold_commits(world)
+    return [Client(world, "m").join()]
+
+
+@walk
+async def end_of_a_session_that_a_rule_holds(world: World) -> Requests:
+    Client(world, "m").join()
+    hold_appends(world)
+    world.clock.advance(46_000)
+    return []
+
+
+@walk
+async def end_of_a_session_that_is_not_committed(world: World) -> Requests:
+    Client(world, "m").join()
+    hold_commits(world)
+    world.clock.advance(46_000)
+    return []
+
+
+@walk
+async def regular_expression_that_is_resolved(world: World) -> Requests:
+    Client(world, "m", subscribed_topic_names=None, subscribed_topic_regex="t").join()
+    hold_commits(world)
+    world.clock.advance(0)
+    return []
+
+
+@walk
+async def classic_join_of_a_consumer_group(world: World) -> Requests:
+    Client(world, "m").join()
+    hold_commits(world)
+    return [world.join(version=3)]
+
+
+async def classic_member(world: World) -> str:
+    """A member of the classic protocol in a consumer group."""
+    Client(world, "m").join()
+    joined = await settled(world.join(version=3))
+    assert joined.error_code == E.none
+    hold_commits(world)
+    world.commit(5, group="h").cancel()
+    return str(joined.member_id)
+
+
+@walk
+async def classic_sync_in_a_consumer_group(world: World) -> Requests:
+    member = await classic_member(world)
+    generation = world.groups.find("g").members[member].member_epoch
+    return [world.sync(member, generation=generation)]
+
+
+@walk
+async def classic_heartbeat_in_a_consumer_group(world: World) -> Requests:
+    member = await classic_member(world)
+    generation = world.groups.find("g").members[member].member_epoch
+    return [world.ask("heartbeat", 4, group_id="g", generation_id=generation, member_id=member)]
+
+
+@walk
+async def classic_leave_of_a_consumer_group(world: World) -> Requests:
+    member = await classic_member(world)
+    return [world.ask("leave_group", 3, group_id="g", members=[MemberIdentity(member_id=member)])]
+
+
+# -- the tests ------------------------------------------------------------------------------------------------------
+
+
+def release_everything(world: World) -> None:
+    """What a walk waits for comes after all, and time passes."""
+    gate, world.injection.points = world.injection.points, None
+    if gate is not None:
+        gate.release()
+    world.partition.release()
+    world.clock.advance(3_600_000)
+    world.partition.stop_leading(E.not_leader_or_follower)
+
+
+@pytest.mark.parametrize("name", WALKS)
+async def test_a_node_that_is_killed_while_it_waits(name: str) -> None:
+    world = World()
+    requests = await WALKS[name](world)
+    await turn()
+    assert world.life.suspended_coroutines
+    assert not any(request.done() for request in requests), "they wait"
+    end_offset = world.partition.log_end_offset
+    world.kill()
+    assert not world.life.suspended_coroutines
+    assert world.clock.timers == []
+    release_everything(world)
+    await turn()
+    assert world.partition.log_end_offset == end_offset, "nothing is written"
+    assert not any(request.done() for request in requests), "no client gets a response"
+    for request in requests:
+        request.cancel()
+
+
+@pytest.mark.parametrize("name", WALKS)
+async def test_who_waits_there_gets_an_error_when_the_leadership_goes(name: str) -> None:
+    world = World()
+    requests = await WALKS[name](world)
+    end_offset = world.partition.log_end_offset
+    world.groups.close()
+    assert not world.life.suspended_coroutines
+    await turn()
+    assert all(request.done() for request in requests)
+    release_everything(world)
+    await turn()
+    assert world.partition.log_end_offset == end_offset, "nothing is written"
+
+
+async def test_a_rule_that_kills_the_node_at_the_append() -> None:
+    world = World()
+
+    class Killing(Gate):
+        def reached(self, at: Any, go_on: Callable[[], object], refuse: Callable[[E], object]) -> None:
+            world.kill()
+            super().reached(at, go_on, refuse)
+
+    world.injection.points = Killing("group.append")
+    committing = world.commit(5)
+    release_everything(world)
+    await turn()
+    assert not committing.done()
+    assert not world.life.suspended_coroutines
+    assert world.partition.log_end_offset == 0
+    committing.cancel()
+
+
+# -- every await is among them --------------------------------------------------------------------------------------
+
+
+@cache
+def awaits(path: Path) -> list[tuple[range, str]]:
+    """The lines of each `await` in a module, and what it is called here."""
+    return [
+        (range(node.lineno, (node.end_lineno or 0) + 1), f"{path.name}:{node.lineno} {ast.unparse(node)}")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Await)
+    ]
+
+
+def waits_at(coroutine: object) -> Iterator[str]:
+    """The `await` at which each coroutine waits for the next one, that of the request first."""
+    while isinstance(coroutine, Coroutine):
+        frame = coroutine.cr_frame  # type: ignore[attr-defined]
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(PACKAGE):
+            yield from (text for lines, text in awaits(path) if frame.f_lineno in lines)
+        coroutine = coroutine.cr_await  # type: ignore[attr-defined]
+
+
+async def test_every_await_of_the_coordinator_is_one_of_these() -> None:
+    reached: set[str] = set()
+    for each in WALKS.values():
+        world = World()
+        requests = await each(world)
+        await asyncio.sleep(0)
+        for suspended in world.life.suspended_coroutines:
+            assert isinstance(suspended, Suspended)
+            reached.update(waits_at(suspended._coroutine))
+        world.kill()
+        for request in requests:
+            request.cancel()
+    assert reached == {text for path in PACKAGE.rglob("*.py") for _, text in awaits(path)}
