@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from lab.faults.rules import there_is
+from lab.faults.values import there_is
 
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*)`", re.S)
 _BAD_WORD: Final = re.compile(r"Invalid enum value (.*)", re.S)

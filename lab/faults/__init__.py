@@ -1,10 +1,11 @@
 """Fault injection: one language of rules and one engine for all interfaces."""
 
 from lab.faults.active_rule import ActiveRule
+from lab.faults.declaration import Action, Match, When
 from lab.faults.engine import Faults
-from lab.faults.json_form import rule_from_json, rule_to_json
-from lab.faults.rules import ACTIONS, Action, FaultError, Match, Rule, When
+from lab.faults.rules import ACTIONS, Rule, rule_of, rule_to_json
 from lab.faults.text import parse_rule, rule_to_text
+from lab.faults.values import FaultError
 
 __all__ = [
     "ACTIONS",
@@ -16,7 +17,7 @@ __all__ = [
     "Rule",
     "When",
     "parse_rule",
-    "rule_from_json",
+    "rule_of",
     "rule_to_json",
     "rule_to_text",
 ]

@@ -57,7 +57,7 @@ class AclRules:
     async def _changed(self, active: ActiveRule, principal: str) -> ApiError | None:
         action, control = active.rule.action, self._control()
         if action.do == "add-acl":
-            (created,) = await control.create_acls([acl_of(action.acl, principal)])
+            (created,) = await control.create_acls([acl_of(action.acl or {}, principal)])
             return created
-        (removed,) = await control.delete_acls([filter_of(action.acl, principal)])
+        (removed,) = await control.delete_acls([filter_of(action.acl or {}, principal)])
         return removed if isinstance(removed, ApiError) else None

@@ -17,7 +17,7 @@ from protocol.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from broker.metadata.acls import Acl, AclFilter
 
-AclWords = tuple[tuple[str, str], ...]
+AclWords = Mapping[str, str]
 """Names with values, in the order in which the rule has them."""
 
 _PRINCIPAL, _HOST, _OPERATION, _PERMISSION = "principal", "host", "operation", "permission"
@@ -37,12 +37,11 @@ class Resource(NamedTuple):
     is_prefix: bool
 
 
-def checked_words(words: AclWords, *, is_filter: bool) -> AclWords:
+def checked_words(words: AclWords, *, is_filter: bool) -> dict[str, str]:
     """The same with Kafka's constants for values; ``BadAcl`` if they mean no filter, or no ACL."""
     from broker.metadata import acls
 
-    checked = tuple((name, _checked(name, value)) for name, value in words)
-    given = dict(checked)
+    given = {name: _checked(name, value) for name, value in words.items()}
     resources = [name for name in given if name not in _OF_ENTRY]
     if len(resources) > 1:
         raise BadAcl(f"one resource, not {' and '.join(resources)}")
@@ -53,7 +52,7 @@ def checked_words(words: AclWords, *, is_filter: bool) -> AclWords:
             raise BadAcl(f"it needs a resource, such as topic=orders; there is {', '.join(_types())}")
         if _OPERATION not in given:
             raise BadAcl("it needs an operation, such as operation=WRITE")
-    return checked
+    return given
 
 
 def _checked(name: str, value: str) -> str:
@@ -94,7 +93,7 @@ def filter_of(words: AclWords, principal: str) -> AclFilter:
     """
     from broker.metadata import acls
 
-    given, resource = dict(words), _resource(words)
+    given, resource = words, _resource(words)
     is_pattern = resource is not None and (resource.is_prefix or resource.name == acls.WILDCARD)
     return acls.AclFilter(
         acls.ANY if resource is None else resource.type,
@@ -111,7 +110,7 @@ def acl_of(words: AclWords, principal: str) -> Acl:
     """The ACL that `add-acl` creates: for the request's ``principal``, where the rule names none."""
     from broker.metadata import acls
 
-    given, resource = dict(words), _resource(words)
+    given, resource = words, _resource(words)
     assert resource is not None, "a rule without a resource is refused"
     return acls.Acl(
         resource.type,
@@ -126,7 +125,7 @@ def acl_of(words: AclWords, principal: str) -> Acl:
 
 def _resource(words: AclWords) -> Resource | None:
     types = _types()
-    for name, value in words:
+    for name, value in words.items():
         if name in types:
             is_prefix = len(value) > 1 and value.endswith(_STAR)
             return Resource(types[name], value[:-1] if is_prefix else value, is_prefix)

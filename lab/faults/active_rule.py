@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Timer
 from broker.peers.senders import comes_from
-from lab.faults.json_form import rule_to_json
+from lab.faults.declaration import Match
 from lab.faults.match_counter import MatchCounter
 from lab.faults.released_requests import RELEASED_KEPT, ReleasedRequest
 from lab.faults.request_subjects import RequestSubjects
-from lab.faults.rules import FaultError, Match, Rule, matches
+from lab.faults.rules import Rule, matches, rule_to_json
 from lab.faults.text import rule_to_text
+from lab.faults.values import FaultError
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:

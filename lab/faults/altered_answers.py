@@ -13,7 +13,7 @@ from protocol.messages.index import APIS
 from protocol.versions import at_version, message_name
 
 Value = bool | int | float | str
-Fields = tuple[tuple[str, Value], ...]
+Fields = Mapping[str, Value]
 """The names of fields with what they are to say."""
 
 _BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8, "uint16": 16, "uint32": 32}
@@ -88,7 +88,7 @@ def altered(api_key: int, version: int, response: Any, fields: Fields) -> Any:
 
     What no field of the copy says remains that of the response: a handler may keep a response for several requests.
     """
-    return _altered(at_version(api_key, version, "response"), response, dict(fields))
+    return _altered(at_version(api_key, version, "response"), response, fields)
 
 
 def _altered(struct: Any, value: Any, fields: Mapping[str, Value]) -> Any:

@@ -20,14 +20,16 @@ from broker.net.calls import CallInterceptors
 from lab.faults import states
 from lab.faults.acl_rules import AclControl, AclRules
 from lab.faults.active_rule import ActiveRule, HeldItem
+from lab.faults.declaration import Match
 from lab.faults.held_items import HeldItems, Running
 from lab.faults.places import Nodes, check_exists
 from lab.faults.point_rules import PointRules
 from lab.faults.request_rules import RequestRules
 from lab.faults.request_subjects import RequestSubjects
 from lab.faults.rule_executor import RuleExecutor
-from lab.faults.rules import ACTIONS, FaultError, Match, Rule
+from lab.faults.rules import ACTIONS, Rule
 from lab.faults.text import rule_to_text
+from lab.faults.values import FaultError
 
 RULES_MAX: Final = 256
 ANY: Final = Match()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from lab.faults.rules import When
+from lab.faults.declaration import When
 
 
 class MatchCounter:
@@ -15,7 +15,7 @@ class MatchCounter:
     def __init__(self, when: When) -> None:
         self._when = when
         # Seeded by the rule: this is no chance.
-        self._draws = Random(when.seed)
+        self._draws = Random(when.seed or 0)
         self.matches = 0
         self.hits = 0
 
@@ -25,14 +25,14 @@ class MatchCounter:
         when = self._when
         if when.times is not None and self.hits >= when.times:
             return True
-        return when.nth is not None and self.matches - when.after >= when.nth
+        return when.nth is not None and self.matches - (when.after or 0) >= when.nth
 
     def count_match(self) -> bool:
         """Something matches now: is it a hit?"""
         if self.spent:
             return False
         self.matches += 1
-        if not self._counts(self.matches - self._when.after):
+        if not self._counts(self.matches - (self._when.after or 0)):
             return False
         self.hits += 1
         return True

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from broker.cluster.in_words import nodes_in_words
-from lab.faults.rules import FaultError, Rule, matches
+from lab.faults.rules import Rule, matches
+from lab.faults.values import FaultError
 
 Nodes = Mapping[int, Collection[str]]
 """The names of each node's listeners, by the node's id."""

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from lab.faults.active_rule import ActiveRule
+from lab.faults.declaration import Match
 from lab.faults.rule_executor import RuleExecutor
-from lab.faults.rules import Match, matches
+from lab.faults.rules import matches
+from lab.faults.values import parse_code
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -80,9 +82,8 @@ def _meets(match: Match, at: InjectionPoint) -> bool:
 def _error(
     executor: RuleExecutor, active: ActiveRule, at: InjectionPoint, go_on: GoOn, refuse: Refuse
 ) -> None:
-    code = active.rule.action.code
-    assert code is not None, "a rule without it is refused"
-    refuse(code)
+    assert active.rule.action.code is not None, "a rule without it is refused"
+    refuse(parse_code(active.rule.action.code))
 
 
 def _full_disk(

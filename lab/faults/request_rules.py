@@ -12,10 +12,12 @@ from broker.requests.api import NO_RESPONSE
 from broker.requests.error_answers import error_answer
 from lab.faults.active_rule import ActiveRule
 from lab.faults.altered_answers import altered
+from lab.faults.declaration import Match
 from lab.faults.login_rules import is_login, mechanism_of, refuse
 from lab.faults.request_subjects import asks_for_subjects, subjects_of
 from lab.faults.rule_executor import RuleExecutor
-from lab.faults.rules import Match, matches
+from lab.faults.rules import matches
+from lab.faults.values import parse_code, parse_span
 
 PRODUCE: Final = 0
 
@@ -80,8 +82,10 @@ class RequestRules:
 def _circumstances_meet(match: Match, call: Call) -> bool:
     context = call.context
     version = context.api_version
-    if match.version is not None and not match.version[0] <= version <= match.version[1]:
-        return False
+    if match.version is not None:
+        first, last = parse_span("version", match.version)
+        if not first <= version <= last:
+            return False
     if match.sender is not None and not comes_from(match.sender, context.client_id):
         return False
     return (
@@ -118,8 +122,8 @@ def _error(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
     if _wants_no_answer(call):
         call.connection.hang_up()
         return False
-    code = active.rule.action.code
-    assert code is not None, "a rule without it is refused"
+    assert active.rule.action.code is not None, "a rule without it is refused"
+    code = parse_code(active.rule.action.code)
     if is_login(call):
         refuse(call, code)
         return False
@@ -160,7 +164,7 @@ def _answer(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
         if active.removed or outcome is NO_RESPONSE or isinstance(outcome, BaseException):
             return outcome
         call.rule = active.id
-        return altered(context.api_key, context.api_version, outcome, active.rule.action.fields)
+        return altered(context.api_key, context.api_version, outcome, active.rule.action.fields or {})
 
     call.on_outcome(alter)
     return True
@@ -199,7 +203,7 @@ def _detach(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
 
 
 def _reorder(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
-    executor.held_items.hold(active, executor.held_items.of_bytes(call, active.rule.action.by))
+    executor.held_items.hold(active, executor.held_items.of_bytes(call, active.rule.action.by or 1))
     executor.changed()
     call.connection.hang_up()
     return False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from broker.node.fetch_sessions import NO_SESSION
+from lab.faults.declaration import Match
 from lab.faults.fields import (
     FIND_COORDINATOR,
     PARTITION_ARRAYS,
@@ -15,7 +16,7 @@ from lab.faults.fields import (
     TOPIC_NAMES,
     roles,
 )
-from lab.faults.rules import Match, matches
+from lab.faults.rules import matches
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:

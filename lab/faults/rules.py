@@ -5,22 +5,25 @@ takes hold, and what happens then:
 
     EndTxn transactional_id=payments nth=2 -> lose-answer
 
-The same rule has a text form (`lab.faults.text`) and a JSON form (`lab.faults.json_form`), which say the same.
+`lab.faults.declaration` has its fields. The text form (`lab.faults.text`) and the JSON form say the same.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
-from dataclasses import field, fields, replace
 from enum import Enum
-from typing import Final
+from typing import Any, Final, TypeVar
 
+import msgspec
+
+from broker.clock.durations import duration_text
 from broker.injection.points import POINTS
-from lab.faults.acl_words import AclWords, BadAcl, checked_words
-from lab.faults.altered_answers import BadField, Fields, checked, known_fields
+from lab.faults.acl_words import BadAcl, checked_words
+from lab.faults.altered_answers import BadField, checked, known_fields
+from lab.faults.declaration import MS, Action, Match, Part, When
 from lab.faults.fields import known_at, named_by
-from protocol.errors import NONE, ErrorCode
+from lab.faults.values import SETTLED, FaultError, parse_duration, parse_span, there_is
+from protocol.errors import NONE
 from protocol.messages.index import APIS
 from protocol.slotted import slotted
 from protocol.versions import message_name
@@ -29,13 +32,8 @@ API_KEYS: Final = {message_name(name): key for key, (name, *_) in APIS.items()}
 """Every API by the name that Kafka's documentation has for it."""
 
 DELAY_MS_MAX: Final = 7 * 24 * 3600 * 1000
-WORDS_LISTED_MAX: Final = 24
 
 DISK_POINTS: Final = ("log.fsync", "log.write")
-
-
-class FaultError(ValueError):
-    """An invalid rule; the text says what is wrong and what there is instead."""
 
 
 class Place(Enum):
@@ -46,72 +44,6 @@ class Place(Enum):
     LINK = "a link between two nodes"
     REPLICA = "a replica"
     DISK = "a disk"
-
-
-@slotted(frozen=True)
-class Match:
-    """The matchers of a rule; None matches everything. In names ``*`` matches any number of characters."""
-
-    version: tuple[int, int] | None = None
-    """First and last version of the API."""
-    sender: str | None = None
-    """``client`` or ``node``: nodes send each other some of the requests that clients send."""
-    client_id: str | None = None
-    transactional_id: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    """With ``topic``: a partition of such a topic. A request matches if one of the partitions in it does."""
-    group: str | None = None
-    node: int | None = None
-    """The node that receives the request or takes the step."""
-    connection: int | None = None
-    listener: str | None = None
-    peer: str | None = None
-    """The address of the other end, without its port."""
-    principal: str | None = None
-    """Who has sent the request: ``User:alice``; ``User:ANONYMOUS`` before it has logged in."""
-    mechanism: str | None = None
-    """Of a login: the SASL mechanism that the client has chosen."""
-
-
-@slotted(frozen=True)
-class When:
-    """The conditions of a rule: which matches are hits. The rule counts from the moment it is added.
-
-    ``after`` is taken off first: what is behind counts from 1 again. Then all of the others must agree.
-    """
-
-    after: int = 0
-    nth: int | None = None
-    """This match only."""
-    every: int | None = None
-    """Every n-th match."""
-    times: int | None = None
-    """At most this many hits."""
-    p: float | None = None
-    """Each with this probability, drawn from ``seed``: the same seed, the same draws."""
-    seed: int = 0
-    expires_ms: int | None = None
-    """The rule is removed after this time, in the domain ``requests`` of the clock."""
-
-
-@slotted(frozen=True)
-class Action:
-    """What happens at a hit. ``do`` is a key of ``ACTIONS``; each action has its own parameters."""
-
-    do: str
-    code: ErrorCode | None = None
-    delay_ms: int | None = None
-    silent: bool = False
-    by: int = 1
-    """reorder: how many later matches go first."""
-    nodes: tuple[int, int] | None = None
-    one_way: bool = False
-    """cut, slow-link: only what the first node would tell the second."""
-    fields: Fields = ()
-    """answer: fields of the response, with what they are to say."""
-    acl: AclWords = ()
-    """add-acl, remove-acls: which ACLs (`lab.faults.acl_words`)."""
 
 
 @slotted(frozen=True)
@@ -181,7 +113,7 @@ PLACED: Final = frozenset({Place.CALL, Place.POINT})
 
 # What can be asked about where an action happens.
 _ASKED: Final[dict[Place, frozenset[str]]] = {
-    Place.CALL: frozenset(each.name for each in fields(Match)),
+    Place.CALL: frozenset(Match.__struct_fields__),
     Place.POINT: frozenset({"transactional_id", "topic", "partition", "group", "node"}),
     Place.LINK: frozenset(),
     Place.REPLICA: frozenset({"topic", "partition", "node"}),
@@ -191,6 +123,8 @@ SENDERS: Final = ("client", "node")
 _NAMED: Final = ("transactional_id", "group", "topic", "partition", "mechanism")
 _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
 """A link or a replica is what it is from the moment the rule is added: there is nothing to count."""
+_UNSAID: Final = {"after": 0, "seed": 0, "by": 1, "silent": False, "one_way": False}
+"""What a word means that is not said: said or not, the rule is the same. An empty object says nothing either."""
 
 
 @slotted(frozen=True)
@@ -200,10 +134,12 @@ class Rule:
     action: Action
     on: str | None = None
     """A pattern of API names, or (with a dot in it) of points; None for actions on links, replicas and disks."""
-    match: Match = field(default_factory=Match)
-    when: When = field(default_factory=When)
+    match: Match = Match()
+    when: When = When()
 
     def __post_init__(self) -> None:
+        for name, part in (("match", self.match), ("when", self.when), ("action", self.action)):
+            object.__setattr__(self, name, _settled(part))
         kind = _kind_of(self.action)
         _check_parameters(self.action, kind)
         place = _check_place(self, kind)
@@ -263,18 +199,49 @@ def matches(pattern: str, name: str | None) -> bool:
     return True
 
 
-def there_is(what: str, wrong: str, right: Iterable[str]) -> str:
-    """A sentence for a word that means nothing: asks for the nearest words, or lists all of them if they are few."""
-    known = sorted(right)
-    near = [each for each in known if each.lower() == wrong.lower()]
-    for cutoff in (0.85, 0.6):
-        near = near or difflib.get_close_matches(wrong, known, n=3, cutoff=cutoff)
-    hint = ""
-    if near:
-        hint = f"; did you mean {' or '.join(near)}?"
-    elif len(known) <= WORDS_LISTED_MAX:
-        hint = f"; there is {', '.join(known)}"
-    return f"{what} {wrong!r} is not known{hint}"
+def rule_of(action: Action | str | None, on: str | None, match: Match | None, when: When | None) -> Rule:
+    """The rule that a JSON object says. ``FaultError`` if it makes no sense."""
+    if action is None:
+        raise FaultError('a rule needs an action, such as {"on": "Produce", "action": {"do": "lose-answer"}}')
+    return Rule(Action(action) if isinstance(action, str) else action, on, match or Match(), when or When())
+
+
+def rule_to_json(rule: Rule) -> dict[str, Any]:
+    """What ``rule_of`` makes the same rule of: what is not said is left out."""
+    form: dict[str, Any] = {"on": rule.on, "match": _plain(rule.match), "when": _plain(rule.when)}
+    return {**{name: said for name, said in form.items() if said}, "action": _plain(rule.action)}
+
+
+def _plain(part: Part) -> dict[str, Any]:
+    """Times as text, which people read."""
+    said: dict[str, Any] = msgspec.to_builtins(part)
+    return {
+        name.removesuffix(MS): duration_text(value) if name.endswith(MS) else value
+        for name, value in said.items()
+    }
+
+
+_P = TypeVar("_P", bound=Part)
+
+
+def _settled(part: _P) -> _P:
+    """The same with one way to say each thing: times in milliseconds, errors by name, no word that says nothing."""
+    changed: dict[str, object] = {}
+    for name in part.__struct_fields__:
+        value = getattr(part, name)
+        if value is None:
+            continue
+        if value == _UNSAID.get(name, {}):
+            changed[name] = None
+        elif (ms := f"{name}{MS}") in part.__struct_fields__:
+            changed |= {name: None, ms: parse_duration(name, value)}
+            if getattr(part, ms) is not None:
+                raise FaultError(f"{name} is said twice: as {name} and as {ms}")
+        elif name == "nodes" and len(value) != 2:
+            raise FaultError(f"nodes: {value!r} is not a list of two nodes, such as [1, 2]")
+        elif name in SETTLED:
+            changed[name] = SETTLED[name](name, value)
+    return msgspec.structs.replace(part, **changed) if changed else part
 
 
 def _kind_of(action: Action) -> Kind:
@@ -284,21 +251,19 @@ def _kind_of(action: Action) -> Kind:
 
 
 def _check_parameters(action: Action, kind: Kind) -> None:
-    unset = Action(action.do)
-    for each in fields(Action):
-        name = each.name
-        given = getattr(action, name) != getattr(unset, name)
+    for name in action.__struct_fields__:
+        given = getattr(action, name) is not None
         if given and name != "do" and name not in kind.parameters:
             raise FaultError(f"{action.do} has no {_spoken(name)}")
         if name in kind.required and not given:
             raise FaultError(f"{action.do} needs {_NEEDED[name]}")
     if action.delay_ms is not None and not 0 <= action.delay_ms <= DELAY_MS_MAX:
         raise FaultError(f"{action.do}: a delay is between 0 and {DELAY_MS_MAX} ms, not {action.delay_ms}")
-    if action.by < 1:
-        raise FaultError(f"reorder: {action.by} is no number of requests that go first (1, 2, ...)")
-    if action.code is NONE:
+    if action.by == 0:
+        raise FaultError("reorder: 0 is no number of requests that go first (1, 2, ...)")
+    if action.code == NONE.name.upper():
         raise FaultError("error: NONE is not an error code")
-    if action.nodes is not None and (action.nodes[0] == action.nodes[1] or min(action.nodes) < 0):
+    if action.nodes is not None and action.nodes[0] == action.nodes[1]:
         raise FaultError(
             f"{action.do} needs two different nodes, not {action.nodes[0]} and {action.nodes[1]}"
         )
@@ -315,7 +280,7 @@ _NEEDED: Final = {
 
 def _spoken(name: str) -> str:
     """A field as the text form has it."""
-    return name.removesuffix("_ms").replace("_", "-")
+    return name.removesuffix(MS).replace("_", "-")
 
 
 def _check_place(rule: Rule, kind: Kind) -> Place:
@@ -340,24 +305,24 @@ def _check_place(rule: Rule, kind: Kind) -> Place:
 def _check_fields(rule: Rule) -> None:
     """Values become those of the fields' kinds, so that the same rule is equal in both forms."""
     known = known_fields(rule.api_keys)
-    values = []
-    for name, value in rule.action.fields:
+    values = {}
+    for name, value in (rule.action.fields or {}).items():
         if name not in known:
             raise FaultError(there_is(f"{rule.on}: the response's field", name, known))
         try:
-            values.append((name, checked(rule.api_keys, name, value)))
+            values[name] = checked(rule.api_keys, name, value)
         except BadField as error:
             raise FaultError(f"answer: {error}") from None
-    object.__setattr__(rule, "action", replace(rule.action, fields=tuple(values)))
+    object.__setattr__(rule, "action", msgspec.structs.replace(rule.action, fields=values))
 
 
 def _check_acl(rule: Rule) -> None:
     """Words become Kafka's constants, so that the same rule is equal in both forms."""
     try:
-        words = checked_words(rule.action.acl, is_filter=rule.action.do == "remove-acls")
+        words = checked_words(rule.action.acl or {}, is_filter=rule.action.do == "remove-acls")
     except BadAcl as error:
         raise FaultError(f"{rule.action.do}: {error}") from None
-    object.__setattr__(rule, "action", replace(rule.action, acl=words))
+    object.__setattr__(rule, "action", msgspec.structs.replace(rule.action, acl=words or None))
 
 
 def _asked(rule: Rule, place: Place) -> frozenset[str]:
@@ -375,8 +340,7 @@ def _asked(rule: Rule, place: Place) -> frozenset[str]:
 def _check_match(rule: Rule, place: Place) -> None:
     match = rule.match
     asked = _asked(rule, place)
-    for each in fields(Match):
-        name = each.name
+    for name in match.__struct_fields__:
         if getattr(match, name) is not None and name not in asked:
             where = rule.on or rule.action.do
             allowed = ", ".join(sorted(asked)) or "nothing"
@@ -392,14 +356,12 @@ def _check_match(rule: Rule, place: Place) -> None:
 
 
 def _check_values(match: Match) -> None:
-    for name in ("partition", "node", "connection"):
-        number = getattr(match, name)
-        if number is not None and number < 0:
-            raise FaultError(f"{name}: {number} is below 0")
     if match.sender not in (None, *SENDERS):
         raise FaultError(there_is("sender", match.sender, SENDERS))
-    if match.version is not None and not 0 <= match.version[0] <= match.version[1]:
-        raise FaultError(f"version: {match.version[0]}..{match.version[1]} is no range of versions")
+    if match.version is not None:
+        first, last = parse_span("version", match.version)
+        if first > last:
+            raise FaultError(f"version: {first}..{last} is no range of versions")
 
 
 def _check_when(when: When) -> None:
@@ -407,8 +369,6 @@ def _check_when(when: When) -> None:
         number = getattr(when, name)
         if number is not None and number < 1:
             raise FaultError(f"{_spoken(name)}: {number} is below 1")
-    if when.after < 0:
-        raise FaultError(f"after: {when.after} is below 0")
     if when.expires_ms is not None and when.expires_ms > DELAY_MS_MAX:
         raise FaultError(f"expires: at most {DELAY_MS_MAX} ms, not {when.expires_ms}")
     if when.p is not None and not 0 <= when.p <= 1:
@@ -420,8 +380,8 @@ def _check_when(when: When) -> None:
 def _check_when_fits(rule: Rule, place: Place) -> None:
     if place not in (Place.LINK, Place.REPLICA):
         return
-    for each in fields(When):
-        if each.name not in _CONDITIONS_OF_A_STATE and getattr(rule.when, each.name) != each.default:
+    for name in rule.when.__struct_fields__:
+        if name not in _CONDITIONS_OF_A_STATE and getattr(rule.when, name) is not None:
             raise FaultError(
-                f"{rule.action.do} lasts from now until it is removed: there is no {each.name}, only expires"
+                f"{rule.action.do} lasts from now until it is removed: there is no {name}, only expires"
             )

@@ -12,117 +12,64 @@ conditions stand before the arrow, the action after it. Rules on links, replicas
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Callable
-from dataclasses import fields
-from typing import Any, Final
+from collections.abc import Iterator
+from types import NoneType
+from typing import Any, Final, get_args, get_origin
 
-from broker.clock.durations import BadDuration, duration_text, parse_duration_ms
-from lab.faults.rules import ACTIONS, PLACED, Action, FaultError, Kind, Match, Rule, When, there_is
+import msgspec
+
+from broker.clock.durations import duration_text
+from lab.faults.declaration import MS, Action, Match, Part, When
+from lab.faults.rules import ACTIONS, PLACED, Kind, Rule
+from lab.faults.values import (
+    SETTLED,
+    FaultError,
+    Parser,
+    parse_duration,
+    parse_number,
+    parse_probability,
+    there_is,
+)
 from protocol.errors import ErrorCode
 
 ARROW: Final = "->"
 RULE_CHARACTERS_MAX: Final = 4096
 
-_SPAN: Final = re.compile(r"(\d{1,5})(?:\.\.(\d{1,5})?)?")
-VERSION_MAX: Final = 2**15 - 1
-
-
-# ---- values
-
-
-def parse_number(name: str, text: str) -> int:
-    """A whole number, at least 0."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise FaultError(f"{name}: {text!r} is not a whole number")
-    return int(text)
-
-
-def parse_duration(name: str, text: str) -> int:
-    """Milliseconds, of ``250ms``, ``2s``, ``1h30m``, or of ``250`` alone."""
-    if text.isascii() and text.isdigit():
-        return parse_number(name, text)
-    try:
-        return parse_duration_ms(text)
-    except BadDuration as error:
-        raise FaultError(f"{name}: {error}") from None
-
-
-def parse_span(name: str, text: str) -> tuple[int, int]:
-    """Versions: ``5``, ``3..5``, ``3..``."""
-    found = _SPAN.fullmatch(text)
-    if found is None:
-        raise FaultError(f"{name}: {text!r} is not a version, such as 5, 3..5 or 3..")
-    first = int(found[1])
-    if ".." not in text:
-        return first, first
-    return first, int(found[2]) if found[2] else VERSION_MAX
-
-
-def span_to_text(span: tuple[int, int]) -> str:
-    first, last = span
-    if first == last:
-        return str(first)
-    return f"{first}.." if last == VERSION_MAX else f"{first}..{last}"
-
-
-def parse_probability(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise FaultError(f"{name}: {text!r} is no probability (0 to 1)") from None
-
-
-def parse_code(name: str, text: str) -> ErrorCode:
-    """An error by Kafka's name for it, or by its number."""
-    try:
-        return ErrorCode(int(text))
-    except ValueError:
-        pass
-    try:
-        return ErrorCode[text.lower()]
-    except KeyError:
-        raise FaultError(there_is("the error", text, (each.name.upper() for each in ErrorCode))) from None
-
-
-def _as_is(name: str, text: str) -> str:
-    return text
-
-
-Parser = Callable[[str, str], Any]
-
-MATCHERS: Final[dict[str, Parser]] = {
-    "version": parse_span,
-    "sender": _as_is,
-    "client_id": _as_is,
-    "transactional_id": _as_is,
-    "topic": _as_is,
-    "partition": parse_number,
-    "group": _as_is,
-    "node": parse_number,
-    "connection": parse_number,
-    "listener": _as_is,
-    "peer": _as_is,
-    "principal": _as_is,
-    "mechanism": _as_is,
+_PARSERS: Final[dict[type, Parser]] = {
+    int: parse_number,
+    float: parse_probability,
+    str: lambda _, text: text,
 }
-CONDITIONS: Final[dict[str, Parser]] = {
-    "after": parse_number,
-    "nth": parse_number,
-    "every": parse_number,
-    "times": parse_number,
-    "p": parse_probability,
-    "seed": parse_number,
-    "expires": parse_duration,
-}
-PARAMETERS: Final[dict[str, tuple[str, Parser]]] = {
-    "code": ("code", parse_code),
-    "delay": ("delay_ms", parse_duration),
-    "by": ("by", parse_number),
+
+
+def _base(hint: Any) -> Any:
+    """The type of a field, without its bounds and without None."""
+    parts = [each for each in get_args(hint) if each is not NoneType]
+    return _base(parts[0]) if parts and get_origin(hint) not in (list, dict) else hint
+
+
+def _words_of(part: type[Part]) -> dict[str, tuple[str, Parser]]:
+    """The words of a part that take a value: the field of each, and what reads it."""
+    types = {each.name: _base(each.type) for each in msgspec.structs.fields(part)}
+    found: dict[str, tuple[str, Parser]] = {}
+    for name, type_ in types.items():
+        if name.endswith(MS):
+            found[name.removesuffix(MS)] = (name, parse_duration)
+        elif type_ in _PARSERS:
+            found[name] = (name, SETTLED.get(name, _PARSERS[type_]))
+    return found
+
+
+MATCHERS: Final = _words_of(Match)
+CONDITIONS: Final = _words_of(When)
+PARAMETERS: Final = {word: field for word, field in _words_of(Action).items() if word != "do"}
+FLAGS: Final = {
+    each.name.replace("_", "-"): each.name
+    for each in msgspec.structs.fields(Action)
+    if _base(each.type) is bool
 }
 _ERROR_NAMES: Final = {int(code): code.name.upper() for code in ErrorCode}
-FLAGS: Final = {"silent": "silent", "one-way": "one_way"}
 
 
 # ---- reading
@@ -186,9 +133,9 @@ def _pair(word: str) -> tuple[str, str]:
 
 def _take(name: str, value: str, match: dict[str, Any], when: dict[str, Any]) -> None:
     if name in MATCHERS:
-        found, key, parse = match, name, MATCHERS[name]
+        found, (key, parse) = match, MATCHERS[name]
     elif name in CONDITIONS:
-        found, key, parse = when, "expires_ms" if name == "expires" else name, CONDITIONS[name]
+        found, (key, parse) = when, CONDITIONS[name]
     else:
         raise FaultError(there_is("the condition", name, (*MATCHERS, *CONDITIONS)))
     if key in found:
@@ -232,13 +179,13 @@ def _with_parameters(do: str, kind: Kind, words: list[str]) -> Action:
     if len(numbers) == 1:
         raise FaultError(f"{do} needs two nodes, such as: {do} 1 2")
     if numbers:
-        given["nodes"] = (numbers[0], numbers[1])
+        given["nodes"] = numbers
     return Action(do, **given)
 
 
-def _words(do: str, words: list[str], such_as: str) -> tuple[tuple[str, str], ...]:
+def _words(do: str, words: list[str], such_as: str) -> dict[str, Any]:
     """``throttle_time_ms=500``; what they may say is the rule's affair, which knows the API."""
-    found: dict[str, str] = {}
+    found: dict[str, Any] = {}
     for word in words:
         name, mark, value = word.partition("=")
         if not mark:
@@ -246,14 +193,14 @@ def _words(do: str, words: list[str], such_as: str) -> tuple[tuple[str, str], ..
         if name in found:
             raise FaultError(f"{do}: {name} is said twice")
         found[name] = value
-    return tuple(found.items())
+    return found
 
 
 def _give(given: dict[str, Any], key: str, value: Any, do: str, parameters: tuple[str, ...]) -> None:
     if key not in parameters:
-        raise FaultError(f"{do} has no {key.removesuffix('_ms').replace('_', '-')}")
+        raise FaultError(f"{do} has no {key.removesuffix(MS).replace('_', '-')}")
     if key in given:
-        raise FaultError(f"{do}: {key.removesuffix('_ms')} is said twice")
+        raise FaultError(f"{do}: {key.removesuffix(MS)} is said twice")
     given[key] = value
 
 
@@ -262,29 +209,18 @@ def _give(given: dict[str, Any], key: str, value: Any, do: str, parameters: tupl
 
 def rule_to_text(rule: Rule) -> str:
     """The line that ``parse_rule`` makes the same rule of."""
-    conditions = [*_matchers(rule.match), *_conditions(rule.when)]
+    conditions = [*_conditions(rule.match), *_conditions(rule.when)]
     action = _action_words(rule.action)
     words = [*action, *conditions] if rule.on is None else [rule.on, *conditions, ARROW, *action]
     return " ".join(word if word == ARROW else shlex.quote(word) for word in words)
 
 
-def _matchers(match: Match) -> list[str]:
-    words = []
-    for each in fields(Match):
-        value = getattr(match, each.name)
+def _conditions(part: Part) -> Iterator[str]:
+    for name in part.__struct_fields__:
+        value = getattr(part, name)
         if value is not None:
-            words.append(f"{each.name}={span_to_text(value) if each.name == 'version' else value}")
-    return words
-
-
-def _conditions(when: When) -> list[str]:
-    words = []
-    for each in fields(When):
-        value = getattr(when, each.name)
-        if value != each.default:
-            is_time = each.name == "expires_ms"
-            words.append(f"expires={duration_text(value)}" if is_time else f"{each.name}={value}")
-    return words
+            said = duration_text(value) if name.endswith(MS) else value
+            yield f"{name.removesuffix(MS)}={said}"
 
 
 def _field_text(name: str, value: object) -> str:
@@ -300,13 +236,13 @@ def _action_words(action: Action) -> list[str]:
     if action.nodes is not None:
         words += map(str, action.nodes)
     if action.code is not None:
-        words.append(action.code.name.upper())
+        words.append(action.code)
     if action.delay_ms is not None:
         delay = duration_text(action.delay_ms)
         words.append(f"delay={delay}" if PLACED.isdisjoint(ACTIONS[action.do].places) else delay)
-    if action.by != Action(action.do).by:
+    if action.by is not None:
         words.append(str(action.by))
     words += [word for word, name in FLAGS.items() if getattr(action, name)]
-    words += [f"{name}={_field_text(name, value)}" for name, value in action.fields]
-    words += [f"{name}={value}" for name, value in action.acl]
+    words += [f"{name}={_field_text(name, value)}" for name, value in (action.fields or {}).items()]
+    words += [f"{name}={value}" for name, value in (action.acl or {}).items()]
     return words

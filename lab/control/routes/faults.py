@@ -12,99 +12,24 @@ from lab.control.errors import HttpError
 from lab.control.forms import WAIT_MS_MAX, FaultId, Given, View
 from lab.control.operations import operation
 from lab.control.ports import Looking
-from lab.faults import ActiveRule, FaultError, Faults, Match, Rule, rule_from_json
+from lab.faults import ActiveRule, FaultError, Faults, Rule, parse_rule, rule_of
+from lab.faults.declaration import NUMBER_MAX, Action, Match, Name, Number, RuleForm, When
 
-NAME_CHARACTERS_MAX: Final = 1024
 RULE_CHARACTERS_MAX: Final = 4096
-FIELDS_MAX: Final = 32
-NUMBER_MAX: Final = 2**53 - 1
 ENDING: Final = ("kill", "crash")
 """Actions that end a node, or all of them."""
 
-Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
-Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 Count = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
-
-
-class MatchForm(Given, omit_defaults=True):
-    """What the rule matches; a part that is left out matches everything. In names * matches any characters."""
-
-    version: Annotated[Name | None, Meta(description="3, 3..5, or 3..")] = None
-    sender: Annotated[Name | None, Meta(description="client, or node: another node of the cluster.")] = None
-    client_id: Name | None = None
-    transactional_id: Name | None = None
-    topic: Name | None = None
-    partition: Number | None = None
-    group: Name | None = None
-    node: Number | None = None
-    connection: Number | None = None
-    listener: Name | None = None
-    peer: Name | None = None
-    principal: Annotated[Name | None, Meta(description="User:alice; User:ANONYMOUS before the login.")] = None
-    mechanism: Annotated[Name | None, Meta(description="Of SaslHandshake and SaslAuthenticate.")] = None
-
-
-class WhenForm(Given, omit_defaults=True):
-    """Which of the matches are hits."""
-
-    after: Number | None = None
-    nth: Number | None = None
-    every: Number | None = None
-    times: Number | None = None
-    p: float | None = None
-    seed: Number | None = None
-    expires: Annotated[Name | None, Meta(description="A duration: 10s, 1m30s.")] = None
-    expires_ms: Annotated[Number | None, Meta(description="The same in milliseconds.")] = None
-
-
-class ActionForm(Given, omit_defaults=True):
-    """What happens at a hit."""
-
-    do: Name
-    code: Name | None = None
-    delay: Annotated[Name | None, Meta(description="A duration: 1.5s, 200ms.")] = None
-    delay_ms: Annotated[Number | None, Meta(description="The same in milliseconds.")] = None
-    silent: bool | None = None
-    by: Number | None = None
-    nodes: Annotated[list[Number], Meta(max_length=2)] | None = None
-    one_way: bool | None = None
-    fields: (
-        Annotated[
-            dict[Name, bool | int | float | Name],
-            Meta(max_length=FIELDS_MAX, description="Of answer: fields of the response with their values."),
-        ]
-        | None
-    ) = None
-    acl: (
-        Annotated[
-            dict[Name, Name],
-            Meta(
-                max_length=FIELDS_MAX,
-                description="Of add-acl and remove-acls: principal, host, operation, permission, and a resource, "
-                "such as topic.",
-            ),
-        ]
-        | None
-    ) = None
-
-
-class RuleForm(Given, omit_defaults=True):
-    """A rule as JSON."""
-
-    action: Name | ActionForm
-    on: Name | None = None
-    match: MatchForm | None = None
-    when: WhenForm | None = None
 
 
 class NewFault(Given, omit_defaults=True):
     """A rule as one line of text, or as JSON."""
 
     rule: Annotated[str, Meta(max_length=RULE_CHARACTERS_MAX)] | RuleForm | None = None
-    action: Name | ActionForm | None = None
+    action: Name | Action | None = None
     on: Name | None = None
-    match: MatchForm | None = None
-    when: WhenForm | None = None
+    match: Match | None = None
+    when: When | None = None
 
 
 class HeldView(View):
@@ -215,15 +140,14 @@ async def list_faults(control: Looking) -> FaultsView:
 
 
 def _rule(body: NewFault) -> Rule:
-    form: Any = body.rule
-    said = msgspec.structs.replace(body, rule=None)
-    if form is None:
-        form = said
-    elif said != NewFault():
-        raise HttpError(400, "say the rule once: in rule, or beside it")
-    if not isinstance(form, str):
-        form = msgspec.to_builtins(form)
-    return rule_from_json(form)
+    form: NewFault | RuleForm | str = body
+    if body.rule is not None:
+        if msgspec.structs.replace(body, rule=None) != NewFault():
+            raise HttpError(400, "say the rule once: in rule, or beside it")
+        form = body.rule
+    if isinstance(form, str):
+        return parse_rule(form)
+    return rule_of(form.action, form.on, form.match, form.when)
 
 
 def _role_of(body: NewFault) -> Role:

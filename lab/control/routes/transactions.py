@@ -13,7 +13,7 @@ from lab.control.errors import HttpError
 from lab.control.forms import WAIT_MS_MAX, Given, View
 from lab.control.operations import operation
 from lab.control.ports import Control, Looking
-from lab.faults.rules import there_is
+from lab.faults.values import there_is
 from lab.trace.scanning import UnknownTransaction
 
 ID_CHARACTERS_MAX: Final = 2**15 - 1

@@ -17,7 +17,7 @@ from lab.control.operations import Stream, operation
 from lab.control.pausing import pause
 from lab.control.ports import WATCHERS_MAX, Looking
 from lab.control.routes.faults import rules_view
-from lab.faults.rules import there_is
+from lab.faults.values import there_is
 from lab.views.ports import PARTITIONS_MAX, BatchPosition
 
 EVENT_STREAM: Final = "text/event-stream"

@@ -27,7 +27,7 @@ def test_every_entry_of_a_response_is_altered_and_the_response_itself_is_not() -
             ),
         )
     )
-    result = altered(PRODUCE, 9, response, (("error_code", 6), ("base_offset", -1)))
+    result = altered(PRODUCE, 9, response, {"error_code": 6, "base_offset": -1})
     encoded = b"".join(request_codec(PRODUCE, 9).encode(result))
     read = client_codec(PRODUCE, 9).decode(memoryview(encoded), 0)
     entries = read.responses[0].partition_responses
@@ -38,8 +38,8 @@ def test_every_entry_of_a_response_is_altered_and_the_response_itself_is_not() -
 
 def test_a_field_that_the_version_lacks_changes_nothing() -> None:
     response = EndTxnResponse()
-    assert altered(END_TXN, 4, response, (("producer_epoch", 7),)) is response
-    assert altered(END_TXN, 5, response, (("producer_epoch", 7),)).producer_epoch == 7
+    assert altered(END_TXN, 4, response, {"producer_epoch": 7}) is response
+    assert altered(END_TXN, 5, response, {"producer_epoch": 7}).producer_epoch == 7
 
 
 def test_every_api_has_fields_to_alter() -> None:

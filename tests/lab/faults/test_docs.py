@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from broker.injection.points import POINTS
-from lab.faults import ACTIONS, parse_rule, rule_from_json
+from lab.faults import ACTIONS, parse_rule
 from lab.faults.engine import RULES_MAX
 from lab.faults.held_items import HELD_BYTES_MAX, HELD_MAX
 from lab.faults.text import CONDITIONS, MATCHERS
+from tests.lab.faults.json_rules import rule_from_json
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "faults.md").read_text("utf-8")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.faults.declaration import When
 from lab.faults.match_counter import MatchCounter
-from lab.faults.rules import When
 
 
 def hits(when: When, matches: int = 10) -> list[int]:

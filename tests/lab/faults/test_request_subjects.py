@@ -11,9 +11,9 @@ import pytest
 from broker.node import Node
 from broker.node.context import RequestContext
 from broker.requests.api import discover
+from lab.faults.declaration import Match
 from lab.faults.fields import LOGINS, named_by
 from lab.faults.request_subjects import RequestSubjects, subjects_in, subjects_of
-from lab.faults.rules import Match
 from protocol.codec import client_codec, request_codec
 from protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 from protocol.messages.fetch import FetchRequest
