@@ -19,12 +19,22 @@ from .decode import (
     compile_sliced_decoder,
 )
 from .encode import Encoder, SlicedEncoder, compile_sliced_encoder
+from .errors import ErrorCode
+from .frame import API_VERSIONS, SIZE, request_header, response_body_offset
 from .messages import Chunk
 from .program import decoder_of, encoder_of
 from .source import LongMessage
 from .versions import Side, UnknownVersion, at_version
 
-__all__ = ["Codec", "MalformedRequest", "UnknownVersion", "client_codec", "request_codec"]
+__all__ = [
+    "Codec",
+    "MalformedRequest",
+    "UnknownVersion",
+    "client_codec",
+    "read_response",
+    "request_codec",
+    "request_frame",
+]
 
 ELEMENTS_MAX = 50_000
 """Of all arrays of a request together. Kafka reads as many as its memory holds."""
@@ -114,3 +124,27 @@ def request_codec(key: int, version: int) -> Codec:
 def client_codec(key: int, version: int) -> Codec:
     """Decodes responses, encodes requests."""
     return Codec(key, version, "response", "request")
+
+
+def request_frame(key: int, version: int, correlation_id: int, client_id: str | None, request: Any) -> bytes:
+    """A request as a client sends it: size, header, message. Records are copied once."""
+    header = request_header(key, version, correlation_id, client_id)
+    body = client_codec(key, version).encode(request)
+    return b"".join((SIZE.pack(len(header) + sum(map(len, body))), header, *body))
+
+
+def version_of_response(key: int, version: int, frame: bytes | memoryview) -> int:
+    """The version in which a request of ``version`` is answered.
+
+    A broker that does not have the version of an ApiVersions request responds in version 0 (KIP-511).
+    """
+    return 0 if key == API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION else version
+
+
+def read_response(key: int, version: int, frame: bytes | memoryview) -> Any:
+    """The response to a request of ``version``, from a frame without its size. ``MalformedRequest`` if there is none."""
+    version = version_of_response(key, version, frame)
+    return client_codec(key, version).decode(frame, response_body_offset(key, version, frame))
+
+
+_UNSUPPORTED_VERSION = int(ErrorCode.unsupported_version).to_bytes(2, "big")

@@ -10,12 +10,16 @@ with a version that we do not know must still be able to read the answer.
 """
 
 import struct
+from collections.abc import Iterator
+from typing import Final
 
 from .core import compiled, mirrored
 from .decode import TAGS_MAX, MalformedRequest, skip_tag_section
 from .named_tuple import NamedTuple
 
 API_VERSIONS = 18
+SIZE: Final = struct.Struct(">i")
+"""What stands in front of a frame on a connection: its bytes, without these four."""
 
 # The first flexible version of each API, None if there is none yet. It is a table of its own because the
 # header of a request must be read before it is known whether the broker has that version.
@@ -181,6 +185,38 @@ def response_header(api_key: int, api_version: int, correlation_id: int) -> byte
     if api_key != API_VERSIONS and is_flexible(api_key, api_version):
         return header + b"\0"
     return header
+
+
+class BadSize(Exception):
+    """A number that cannot be the size of a response."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
+
+
+def check_size(size: int, bytes_max: int) -> None:
+    """``BadSize`` for a response that is too short for a correlation id, or longer than ``bytes_max``."""
+    if not _CORRELATION_ID.size <= size <= bytes_max:
+        raise BadSize(size)
+
+
+def whole_frames(received: bytearray, bytes_max: int) -> Iterator[bytes]:
+    """The responses that have arrived whole, each taken out of ``received``; ``BadSize`` at one that cannot be."""
+    while len(received) >= SIZE.size:
+        (size,) = SIZE.unpack_from(received)
+        check_size(size, bytes_max)
+        end = SIZE.size + size
+        if len(received) < end:
+            return
+        frame = bytes(received[SIZE.size : end])
+        del received[:end]
+        yield frame
+
+
+def correlation_id_of(frame: bytes | memoryview) -> int:
+    """The id of the request that a response answers."""
+    return int(_CORRELATION_ID.unpack_from(frame)[0])
 
 
 def response_body_offset(api_key: int, api_version: int, frame: bytes | memoryview) -> int:

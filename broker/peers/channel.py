@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
-from struct import Struct
 from typing import Any, Final, cast
 
 from broker.clock import Clock, Domain, Timer
 from broker.logging import get_logger
 from broker.loop.transports import reset_transport
 from broker.peers.lane import Lane
-from protocol.codec import MalformedRequest, client_codec
-from protocol.frame import request_header, response_body_offset
+from protocol.codec import MalformedRequest, read_response, request_frame
+from protocol.frame import BadSize, correlation_id_of, whole_frames
 from protocol.slotted import slotted
 
 REQUESTS_PENDING_MAX: Final = 1024
@@ -27,7 +26,6 @@ REQUESTS_PENDING_MAX: Final = 1024
 RECONNECT_BACKOFF_MS: Final = 50
 """Kafka's, of its channels between brokers."""
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
-SIZE: Final = Struct(">i")
 
 Answered = Callable[[Any], object]
 """Hears the response, or None if there will be none."""
@@ -93,9 +91,8 @@ class Channel:
             return
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & 0x7FFFFFFF
-        body = client_codec(api_key, api_version).encode(request)
-        data = b"".join((request_header(api_key, api_version, correlation_id, self.client_id), *body))
-        pending = _Pending(api_key, api_version, SIZE.pack(len(data)) + data, then)
+        frame = request_frame(api_key, api_version, correlation_id, self.client_id, request)
+        pending = _Pending(api_key, api_version, frame, then)
         pending.timer = self._clock.call_later_ms(
             self._request_timeout_ms, partial(self._timed_out, correlation_id), Domain.REQUESTS
         )
@@ -213,16 +210,15 @@ class Channel:
     def _answered(self, wire: _Wire, frame: bytes) -> None:
         if wire is not self._wire:
             return
-        pending = self._pending.pop(SIZE.unpack_from(frame)[0], None) if len(frame) >= SIZE.size else None
+        pending = self._pending.pop(correlation_id_of(frame), None)
         if pending is None:
             log.warning("response without a request", client_id=self.client_id)
             self.drop()
             return
         if pending.timer is not None:
             pending.timer.cancel()
-        key, version = pending.api_key, pending.api_version
         try:
-            response = client_codec(key, version).decode(frame, response_body_offset(key, version, frame))
+            response = read_response(pending.api_key, pending.api_version, frame)
         except MalformedRequest as error:
             log.warning("malformed response from another node", client_id=self.client_id, reason=str(error))
             self._tell(pending.then, None)
@@ -247,24 +243,6 @@ class Channel:
         for wire in wires:
             if wire is not None:
                 wire.reset() if resets else wire.close()
-
-
-class BadSize(Exception):
-    """What the other side sends is no frame."""
-
-
-def whole_frames(received: bytearray, bytes_max: int) -> Iterator[bytes]:
-    """The frames that have come whole, each taken out of ``received``; `BadSize` at one that cannot be."""
-    while len(received) >= SIZE.size:
-        (size,) = SIZE.unpack_from(received)
-        if not 0 <= size <= bytes_max:
-            raise BadSize
-        end = SIZE.size + size
-        if len(received) < end:
-            return
-        frame = bytes(received[SIZE.size : end])
-        del received[:end]
-        yield frame
 
 
 class _Wire(asyncio.Protocol):

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from broker.peers.channel import SIZE, BadSize, Connect, ProtocolFactory, whole_frames
+from broker.peers.channel import Connect, ProtocolFactory
 from broker.security.sasl.authenticator import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from broker.security.sasl.mechanism import AuthenticationFailed
-from protocol.codec import MalformedRequest, client_codec
-from protocol.frame import request_header, response_body_offset
+from protocol.codec import MalformedRequest, read_response, request_frame
+from protocol.frame import BadSize, whole_frames
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -109,13 +109,10 @@ class _Exchange(asyncio.Protocol):
         if self._transport is None:
             raise ConnectionResetError("the other node has closed the connection")
         self._requests += 1
-        codec = client_codec(api_key, api_version)
-        header = request_header(api_key, api_version, self._requests, "login")
-        frame = b"".join((header, *codec.encode(request)))
         self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(SIZE.pack(len(frame)) + frame)
+        self._transport.write(request_frame(api_key, api_version, self._requests, "login", request))
         response = await self._answer
         try:
-            return codec.decode(response, response_body_offset(api_key, api_version, response))
+            return read_response(api_key, api_version, response)
         except MalformedRequest as error:
             raise ConnectionResetError(f"the other node has sent no response: {error}") from error

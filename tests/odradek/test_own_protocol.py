@@ -13,12 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 # Whatever of `protocol` a client of the sink loads, the codecs when they are first used among it.
 PROGRAM = """
 import sys
+from odradek._protocol.codec import client_codec
 from odradek.spark.wire import Cluster, messages
 
 APIS = [each for each in vars(messages).values() if isinstance(each, messages.Api)]
 for api in APIS:
     for version in range(api.lowest, api.highest + 1):
-        messages.client_codec(api.key, version)
+        client_codec(api.key, version)
 from odradek._protocol import codec, core
 print(codec.__file__, core.CORE, len(APIS), [name for name in sys.modules if name.split(".")[0] == "protocol"])
 import protocol

@@ -7,10 +7,19 @@ from types import GeneratorType
 
 import pytest
 
-from protocol.codec import ELEMENTS_MAX, MalformedRequest, UnknownVersion, client_codec, request_codec
+from protocol.codec import (
+    ELEMENTS_MAX,
+    MalformedRequest,
+    UnknownVersion,
+    client_codec,
+    read_response,
+    request_codec,
+    request_frame,
+)
 from protocol.decode import TAGS_MAX
 from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.frame import SIZE, parse_request_header, response_header
+from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
 from protocol.messages.fetch import (
@@ -25,7 +34,7 @@ from protocol.messages.fetch import (
 )
 from protocol.messages.find_coordinator import FindCoordinatorResponse
 from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.produce import (
     PartitionProduceData,
@@ -349,3 +358,34 @@ def test_the_tags_of_one_section_have_a_bound(count, sound):
     else:
         with pytest.raises(MalformedRequest, match="more than 64 tagged fields"):
             request_codec(METADATA, 12).decode(data)
+
+
+def test_a_request_frame_has_its_size_its_header_and_its_message():
+    records = b"r" * 5000
+    data = PartitionProduceData(index=1, records=[records[:2000], records[2000:]])
+    request = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="orders", partition_data=[data])])
+    frame = request_frame(PRODUCE, 9, 7, "client", request)
+    assert SIZE.unpack_from(frame) == (len(frame) - SIZE.size,)
+    header = parse_request_header(frame[SIZE.size :])
+    assert header[:4] == (PRODUCE, 9, 7, "client")
+    read = request_codec(PRODUCE, 9).decode(frame, SIZE.size + header.body_offset)
+    assert read.topic_data[0].partition_data[0].records == records
+
+
+def test_a_response_is_read_behind_its_header():
+    frame = response_header(METADATA, 9, 7) + b"".join(
+        request_codec(METADATA, 9).encode(MetadataResponse(controller_id=3))
+    )
+    assert read_response(METADATA, 9, frame) == MetadataResponse(controller_id=3)
+    for cut in range(4, len(frame)):
+        with pytest.raises(MalformedRequest):
+            read_response(METADATA, 9, frame[:cut])
+
+
+def test_a_broker_that_lacks_the_version_of_api_versions_is_read_in_version_0():
+    refusal = ApiVersionsResponse(
+        error_code=ErrorCode.unsupported_version,
+        api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=0, max_version=2)],
+    )
+    frame = b"\0\0\0\x07" + b"".join(request_codec(API_VERSIONS, 0).encode(refusal))
+    assert read_response(API_VERSIONS, 4, frame) == refusal

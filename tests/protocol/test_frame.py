@@ -11,13 +11,16 @@ from kio.serial import entity_writer
 
 from protocol.frame import (
     FIRST_FLEXIBLE,
+    BadSize,
     MalformedRequest,
     RequestHeader,
+    correlation_id_of,
     is_flexible,
     parse_request_header,
     request_header,
     response_body_offset,
     response_header,
+    whole_frames,
 )
 from protocol.versions import versions_of
 
@@ -88,3 +91,22 @@ def test_the_body_of_a_response_starts_after_its_header():
     assert response_body_offset(0, 8, response_header(0, 8, 1)) == 4
     assert response_body_offset(0, 9, response_header(0, 9, 1)) == 5
     assert response_body_offset(0, 9, b"\0\0\0\x01" + b"\x01\x00\x02ab" + b"body") == 9
+
+
+def test_frames_are_taken_from_what_has_arrived_as_they_become_whole():
+    frames, arrived, taken = [b"\0\0\0\x01one", b"\0\0\0\x02", b"\0\0\0\x03three"], bytearray(), []
+    for byte in b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames):
+        arrived.append(byte)
+        taken += whole_frames(arrived, 9)
+    assert (taken, arrived) == (frames, b"")
+    assert [correlation_id_of(frame) for frame in taken] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("size", [-1, 0, 3, 10, int.from_bytes(b"HTTP", "big")])
+def test_a_size_that_no_response_has_is_refused_before_its_bytes_have_arrived(size):
+    arrived = bytearray(b"\0\0\0\x04\0\0\0\x01" + size.to_bytes(4, "big", signed=True))
+    frames = whole_frames(arrived, 9)
+    assert next(frames) == b"\0\0\0\x01"
+    with pytest.raises(BadSize) as raised:
+        next(frames)
+    assert raised.value.size == size

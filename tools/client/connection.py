@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.deadlines import stretched
 from odradek.errors import Untrusted
 from odradek.health import not_kafka
 from odradek.pending import waiting_for
-from protocol.codec import MalformedRequest, client_codec
+from protocol.client import KEYS, LoginRefused, announced_versions, common_version, log_in
+from protocol.codec import MalformedRequest, read_response, request_frame
 from protocol.errors import ErrorCode
-from protocol.frame import request_header, response_body_offset
+from protocol.frame import API_VERSIONS, SIZE, BadSize, check_size, correlation_id_of
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.index import APIS
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.versions import message_name
 from tools.client.deadline import Deadline
 from tools.client.errors import BadAddress, NoResponse, Refused, ToolError, Unreachable, Unsupported
 
 if TYPE_CHECKING:
     from odradek.client_security import ClientSecurity
-    from odradek.spark.wire.sasl import Conversation
+    from protocol.client import Conversation, Versions
 
 CLIENT_ID: Final = "odradek"
 CONNECT_TIMEOUT_S: Final = stretched(10.0)
 REQUEST_TIMEOUT_S: Final = stretched(60.0)
 RESPONSE_BYTES_MAX: Final = 128 * 1024 * 1024
-_SIZE: Final = Struct(">i")
-_CORRELATION_ID: Final = Struct(">i")
-_API_VERSIONS: Final = 18
-_KEYS: Final = {name: key for key, (name, *_) in APIS.items()}
 
 Address = tuple[str, int]
 
@@ -73,14 +67,15 @@ class Connection:
 
         ``Unsupported`` if there is none.
         """
-        key = _KEYS[api]
+        key = KEYS[api]
         _, first, last, _ = APIS[key]
         name = message_name(api)
         if key not in self.versions:
             raise Unsupported(f"the broker at {_text(self.address)} does not support {name}")
-        low, high = self.versions[key]
-        version = min(high, last if highest is None else min(last, highest))
-        if version < max(low, first):
+        last_asked = last if highest is None else min(last, highest)
+        version = common_version(self.versions, key, first, last_asked)
+        if version is None:
+            low, high = self.versions[key]
             raise Unsupported(
                 f"the broker at {_text(self.address)} supports {name} in versions {low} to {high}, "
                 f"this client in {first} to {last}"
@@ -89,11 +84,11 @@ class Connection:
 
     def ask(self, api: str, request: Any, highest: int | None = None) -> Any:
         """The response to ``request``."""
-        return self._exchange(_KEYS[api], self.version(api, highest), request)
+        return self._exchange(KEYS[api], self.version(api, highest), request)
 
     def send_only(self, api: str, request: Any) -> None:
         """Send a request to which the broker does not respond (Produce with acks=0)."""
-        self._send(_KEYS[api], self.version(api), request)
+        self._send(KEYS[api], self.version(api), request)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -109,36 +104,29 @@ class Connection:
             raise _unreachable(self.address, error) from None
 
     def _log_in(self, mechanism: str, login: Conversation) -> None:
-        """By SASL (KIP-43, KIP-152)."""
+        """By SASL."""
         from odradek.spark.wire.errors import Authentication
 
-        handshake = SaslHandshakeRequest(mechanism=mechanism)
-        chosen = self.ask("sasl_handshake", handshake)
-        if chosen.error_code:
-            enabled = ", ".join(chosen.mechanisms)
-            raise Refused(f"{_text(self.address)}: the broker does not take {mechanism}, but {enabled}")
-        token: bytes | None = next(login)
-        while token is not None:
-            answer = self.ask("sasl_authenticate", SaslAuthenticateRequest(auth_bytes=token))
-            if answer.error_code:
-                raise Refused(f"{_text(self.address)}: {answer.error_message or 'the login failed'}")
-            try:
-                token = login.send(bytes(answer.auth_bytes))
-            except StopIteration:
-                token = None
-            except Authentication as error:
-                raise Refused(f"{_text(self.address)}: {error.sentence}") from None
+        try:
+            log_in(self.ask, mechanism, login)
+        except LoginRefused as refused:
+            reason = refused.message or "the login failed"
+            if refused.mechanisms is not None:
+                reason = f"the broker does not take {mechanism}, but {', '.join(refused.mechanisms)}"
+            raise Refused(f"{_text(self.address)}: {reason}") from None
+        except Authentication as error:
+            raise Refused(f"{_text(self.address)}: {error.sentence}") from None
 
-    def _announced(self) -> dict[int, tuple[int, int]]:
+    def _announced(self) -> Versions:
         request = ApiVersionsRequest(client_software_name="odradek", client_software_version="1")
-        response = self._exchange(_API_VERSIONS, 3, request)
+        response = self._exchange(API_VERSIONS, 3, request)
         if response.error_code == ErrorCode.unsupported_version:
-            response = self._exchange(_API_VERSIONS, 0, ApiVersionsRequest())
+            response = self._exchange(API_VERSIONS, 0, ApiVersionsRequest())
         if response.error_code != 0:
             raise ToolError(
                 f"{_text(self.address)}: ApiVersions is answered with error code {response.error_code}"
             )
-        return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        return announced_versions(response)
 
     def _exchange(self, key: int, version: int, request: Any) -> Any:
         with waiting_for(message_name(APIS[key][0]), _text(self.address)):
@@ -147,16 +135,14 @@ class Connection:
     def _response(self, key: int, version: int, request: Any) -> Any:
         self._send(key, version, request)
         try:
-            (size,) = _SIZE.unpack(self._read(4))
-            if not 4 <= size <= RESPONSE_BYTES_MAX:
-                raise Unreachable(f"{_text(self.address)}: {not_kafka(size)}")
+            (size,) = SIZE.unpack(self._read(SIZE.size))
+            check_size(size, RESPONSE_BYTES_MAX)
             frame = self._read(size)
-            if _CORRELATION_ID.unpack_from(frame)[0] != self._correlation_id:
+            if correlation_id_of(frame) != self._correlation_id:
                 raise ToolError(f"{_text(self.address)}: the response has another correlation id")
-            # A broker that does not know the version of ApiVersions responds in version 0 (KIP-511).
-            if key == _API_VERSIONS and frame[4:6] == b"\0\x23":
-                version = 0
-            return client_codec(key, version).decode(frame, response_body_offset(key, version, frame))
+            return read_response(key, version, frame)
+        except BadSize as bad:
+            raise Unreachable(f"{_text(self.address)}: {not_kafka(bad.size)}") from None
         except OSError as error:
             raise _unreachable(self.address, error) from None
         except MalformedRequest as error:
@@ -166,10 +152,9 @@ class Connection:
         self._correlation_id += 1
         if self._is_ready:
             self._socket.settimeout(self._deadline.left(REQUEST_TIMEOUT_S))
-        body = client_codec(key, version).encode(request)
-        data = b"".join((request_header(key, version, self._correlation_id, CLIENT_ID), *body))
+        frame = request_frame(key, version, self._correlation_id, CLIENT_ID, request)
         try:
-            self._socket.sendall(_SIZE.pack(len(data)) + data)
+            self._socket.sendall(frame)
         except OSError as error:
             raise _unreachable(self.address, error) from None
 

@@ -6,21 +6,19 @@ import math
 import socket
 import ssl
 from collections import deque
-from struct import Struct
 from typing import Any
 
+from odradek._protocol.codec import request_frame
+from odradek._protocol.frame import BadSize, correlation_id_of, whole_frames
 from odradek.spark.wire.errors import ConnectionLost, MalformedAnswer, TimedOut, WireError
 from odradek.spark.wire.messages import (
     ANSWER_SIZE_BYTES_MAX,
     Api,
     Versions,
     choose_version,
-    correlation_of,
     decode_answer,
-    encode_request,
 )
 
-_SIZE = Struct(">i")
 _READ_BYTES = 256 * 1024
 _CORRELATION_MASK = 0x7FFF_FFFF
 
@@ -81,7 +79,7 @@ class Connection:
         version = choose_version(api, self.versions, self.address)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_MASK
-        frame = encode_request(api, version, correlation_id, self._client_id, request)
+        frame = request_frame(api.key, version, correlation_id, self._client_id, request)
         call = Call(api, version, self.address, correlation_id, deadline)
         self._calls.append(call)
         self._unsent.append((call, memoryview(frame)))
@@ -122,24 +120,14 @@ class Connection:
 
     def _take_frames(self) -> bool:
         """False if the connection had to be closed."""
-        position = 0
-        arrived = self._arrived
-        while len(arrived) - position >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(arrived, position)
-            if not _SIZE.size <= size <= ANSWER_SIZE_BYTES_MAX:
-                self.close(f"the broker at {self.address} announced an answer of {size} bytes")
-                return False
-            end = position + _SIZE.size + size
-            if end > len(arrived):
-                break
-            if not self._settle(bytes(arrived[position + _SIZE.size : end])):
-                return False
-            position = end
-        del arrived[:position]
-        return True
+        try:
+            return all(self._settle(frame) for frame in whole_frames(self._arrived, ANSWER_SIZE_BYTES_MAX))
+        except BadSize as bad:
+            self.close(f"the broker at {self.address} announced an answer of {bad.size} bytes")
+            return False
 
     def _settle(self, frame: bytes) -> bool:
-        if not self._calls or correlation_of(frame) != self._calls[0].correlation_id:
+        if not self._calls or correlation_id_of(frame) != self._calls[0].correlation_id:
             self.close(f"the broker at {self.address} answered something that was not asked")
             return False
         call = self._calls[0]

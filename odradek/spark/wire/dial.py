@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from struct import Struct
 from typing import Any
 
+from odradek._protocol.client import LoginRefused, announced_versions, log_in
+from odradek._protocol.codec import request_frame
+from odradek._protocol.frame import SIZE, BadSize, check_size
 from odradek._protocol.messages.api_versions import ApiVersionsRequest
-from odradek._protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from odradek._protocol.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.spark.wire import sasl
 from odradek.spark.wire.connection import Connection
 from odradek.spark.wire.errors import Authentication, ConnectionLost, UnsupportedVersion, WireError, name_of
@@ -23,12 +23,10 @@ from odradek.spark.wire.messages import (
     Versions,
     choose_version,
     decode_answer,
-    decode_api_versions,
-    encode_request,
 )
 from odradek.spark.wire.settings import ClientSettings
 
-_SIZE = Struct(">i")
+_APIS = {each.name: each for each in (SASL_HANDSHAKE, SASL_AUTHENTICATE)}
 _SOFTWARE = "odradek-spark"
 _SOFTWARE_VERSION = "0.1.0"
 
@@ -93,52 +91,45 @@ class _Greeting:
         request = ApiVersionsRequest(
             client_software_name=_SOFTWARE, client_software_version=_SOFTWARE_VERSION
         )
-        error, self.offered = decode_api_versions(
-            self._exchange(API_VERSIONS, API_VERSIONS.highest, request), self.address
+        version = API_VERSIONS.highest
+        answer = decode_answer(
+            API_VERSIONS, version, self._exchange(API_VERSIONS, version, request), self.address
         )
-        if error:
+        if answer.error_code:
             raise UnsupportedVersion(
-                name_of(error),
+                name_of(answer.error_code),
                 f"the broker at {self.address} is older than Apache Kafka 2.4 and cannot be used",
             )
+        self.offered = announced_versions(answer)
         return self.offered
 
     def authenticate(self) -> None:
-        talk = sasl.conversation(self.settings)
         mechanism = self.settings.sasl_mechanism
-        answer = self._ask(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=mechanism))
-        if answer.error_code:
-            offered = ", ".join(answer.mechanisms)
+        try:
+            log_in(self._ask, mechanism, sasl.conversation(self.settings))
+        except LoginRefused as refused:
+            said = f"says: {refused.message}"
+            if refused.mechanisms is not None:
+                said = f"offers {', '.join(refused.mechanisms)}, and not {mechanism}"
             raise Authentication(
-                name_of(answer.error_code),
-                f"the broker at {self.address} offers {offered}, and not {mechanism}",
-            )
-        # A generator that has nothing to say any more ends, which is how a conversation is over.
-        said = next(talk, None)
-        while said is not None:
-            try:
-                said = talk.send(self._authenticate(said))
-            except StopIteration:
-                said = None
+                name_of(refused.error_code), f"the broker at {self.address} {said}"
+            ) from None
 
-    def _authenticate(self, said: bytes) -> bytes:
-        answer = self._ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=said))
-        if answer.error_code:
-            raise Authentication(
-                name_of(answer.error_code), f"the broker at {self.address} says: {answer.error_message}"
-            )
-        return bytes(answer.auth_bytes)
-
-    def _ask(self, api: Api, request: Any) -> Any:
+    def _ask(self, name: str, request: Any) -> Any:
+        api = _APIS[name]
         version = choose_version(api, self.offered, self.address)
         return decode_answer(api, version, self._exchange(api, version, request), self.address)
 
     def _exchange(self, api: Api, version: int, request: Any) -> bytes:
         self.socket.settimeout(_left(self.deadline))
-        self.socket.sendall(encode_request(api, version, 0, self.settings.client_id, request))
-        (size,) = _SIZE.unpack(self._read(_SIZE.size, api))
-        if not _SIZE.size <= size <= ANSWER_SIZE_BYTES_MAX:
-            raise ConnectionLost(f"what answers at {self.address} is no Kafka broker, or expects TLS")
+        self.socket.sendall(request_frame(api.key, version, 0, self.settings.client_id, request))
+        (size,) = SIZE.unpack(self._read(SIZE.size, api))
+        try:
+            check_size(size, ANSWER_SIZE_BYTES_MAX)
+        except BadSize:
+            raise ConnectionLost(
+                f"what answers at {self.address} is no Kafka broker, or expects TLS"
+            ) from None
         return self._read(size, api)
 
     def _read(self, size: int, api: Api) -> bytes:

@@ -1,4 +1,4 @@
-"""Requests and responses as bytes, by `protocol`'s codecs, at the versions this client speaks.
+"""The APIs of this client, and the versions that it speaks.
 
 All are below transaction version 2 (KIP-890): with EndTxn 5 each end raises the epoch, and an end that is sent again
 after a lost answer would not be the same one any more.
@@ -7,17 +7,13 @@ after a lost answer would not be the same one any more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from struct import Struct
 from typing import Any, NamedTuple
 
-from odradek._protocol.codec import MalformedRequest, client_codec
-from odradek._protocol.frame import request_header, response_body_offset
+from odradek._protocol.client import common_version
+from odradek._protocol.codec import MalformedRequest, read_response
 from odradek.spark.wire.errors import MalformedAnswer, UnsupportedVersion
 
 ANSWER_SIZE_BYTES_MAX = 64 * 1024 * 1024
-
-_INT32 = Struct(">i")
-_ERROR_CODE = Struct(">h")
 
 
 class Api(NamedTuple):
@@ -51,10 +47,10 @@ Versions = Mapping[int, tuple[int, int]]
 
 def choose_version(api: Api, offered: Versions, broker: str) -> int:
     """The highest version that both sides have. ``UnsupportedVersion`` if there is none."""
-    lowest, highest = offered.get(api.key, (0, -1))
-    version = min(api.highest, highest)
-    if version >= max(api.lowest, lowest):
+    version: int | None = common_version(offered, api.key, api.lowest, api.highest)
+    if version is not None:
         return version
+    lowest, highest = offered.get(api.key, (0, -1))
     has = f"has versions {lowest} to {highest}" if highest >= 0 else "does not have it"
     raise UnsupportedVersion(
         "UNSUPPORTED_VERSION",
@@ -62,24 +58,10 @@ def choose_version(api: Api, offered: Versions, broker: str) -> int:
     )
 
 
-def encode_request(api: Api, version: int, correlation_id: int, client_id: str, request: Any) -> bytes:
-    """A frame, its size first."""
-    header = request_header(api.key, version, correlation_id, client_id)
-    body = client_codec(api.key, version).encode(request)
-    size = len(header) + sum(map(len, body))
-    # Records are copied once.
-    return b"".join((_INT32.pack(size), header, *body))
-
-
-def correlation_of(frame: bytes) -> int:
-    """Which request an answer (without its size) belongs to."""
-    return int(_INT32.unpack_from(frame)[0])
-
-
 def decode_answer(api: Api, version: int, frame: bytes, broker: str) -> Any:
     """The response in a frame without its size. ``MalformedAnswer`` if it does not parse."""
     try:
-        return client_codec(api.key, version).decode(frame, response_body_offset(api.key, version, frame))
+        return read_response(api.key, version, frame)
     except MalformedRequest as error:
         raise cannot_be_read(api.name, broker, str(error)) from None
 
@@ -87,16 +69,3 @@ def decode_answer(api: Api, version: int, frame: bytes, broker: str) -> Any:
 def cannot_be_read(name: str, broker: str, why: str) -> MalformedAnswer:
     """The error for an answer of which a client can make nothing."""
     return MalformedAnswer(f"the answer to {name} of the broker at {broker} cannot be read: {why}")
-
-
-def decode_api_versions(frame: bytes, broker: str) -> tuple[int, Versions]:
-    """Error code, and by API key the lowest and highest version that a broker has. ``MalformedAnswer`` if it does not
-    parse. With an error a broker answers in version 0, whatever was asked: only the code is read then."""
-    position = _INT32.size
-    if len(frame) < position + _ERROR_CODE.size:
-        raise cannot_be_read(API_VERSIONS.name, broker, f"it ends too early, after {len(frame)} bytes")
-    (error,) = _ERROR_CODE.unpack_from(frame, position)
-    if error:
-        return error, {}
-    answer = decode_answer(API_VERSIONS, API_VERSIONS.highest, frame, broker)
-    return 0, {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
