@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import machine
+from benchmarks.kept import text_of
 from benchmarks.peers.rounds import BASE, Result
 from benchmarks.targets import ROOT
 
@@ -59,7 +60,7 @@ def keep(found: Report, folder: Path = HISTORY) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{found['committed_at'][:10]}-{found['commit'][:10]}.json"
     rows = json.loads(file.read_text("utf-8"))["rows"] if file.exists() else {}
-    file.write_text(json.dumps(found | {"rows": rows | found["rows"]}, indent=1) + "\n", "utf-8")
+    file.write_text(text_of(found | {"rows": rows | found["rows"]}), "utf-8")
     return file
 
 

@@ -1,19 +1,20 @@
 """The recorded stories on kfake, the best light peer: python -m tests.compatibility.kfake
 
-Needs Go. The results are kept in ``tests/compatibility/results/kfake.json``, for the page, beside ours.
+Needs Go. What the page shows of the results is kept in ``tests/compatibility/results/kfake.json``, beside ours.
 ``ODRADEK_DEADLINE_FACTOR=0.03`` ends a story after four seconds without an answer.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from tests.compatibility.exchanges import exchanges_of, to_json
+from benchmarks.kept import text_of
+from tests.compatibility.exchanges import exchanges_of, sum_of, to_json
 from tests.differential import runner
 from tests.support import raw
 from tests.support.deadlines import HANG_S
@@ -53,8 +54,14 @@ def kfake(settings: Mapping[str, str]) -> Iterator[tuple[str, int]]:
         process.wait(HANG_S)
 
 
+def kept(version: str, profiles: Iterable[str], stories: Iterable[Mapping[str, list[Any]]]) -> str:
+    """What the page shows, of all stories together."""
+    return text_of({"version": version, "profiles": sorted(profiles), "exchanges": to_json(sum_of(stories))})
+
+
 def main() -> None:
-    stories = {}
+    stories: list[dict[str, list[Any]]] = []
+    asked: set[str] = set()
     for profile in PROFILES:
         settings = runner.PROFILES[profile]["properties"]
         for entry in runner.entries(profile):
@@ -64,10 +71,11 @@ def main() -> None:
             with kfake(settings) as (host, port):
                 told = runner.run(entry, host, port)
             found = exchanges_of(recorded, runner.differences(entry, recorded, told))
-            stories[entry.id] = to_json(found)
-            print(entry.id, stories[entry.id], flush=True)
+            stories.append(to_json(found))
+            asked.add(profile)
+            print(entry.id, stories[-1], flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps({"version": version(), "stories": stories}, indent=1) + "\n")
+    RESULTS.write_text(kept(version(), asked, stories))
 
 
 if __name__ == "__main__":

@@ -125,8 +125,8 @@ def unavailable() -> str:
 
 def page(ours: Shown) -> str:
     kept = json.loads(KFAKE.read_text())
-    kfake = sum_of(kept["stories"].values())
-    profiles = sorted({f"`{each.profile}`" for each in runner.entries() if each.id in kept["stories"]})
+    kfake = sum_of([kept["exchanges"]])
+    profiles = [f"`{profile}`" for profile in kept["profiles"]]
     environment = Environment(
         loader=FileSystemLoader(HERE), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from benchmarks.kept import text_of
 from tests.compatibility import page
 from tests.compatibility.exchanges import ByVersion, sum_of, to_json
 from tests.compatibility.verdicts import FOLDER, LEFT_OUT
@@ -38,7 +39,7 @@ class Shown(NamedTuple):
 
     @property
     def text(self) -> str:
-        return json.dumps(self._replace(exchanges=to_json(self.exchanges))._asdict(), indent=1) + "\n"
+        return text_of(self._replace(exchanges=to_json(self.exchanges))._asdict())
 
 
 def parse(text: str) -> Shown:

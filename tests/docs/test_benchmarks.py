@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.kept import text_of
 from benchmarks.peers import pages
 from benchmarks.peers.cells import QUICK, Cell, Measure, Row, Sample
 from benchmarks.peers.load import LoadFailed
@@ -50,6 +51,13 @@ def test_the_plot_shows_every_commit_of_the_history() -> None:
 
 def test_no_trial_is_kept() -> None:
     assert [each["commit"] for each in history() if each["quick"]] == []
+
+
+def test_what_is_kept_has_a_line_for_each_entry() -> None:
+    kept = {"commit": "a", "rows": {"start": {"n": [1, 2]}, "rate": {}}, "none": {}}
+    text = text_of(kept)
+    assert json.loads(text) == kept
+    assert text.splitlines()[3:5] == ['  "start": {"n": [1, 2]},', '  "rate": {}']
 
 
 def test_every_row_has_a_name_of_its_own() -> None:
