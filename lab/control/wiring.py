@@ -65,14 +65,15 @@ def control_of(cluster: Cluster) -> Control:
         },
         acls=acls_of(cluster),
     )
+    views = ClusterViews(cluster, clock, trace)
     control = Control(
         cluster=cluster,
         clock=clock,
         faults=faults,
         trace=trace,
-        views=ClusterViews(cluster, clock, trace),
+        views=views,
         explaining=ClusterExplaining(cluster, faults, trace),
-        metrics=Metrics(RequestMetrics(cluster.calls, names), ClusterMetrics(cluster, clock, faults)),
+        metrics=Metrics(RequestMetrics(cluster.calls, names), ClusterMetrics(cluster, clock, faults, views)),
         transactions=ClusterTransactions(cluster, trace),
         awaited_states=AwaitedStates(cluster.injection, clock, cluster.running_nodes),
         snapshots=Snapshots(cluster),

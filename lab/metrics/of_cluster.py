@@ -11,7 +11,6 @@ from typing import Final
 from broker.clock import Domain
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
-from broker.cluster.addresses import host_and_port
 from broker.cluster.runtime import NodeState
 from broker.metadata.topics import is_internal
 from broker.metadata.values import NO_LEADER, PartitionState
@@ -19,9 +18,10 @@ from broker.replicas.partition import Partition
 from broker.transactions.transaction import Transaction
 from lab.faults import Faults
 from lab.metrics.families import Family, Row, counter, gauge, single
-from lab.metrics.of_views import group_families, transaction_families
+from lab.metrics.of_views import CONTROLLER, cluster_families, group_families, transaction_families
 from lab.views import groups as groups_of
 from lab.views import transactions as transactions_of
+from lab.views.cluster_views import ClusterViews
 from lab.views.forms import GroupSummary
 from lab.views.led import led
 from lab.views.turns import in_turns
@@ -55,16 +55,18 @@ class _Partitions:
 class ClusterMetrics:
     """The families of a cluster of ours."""
 
-    def __init__(self, cluster: Cluster, clock: VirtualClock, faults: Faults) -> None:
+    def __init__(self, cluster: Cluster, clock: VirtualClock, faults: Faults, views: ClusterViews) -> None:
         self._cluster = cluster
+        self._views = views
         self._clock = clock
         self._faults = faults
 
     async def collect(self) -> list[Family]:
         """All families, each once."""
         partitions = await self._partitions()
-        found = [*self._nodes(partitions), *_of_partitions(partitions)]
-        found += transaction_families(await transactions_of.transactions(self._cluster))
+        found = [*cluster_families(await self._views.cluster()), *self._nodes(partitions)]
+        found += _of_partitions(partitions)
+        found += transaction_families(await self._views.transactions())
         found += group_families(await self._groups())
         found += self._odradek()
         return found
@@ -94,7 +96,6 @@ class ClusterMetrics:
             of_node = found.by_node[node_id]
             of_node["partitions"] += 1
             if state.leader == node_id:
-                of_node["leads"] += 1
                 of_node["under_replicated"] += len(state.isr) < len(state.replicas)
 
     def _of_log(
@@ -127,50 +128,23 @@ class ClusterMetrics:
 
     def _nodes(self, partitions: _Partitions) -> Iterator[Family]:
         nodes = list(self._cluster.nodes.values())
-        running = [node for node in nodes if node.state is NodeState.RUNNING]
-        controller = "kafka_controller_kafkacontroller_"
-        yield single("kafka_brokers", len(running))
-        yield gauge(
-            "kafka_broker_info",
-            ("id", "address"),
-            [
-                ((node.node_id, host_and_port(each.advertised_host, each.advertised_port)), 1)
-                for node in running
-                for each in node.listeners[:1]
-            ],
-        )
-        yield gauge(
-            "odradek_broker_state",
-            ("broker_id", "state"),
-            [((node.node_id, node.shown_state), 1) for node in nodes],
-        )
+        running = sum(node.state is NodeState.RUNNING for node in nodes)
         for name, value in (
             ("activecontrollercount", 1),
-            ("activebrokercount", len(running)),
-            ("fencedbrokercount", len(nodes) - len(running)),
-            ("globaltopiccount", len(partitions.by_topic)),
-            ("globalpartitioncount", partitions.total),
+            ("activebrokercount", running),
+            ("fencedbrokercount", len(nodes) - running),
             ("offlinepartitionscount", partitions.offline),
         ):
-            yield single(controller + name, value)
+            yield single(CONTROLLER + name, value)
         for name, key in (
-            ("leadercount", "leads"),
             ("partitioncount", "partitions"),
-            (
-                "underreplicatedpartitions",
-                "under_replicated",
-            ),
+            ("underreplicatedpartitions", "under_replicated"),
         ):
             yield gauge(
                 f"kafka_server_replicamanager_{name}",
                 ("broker_id",),
                 [((node.node_id,), partitions.by_node[node.node_id][key]) for node in nodes],
             )
-        yield gauge(
-            "kafka_server_socket_server_metrics_connection_count",
-            ("broker_id",),
-            [((node.node_id,), len(node.connections)) for node in running],
-        )
 
     async def _groups(self) -> list[GroupSummary]:
         known = [

@@ -1,4 +1,8 @@
-"""Families of what the views show: all that there is of a cluster behind a proxy, which is asked as any client asks it."""
+"""Families of what the views show.
+
+They are all that there is of a cluster behind a proxy, which is asked as any client asks it; `lab.metrics.of_cluster` adds
+what only the nodes of this process know.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,9 @@ from lab.metrics.families import Family, Row, gauge, single
 from lab.views.forms import ClusterSummary, GroupSummary, PartitionSummary, TransactionsSummary
 from lab.views.ports import HANGING, PARTITIONS_MAX, Views
 
+CONTROLLER: Final = "kafka_controller_kafkacontroller_"
+NOT_SERVING: Final = ("starting", "stopping", "stopped", "killed")
+"""States of nodes of this process without connections; of an unreachable node of an upstream clients may have one."""
 SHOWN_MAX: Final = 500
 """Partitions; for each some requests go to the cluster at each scrape."""
 
@@ -22,7 +29,7 @@ class ViewMetrics:
 
     async def collect(self) -> list[Family]:
         """Each family once."""
-        found = list(_cluster_families(await self._views.cluster()))
+        found = list(cluster_families(await self._views.cluster()))
         found += _partition_families(await self._partitions())
         found += transaction_families(await self._views.transactions())
         found += group_families((await self._views.groups()).groups)
@@ -38,8 +45,10 @@ class ViewMetrics:
         return found
 
 
-def _cluster_families(summary: ClusterSummary) -> Iterator[Family]:
-    running = [node for node in summary.nodes if node.state == "running"]
+def cluster_families(summary: ClusterSummary) -> Iterator[Family]:
+    """The nodes, and how much there is of what they have."""
+    # A paused one runs, as a process that was stopped by a signal does.
+    running = [node for node in summary.nodes if node.state in ("running", "paused")]
     yield single("kafka_brokers", len(running))
     yield gauge(
         "kafka_broker_info",
@@ -51,9 +60,8 @@ def _cluster_families(summary: ClusterSummary) -> Iterator[Family]:
         ("broker_id", "state"),
         [((node.node, node.state), 1) for node in summary.nodes],
     )
-    controller = "kafka_controller_kafkacontroller_"
-    yield single(f"{controller}globaltopiccount", summary.topics)
-    yield single(f"{controller}globalpartitioncount", summary.partitions)
+    yield single(f"{CONTROLLER}globaltopiccount", summary.topics)
+    yield single(f"{CONTROLLER}globalpartitioncount", summary.partitions)
     yield gauge(
         "kafka_server_replicamanager_leadercount",
         ("broker_id",),
@@ -62,7 +70,7 @@ def _cluster_families(summary: ClusterSummary) -> Iterator[Family]:
     yield gauge(
         "kafka_server_socket_server_metrics_connection_count",
         ("broker_id",),
-        [((node.node,), node.connections) for node in summary.nodes],
+        [((node.node,), node.connections) for node in summary.nodes if node.state not in NOT_SERVING],
     )
 
 
