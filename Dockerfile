@@ -4,9 +4,10 @@
 FROM python:3.11 AS dependencies
 
 # What changes least comes first, in layers of its own: a change of code leaves them as they are, here and in the image.
-COPY requirements/image.txt /src/requirements/image.txt
+COPY requirements /src/requirements
 RUN python -m venv --without-pip /opt/odradek
-RUN python -m pip --python /opt/odradek/bin/python install --no-cache-dir --require-hashes -r /src/requirements/image.txt
+RUN python /src/requirements/locked.py image /src/image.txt
+RUN python -m pip --python /opt/odradek/bin/python install --no-cache-dir --require-hashes -r /src/image.txt
 # A broker imports nothing of kio, which its messages are generated from.
 RUN python -m pip --python /opt/odradek/bin/python uninstall --yes kio crc32c
 # Symbols of debuggers are a third of what the packages bring.
@@ -14,9 +15,9 @@ RUN find /opt/odradek -name "*.so" -exec strip --strip-unneeded "{}" +
 
 FROM dependencies AS build
 
-COPY requirements/build.txt /src/requirements/build.txt
+RUN python /src/requirements/locked.py build /src/build.txt
 RUN python -m venv --without-pip /opt/build
-RUN python -m pip --python /opt/build/bin/python install --no-cache-dir --require-hashes -r /src/requirements/build.txt
+RUN python -m pip --python /opt/build/bin/python install --no-cache-dir --require-hashes -r /src/build.txt
 
 COPY pyproject.toml setup.py build_backend.py README.md LICENSE /src/
 COPY protocol /src/protocol

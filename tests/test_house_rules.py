@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from broker.config.definitions import broker_configs
+from requirements import locked
 
 pytestmark = pytest.mark.check
 
@@ -509,13 +510,31 @@ def test_no_machine_s_own_paths_are_written_down():
 
 
 def test_the_locks_pin_everything_by_hash_and_leave_the_index_to_the_machine():
-    for lock in ROOT.glob("requirements/*.txt"):
-        text = lock.read_text("utf-8")
-        assert "://" not in text, lock.name
-        assert not re.search(r"^--(index|extra-index|find|trusted)", text, re.MULTILINE), lock.name
-        for requirement in re.split(r"\n(?=\S)", text.strip()):
-            assert re.match(r"[\w.-]+==\S+", requirement), requirement
-            assert "--hash=sha256:" in requirement, requirement
+    text = locked.LOCK.read_text("utf-8")
+    assert "://" not in text
+    assert not re.search(r"^--(index|extra-index|find|trusted)", text, re.MULTILINE)
+    for requirement in re.split(r"\n(?=\S)", text.strip()):
+        assert re.match(r"[\w.-]+==\S+", requirement), requirement
+        assert "--hash=sha256:" in requirement, requirement
+
+
+def test_each_environment_takes_its_part_of_the_lock():
+    lock = locked.LOCK.read_text("utf-8")
+    environments = {name: locked.requirements_of(name, lock) for name in (*locked.EXTRAS, *locked.GROUPS)}
+    assert locked.merged(environments) == lock, "make lock writes it"
+    pins = {
+        name: {line.partition(" ")[0] for line in part.splitlines() if "==" in line}
+        for name, part in environments.items()
+    }
+    assert {"setuptools==", "cython=="} <= {pin.partition("==")[0] + "==" for pin in pins["build"]}
+    for name in {*environments} - {*locked.APART}:
+        packages = {pin.partition("==")[0] for pin in pins["dev"]}
+        assert {pin for pin in pins[name] if pin.partition("==")[0] in packages} <= pins["dev"], name
+    used = re.findall(r"LOCK\w*,(?:[^),]*,)?([a-z]+)\)", (ROOT / "Makefile").read_text("utf-8"))
+    used += re.findall(r"locked.py (\w+)", (ROOT / "Dockerfile").read_text("utf-8"))
+    assert {"install", "image", "build", "runtime", "java"} <= {*used} <= {*environments}
+    with pytest.raises(LookupError):
+        locked.requirements_of("nosuch", lock)
 
 
 def test_the_locks_of_the_node_clients_name_no_registry():
@@ -535,14 +554,14 @@ def project() -> dict:
 
 def test_every_dependency_is_bounded_explained_and_locked():
     explained = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
-    locked = "".join(lock.read_text("utf-8") for lock in ROOT.glob("requirements/*.txt"))
+    lock = locked.LOCK.read_text("utf-8")
     groups = project()["optional-dependencies"] | pyproject()["dependency-groups"]
     for requirement in [*project()["dependencies"], *(each for group in groups.values() for each in group)]:
         name = re.match(r"[\w.-]+", requirement)[0]
         if name == project()["name"]:
             continue  # An extra that brings another one.
         assert f"[{name}](" in explained, name
-        assert re.search(rf"^{re.escape(name)}==", locked, re.MULTILINE), name
+        assert re.search(rf"^{re.escape(name)}==", lock, re.MULTILINE), name
         assert ">=" in requirement, requirement
         assert "<" in requirement or name == "setuptools", requirement
 
