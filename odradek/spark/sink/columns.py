@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from odradek.spark.sink.decision import DIGEST_MODULUS
+from odradek.spark.sink.decision_record import DIGEST_MODULUS
 from odradek.spark.sink.errors import SinkError
 
 if TYPE_CHECKING:

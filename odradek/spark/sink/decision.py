@@ -1,437 +1,354 @@
-"""The decision record: what a sink remembers, as the offset and metadata of its consumer group. Pure.
-
-The record is one value. It is packed, cut into chunks that Kafka takes as offset metadata, and committed to several
-partitions of one topic in one transaction; the offset is the next batch to decide.
-"""
+"""The decision, and giving up: what the driver does when its tasks have ended."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import dataclasses
-import enum
-import json
-import zlib
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from odradek.errors import OdradekError
-from odradek.spark.sink.names import Label, SinkPlace, own_id, pool_id
-from odradek.spark.wire.producer import Partition, ProducerId
-
-# Kafka's default of offset.metadata.max.bytes.
-CHUNK_LENGTH_MAX = 4096
-# __consumer_offsets has 50 partitions by default; one of them is the barrier (see store.py).
-CHUNKS_MAX = 49
-# The driver initialises at most so many ids per batch; tasks beyond them do it themselves.
-POOL_MAX = 1000
-# A task keeps its place in the pool for so many batches in which it has no rows.
-POOL_AGE_MAX = 8
-FORMAT = 3
-# It had an option's value in the place of ``decision``, and neither topics nor partitions.
-_FORMAT_1 = 1
-# It had of a batch's content only the number of its rows, and no doubt.
-_FORMAT_2 = 2
-TOPIC_ID_BYTES = 16
-_DIGEST_BYTES = 8
-DIGEST_MODULUS = 1 << 8 * _DIGEST_BYTES
-
-
-class UnreadableRecord(OdradekError):
-    """What stands in the offsets is not a decision record of this version, or only a part of one."""
-
-
-class TooManyTasks(OdradekError):
-    """The list of a batch's transactions does not fit into the decision record."""
-
-
-class Phase(enum.IntEnum):
-    """``PLANNING``: a batch is planned, ids may have been given out. ``DECIDED``: batch ``next_batch - 1`` is decided, its
-    transactions may still be open."""
-
-    PLANNING = 1
-    DECIDED = 2
-
-
-class Entry(NamedTuple):
-    """A transaction that a decision counts on. ``pooled``: its id is of the pool (then ``label`` is that of attempt 0).
-    ``partitions``: what it wrote to, as far as the record has room for that."""
-
-    label: Label
-    pooled: bool
-    producer: ProducerId
-    partitions: tuple[Partition, ...] = ()
-
-
-class Content(NamedTuple):
-    """By what two batches of the same number can be told apart. ``rows``: how many it has. ``digest``: the sum of its rows
-    (`records.digest`); None if it was not taken. ``offsets``: a hash of the batch's file in the checkpoint's ``offsets``;
-    None where it could not be read."""
-
-    rows: int = 0
-    digest: int | None = None
-    offsets: int | None = None
-
-
-NO_CONTENT = Content()
-
-
-class Answer(NamedTuple):
-    """The option ``firstBatch``, ``<batch>@<plan>``: the batch to write next while the last decision is that of ``plan``.
-
-    It answers one question of the sink, and none that comes later: the next decision is of another plan."""
-
-    batch: int
-    plan: int
-
-    def __str__(self) -> str:
-        return f"{self.batch}@{self.plan}"
-
-
-@dataclass(frozen=True)
-class Decided:
-    """The transactions of a decided batch: all of them, or, while a later batch is planned, those that could not be
-    committed (the record then says so until the user decides what is to be done)."""
-
-    run: int
-    plan: int
-    entries: tuple[Entry, ...]
-
-    def transactions(self, name: str) -> list[tuple[str, ProducerId]]:
-        """(transactional id, producer) of each."""
-        return [
-            (
-                pool_id(name, self.run, entry.label.task)
-                if entry.pooled
-                else own_id(name, self.run, self.plan, entry.label),
-                entry.producer,
-            )
-            for entry in self.entries
-        ]
-
-
-@dataclass(frozen=True)
-class SinkState:
-    """What a sink remembers.
-
-    ``plan``: each plan has a number, one more than the last. ``run``: the number of the plan that gave the pool its names;
-    a plan that finds another one unfinished takes new names, since the other's processes may still be alive.
-    ``query_id``: Spark's, of the query that decided last ("" before the first decision). ``decision``: the number of the
-    plan that led to the last decision, 0 if none did. ``pool``: age by task, see ``aged``. ``swept_at_ms``: when strays were
-    last looked for. ``topics``: what the last decided batch was written to, id by name, as far as there is room. ``content``
-    and ``decided_at_ms`` (for people) are of that batch too. ``doubt``: why the sink may have had another record before this
-    one, which is lost; "" if nothing says so, and after the first decision.
-    """
-
-    run: int
-    plan: int
-    next_batch: int
-    phase: Phase
-    query_id: str = ""
-    decision: int = 0
-    pool: Mapping[int, int] | None = None
-    decided: Decided | None = None
-    swept_at_ms: int = 0
-    content: Content = NO_CONTENT
-    decided_at_ms: int = 0
-    topics: Mapping[str, bytes] = field(default_factory=dict)
-    doubt: str = ""
-
-    def without_partitions(self) -> SinkState:
-        """With less to say to people."""
-        if self.decided is None:
-            return self
-        bare = tuple(entry._replace(partitions=()) for entry in self.decided.entries)
-        return dataclasses.replace(self, decided=dataclasses.replace(self.decided, entries=bare))
-
-    @property
-    def ages(self) -> Mapping[int, int]:
-        return self.pool or {}
-
-
-def aged(pool: Mapping[int, int], used: Iterable[int]) -> dict[int, int]:
-    """The pool after a batch whose rows were written by the tasks ``used``: they are young again, the others a batch older.
-
-    A pool of the last batch's tasks alone would make a query whose batches are now wide and now narrow take a new id for
-    each task of each wide one, and Kafka keeps an id for seven days."""
-    young = dict.fromkeys(used, 0)
-    old = {task: age + 1 for task, age in pool.items() if task not in young and age < POOL_AGE_MAX}
-    best = sorted((age, task) for task, age in {**old, **young}.items())[:POOL_MAX]
-    return {task: age for age, task in sorted(best, key=lambda each: each[1])}
-
-
-# -- bytes --------------------------------------------------------------------------------------------------------
-
-
-def _varint(value: int, out: bytearray) -> None:
-    assert value >= 0, value
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _zigzag(value: int, out: bytearray) -> None:
-    _varint(value * 2 if value >= 0 else -value * 2 - 1, out)
-
-
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def varint(self) -> int:
-        value = shift = 0
-        while True:
-            if self.at >= len(self.data):
-                raise UnreadableRecord("the decision record ends too early")
-            byte = self.data[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def zigzag(self) -> int:
-        value = self.varint()
-        return value // 2 if value % 2 == 0 else -(value + 1) // 2
-
-    def text(self) -> str:
-        length = self.varint()
-        return self.raw(length).decode()
-
-    def digest(self) -> int | None:
-        raw = self.raw(self.varint())
-        return int.from_bytes(raw, "big") if raw else None
-
-    def raw(self, length: int) -> bytes:
-        raw = self.data[self.at : self.at + length]
-        self.at += length
-        return raw
-
-
-def _text(text: str, out: bytearray) -> None:
-    raw = text.encode()
-    _varint(len(raw), out)
-    out += raw
-
-
-def pack(record: SinkState) -> bytes:
-    """One string of bytes; ``unpack`` reads it. A transaction takes about 8 bytes."""
-    out = bytearray((FORMAT, record.phase))
-    numbers = (record.run, record.plan, record.next_batch, record.decision)
-    for number in (*numbers, record.swept_at_ms, record.content.rows, record.decided_at_ms):
-        _varint(number, out)
-    _pack_digest(record.content.digest, out)
-    _pack_digest(record.content.offsets, out)
-    _text(record.doubt, out)
-    _text(record.query_id, out)
-    topics = sorted(record.topics)
-    _varint(len(topics), out)
-    for topic in topics:
-        _text(topic, out)
-        out += record.topics[topic]
-    _varint(len(record.ages), out)
-    before = 0
-    for task, age in sorted(record.ages.items()):
-        _varint(task - before, out)
-        _varint(age, out)
-        before = task
-    _pack_decided(record.decided, {topic: index for index, topic in enumerate(topics)}, out)
-    return bytes(out)
-
-
-def _pack_digest(digest: int | None, out: bytearray) -> None:
-    """How many bytes it takes, none where there is none, and the bytes."""
-    raw = b"" if digest is None else digest.to_bytes(_DIGEST_BYTES, "big")
-    _varint(len(raw), out)
-    out += raw
-
-
-def _pack_decided(decided: Decided | None, topics: Mapping[str, int], out: bytearray) -> None:
-    if decided is None:
-        _varint(0, out)
-        return
-    _varint(len(decided.entries) + 1, out)
-    _varint(decided.run, out)
-    _varint(decided.plan, out)
-    task = producer_id = 0
-    for label, pooled, producer, partitions in sorted(decided.entries):
-        # The id of a pooled one follows from the task alone.
-        _varint(0 if pooled else label.renewals + 1, out)
-        if not pooled:
-            _varint(label.attempt_id, out)
-        _varint(label.task - task, out)
-        _zigzag(producer.producer_id - producer_id, out)
-        _varint(producer.epoch, out)
-        _pack_partitions(partitions, topics, out)
-        task, producer_id = label.task, producer.producer_id
-
-
-def _pack_partitions(partitions: Iterable[Partition], topics: Mapping[str, int], out: bytearray) -> None:
-    """For each topic a bit for each of its partitions."""
-    bits: dict[int, int] = {}
-    for topic, index in partitions:
-        if topic in topics:
-            bits[topics[topic]] = bits.get(topics[topic], 0) | 1 << index
-    _varint(len(bits), out)
-    for number, some in sorted(bits.items()):
-        _varint(number, out)
-        length = (some.bit_length() + 7) // 8
-        _varint(length, out)
-        out += some.to_bytes(length, "little")
-
-
-def _unpack_partitions(reader: _Reader, topics: Sequence[str]) -> tuple[Partition, ...]:
-    found = []
-    for _ in range(reader.varint()):
-        topic = topics[reader.varint()]
-        bits = int.from_bytes(reader.raw(reader.varint()), "little")
-        found += [(topic, index) for index in range(bits.bit_length()) if bits >> index & 1]
-    return tuple(found)
-
-
-def unpack(data: bytes) -> SinkState:
-    """What ``pack`` packed. ``UnreadableRecord`` for anything else."""
-    if len(data) < 2 or data[0] not in (_FORMAT_1, _FORMAT_2, FORMAT):
-        raise UnreadableRecord("the decision record was written by another version of this sink")
-    reader = _Reader(data)
-    reader.at = 2
-    run, plan, next_batch, decision, swept_at_ms, rows, decided_at_ms = (reader.varint() for _ in range(7))
-    digest = offsets = None
-    doubt = ""
-    if data[0] == FORMAT:
-        digest, offsets, doubt = reader.digest(), reader.digest(), reader.text()
-    query_id = reader.text()
-    topics = {}
-    if data[0] != _FORMAT_1:
-        topics = {reader.text(): reader.raw(TOPIC_ID_BYTES) for _ in range(reader.varint())}
-    pool: dict[int, int] = {}
-    task = 0
-    for _ in range(reader.varint()):
-        task += reader.varint()
-        pool[task] = reader.varint()
-    return SinkState(
-        run=run,
-        plan=plan,
-        next_batch=next_batch,
-        phase=Phase(data[1]),
-        query_id=query_id,
-        decision=0 if data[0] == _FORMAT_1 else decision,
-        pool=pool,
-        decided=_unpack_decided(reader, None if data[0] == _FORMAT_1 else list(topics)),
-        swept_at_ms=swept_at_ms,
-        content=Content(rows, digest, offsets),
-        decided_at_ms=decided_at_ms,
-        topics=topics,
-        doubt=doubt,
-    )
-
-
-def _unpack_decided(reader: _Reader, topics: Sequence[str] | None) -> Decided | None:
-    """``topics``: in the order in which partitions name them, None where there are no partitions."""
-    count = reader.varint()
-    if count == 0:
+from odradek.spark.sink.checkpoint import Checkpoint
+from odradek.spark.sink.decision_record import (
+    DIGEST_MODULUS,
+    Answer,
+    Content,
+    Decided,
+    Entry,
+    Phase,
+    SinkState,
+    aged,
+)
+from odradek.spark.sink.errors import DecisionMismatch, MayBeLost, NotDecided, OutcomeUnknown, SinkError
+from odradek.spark.sink.names import pool_id, read_task_id
+from odradek.spark.sink.plan import Plan, ongoing, sweep
+from odradek.spark.sink.points import armed, reached
+from odradek.spark.sink.store import Coordination, Store, changed_topics
+from odradek.spark.sink.task import Report
+from odradek.spark.wire import Fenced, InvalidTransaction, ProducerId, Retriable, WireError
+
+log = logging.getLogger(__name__)
+
+# A batch that takes a larger share of transaction.timeout.ms is not decided.
+TIME_SHARE_MAX = 0.9
+
+Transactions = Sequence[tuple[str, ProducerId]]
+
+
+def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) -> SinkState | None:
+    """Decide the batch and commit its transactions; the record that was written, None if the batch was decided before.
+
+    ``NotDecided``: it will be replayed. ``OutcomeUnknown``: the next plan finds out. ``MayBeLost``: decided, but not all
+    of it could be committed."""
+    plan, batch = _common(reports)
+    reached("commit.started", batch)
+    if all(report.skipped for report in reports):
+        if not plan.answered:
+            _check_content(plan, reports, batch)
         return None
-    run, plan = reader.varint(), reader.varint()
-    entries = []
-    task = producer_id = 0
-    for _ in range(count - 1):
-        kind = reader.varint()
-        attempt_id = reader.varint() if kind else 0
-        task += reader.varint()
-        producer_id += reader.zigzag()
-        label = Label(task, attempt_id, max(kind - 1, 0))
-        producer = ProducerId(producer_id, reader.varint())
-        partitions = () if topics is None else _unpack_partitions(reader, topics)
-        entries.append(Entry(label, kind == 0, producer, partitions))
-    return Decided(run, plan, tuple(entries))
-
-
-def fitting(record: SinkState, chunks_max: int = CHUNKS_MAX) -> SinkState:
-    """The record, without what is only nice to have where it would be too long: the partitions of its transactions, then its
-    topics. ``TooManyTasks`` if that does not help."""
-    for slimmer in (record, record.without_partitions()):
-        with contextlib.suppress(TooManyTasks):
-            to_chunks(slimmer, chunks_max)
-            return slimmer
-    slimmest = dataclasses.replace(record.without_partitions(), topics={})
-    to_chunks(slimmest, chunks_max)
-    return slimmest
-
-
-# -- offsets ------------------------------------------------------------------------------------------------------
-
-
-def to_chunks(record: SinkState, chunks_max: int = CHUNKS_MAX) -> list[str]:
-    """The record as texts, each short enough to be an offset's metadata; ``TooManyTasks`` if there are too many."""
-    packed = pack(record)
-    packed += zlib.crc32(packed).to_bytes(4, "big")
-    text = base64.b64encode(packed).decode()
-    # "odradek/48/49/" is the longest head.
-    length = CHUNK_LENGTH_MAX - 14
-    parts = [text[start : start + length] for start in range(0, len(text), length)]
-    if len(parts) > min(chunks_max, CHUNKS_MAX):
-        tasks = len(record.decided.entries) if record.decided else 0
-        raise TooManyTasks(
-            f"A batch written by {tasks} tasks is too wide for one decision: its record would take {len(text):,} bytes, "
-            f"and {min(chunks_max, CHUNKS_MAX) * length:,} fit; use fewer tasks (coalesce)."
-        )
-    return [f"odradek/{index}/{len(parts)}/{part}" for index, part in enumerate(parts)]
-
-
-def is_chunk(metadata: str) -> bool:
-    """Whether an offset's metadata is a part of a decision record."""
-    return metadata.startswith("odradek/")
-
-
-def from_chunks(offsets: Sequence[tuple[int, str]]) -> SinkState | None:
-    """The record from (offset, metadata) in the order of ``to_chunks``; None if the first has none.
-
-    ``UnreadableRecord`` if chunks are missing or of different records, or if another program wrote them."""
-    if not offsets or offsets[0][0] < 0:
-        return None
-    first = offsets[0][1]
-    head = first.split("/", 3)
-    if not is_chunk(first) or len(head) != 4 or not head[2].isdecimal():
-        raise UnreadableRecord(
-            "the consumer group's offset is no decision record: a consumer uses that group, so give the sink another name"
-        )
-    count = int(head[2])
-    parts = []
-    for index, (offset, metadata) in enumerate(offsets[:count]):
-        prefix = f"odradek/{index}/{count}/"
-        if offset != offsets[0][0] or not metadata.startswith(prefix):
-            raise UnreadableRecord(f"chunk {index} of the decision record is of another record")
-        parts.append(metadata.removeprefix(prefix))
-    if len(parts) != count:
-        raise UnreadableRecord(f"the decision record has {count} chunks, and {len(parts)} were read")
-    try:
-        packed = base64.b64decode("".join(parts), validate=True)
-    except ValueError as error:
-        raise UnreadableRecord(f"the decision record is not what was written: {error}") from None
-    if zlib.crc32(packed[:-4]) != int.from_bytes(packed[-4:], "big"):
-        raise UnreadableRecord("the decision record is not what was written: its checksum differs")
-    record = unpack(packed[:-4])
-    if record.next_batch != offsets[0][0]:
-        raise UnreadableRecord("the decision record and its offset differ")
+    store = Store(cluster, plan.settings.name, plan.settings.topic)
+    written = [report for report in reports if report.producer is not None]
+    record = store.fitting(_record(plan, batch, reports, written, now_ms))
+    chunks = store.chunks(record)
+    _in_time(plan, batch, now_ms)
+    _check(cluster, written, batch)
+    topics = _check_topics(cluster, written, batch)
+    reached("commit.checked", batch)
+    _decide(store, plan, chunks, batch, reports[0].query_id)
+    _read_back(store, record)
+    reached("decision.made", batch)
+    assert record.decided is not None
+    _end_all(cluster, record.decided.transactions(plan.settings.name), batch)
+    reached("end.all", batch)
+    _check_topics_again(cluster, topics, batch)
+    _tidy(cluster, plan, written)
     return record
 
 
-_BINDING = "odradek-sink"
+def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
+    """The plan and the batch of the reports. Only task 0 reports the plan with its pool."""
+    if len({(report.plan.driver, report.batch, report.query_id, report.skipped) for report in reports}) != 1:
+        raise SinkError(
+            "The tasks of the batch report different plans: this is an error in the sink; nothing is decided."
+        )
+    report = min(reports, key=lambda each: each.label)
+    return report.plan, report.batch
 
 
-def to_binding(sink: SinkPlace) -> str:
-    """The metadata of the offset that says which sink has decided the first batch of a query."""
-    return json.dumps([_BINDING, *sink])
+def _content(plan: Plan, reports: Iterable[Report], batch: int) -> Content:
+    """What the tasks have read, and the file of the batch in the checkpoint, if it is still the one that was planned:
+    another driver may have written its own in its place."""
+    digests = [report.digest for report in reports]
+    whole = None if None in digests else sum(each for each in digests if each is not None) % DIGEST_MODULUS
+    now = Checkpoint(plan.settings.checkpoint).offsets(batch)
+    offsets = now.digest if now is not None and now == plan.offsets else None
+    return Content(sum(report.rows for report in reports), whole, offsets)
 
 
-def from_bindings(offsets: Iterable[tuple[int, str]]) -> SinkPlace | None:
-    """The sink, from the (offset, metadata) of the query's group; None if none of them names one."""
-    for _, metadata in offsets:
-        with contextlib.suppress(ValueError):
-            binding, name, topic = json.loads(metadata)
-            if binding == _BINDING:
-                return SinkPlace(name, topic)
-    return None
+def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
+    """A decided batch is passed over: what Spark has planned under its number must be what was decided.
+
+    The number of rows decides first. As many rows, in other order or of other tasks, have the same sum; as many others, from
+    the file of ``offsets`` that was decided, are those of a query that is not deterministic. Where rows are not summed, that
+    file decides, and where it cannot be read, their number alone."""
+    name, decided, now = plan.settings.name, plan.content, _content(plan, reports, batch)
+    again, without = Answer(batch, plan.decision), Answer(batch + 1, plan.decision)
+    answers = f"firstBatch={again} writes all of this one as well, firstBatch={without} goes on without it."
+    aimed_at = {topic for report in reports for topic in report.aimed_at}
+    # A record that has no room for its topics has none.
+    if plan.topics and (other := sorted(aimed_at - set(plan.topics))):
+        raise DecisionMismatch(
+            f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and this one is for "
+            f"{', '.join(other)}: nothing of it is written. Two writes of one batch need two names (option name). If the "
+            f"query has got another topic: {answers}"
+        )
+    summed = None not in (decided.digest, now.digest)
+    # If Spark had written the file again, it would at least have another time in it.
+    located = None not in (decided.offsets, now.offsets)
+    same_sum = summed and decided.digest == now.digest
+    same_offsets = located and decided.offsets == now.offsets
+    if decided.rows == now.rows and (same_sum or same_offsets or not (summed or located)):
+        if summed and not same_sum:
+            log.warning(
+                "batch %d of the sink %s was decided with other rows than its replay has, as many and from the same "
+                "offsets: the query is not deterministic. The decided rows stay, and none is written again",
+                batch,
+                name,
+            )
+        return
+    if decided.rows != now.rows:
+        how = f"it had {decided.rows} rows and has {now.rows} now"
+    else:
+        how = f"its {now.rows} rows are {'others' if summed else 'of other offsets'}"
+    cure = (
+        f"A file of the checkpoint is lost or an old one (offsets/{batch}), or this is another write under the same name "
+        f"and batch. Restore offsets/{batch} as it was."
+    )
+    if same_offsets:
+        cure = "Its offsets are the same: the query is not deterministic, or its source has changed."
+    elif decided.rows == now.rows and not located:
+        cure += " If the query is not deterministic, set the option contentHash=false: only rows are counted then."
+    raise DecisionMismatch(
+        f"Batch {batch} of the sink {name} was decided, and Spark has planned another one in its place: {how}. {cure} Else: "
+        f"{answers}"
+    )
+
+
+def _record(
+    plan: Plan, batch: int, reports: Sequence[Report], written: Iterable[Report], now_ms: int
+) -> SinkState:
+    entries = sorted(
+        Entry(report.label, report.pooled, report.producer, tuple(sorted(report.partitions)))
+        for report in written
+        if report.producer is not None
+    )
+    return SinkState(
+        run=plan.run,
+        plan=plan.number,
+        next_batch=batch + 1,
+        phase=Phase.DECIDED,
+        query_id=reports[0].query_id,
+        decision=plan.number,
+        pool=aged(plan.ages, (entry.label.task for entry in entries)),
+        decided=Decided(plan.run, plan.number, tuple(entries)),
+        swept_at_ms=plan.swept_at_ms,
+        content=_content(plan, reports, batch),
+        decided_at_ms=now_ms,
+        topics={topic: each for report in written for topic, each in report.topics.items()},
+    )
+
+
+def _in_time(plan: Plan, batch: int, now_ms: int) -> None:
+    """Decided transactions must be committed before their timeout, after a crash too: the last of the time is for that."""
+    timeout_ms = plan.settings.transaction_timeout_ms
+    if now_ms - plan.planned_at_ms > timeout_ms * TIME_SHARE_MAX:
+        raise NotDecided(
+            f"Batch {batch} is not decided: it took {(now_ms - plan.planned_at_ms) // 1000} s, and its transactions end by "
+            f"themselves after {timeout_ms // 1000} s (kafka.transaction.timeout.ms). Make the batches smaller, or raise it."
+        )
+
+
+def _check(cluster: Coordination, written: Iterable[Report], batch: int) -> None:
+    """Each transaction is open, and its producer not fenced. AddPartitionsToTxn with what is in it already is the question:
+    it changes nothing. Without it, a transaction that was aborted since the task reported would be decided on."""
+    asked = [
+        (report.transactional_id, report.producer, sorted(report.partitions))
+        for report in written
+        if report.producer is not None
+    ]
+    for transactional_id, error in cluster.check_transactions(asked).items():
+        if isinstance(error, Fenced | InvalidTransaction):
+            raise NotDecided(
+                f"Batch {batch} is not decided: the transaction {transactional_id} was aborted before, by its timeout or by "
+                f"a newer owner of the id; a restart of the query writes the batch again. ({error})"
+            ) from error
+        if error is not None:
+            raise error
+
+
+def _check_topics(cluster: Coordination, written: Iterable[Report], batch: int) -> Mapping[str, bytes]:
+    """Each topic is the one that the tasks have written to; the ids by name. EndTxn succeeds also when partitions of the
+    transaction were deleted (TransactionMarkerChannelManager passes over what has no leader): their rows would be lost
+    without a word."""
+    known: dict[str, bytes] = {}
+    other = {
+        topic
+        for report in written
+        for topic, topic_id in report.topics.items()
+        if known.setdefault(topic, topic_id) != topic_id
+    }
+    other.update(changed_topics(cluster, known))
+    if other:
+        raise NotDecided(
+            f"Batch {batch} is not decided: {', '.join(sorted(other))} was deleted or made anew while the batch was being "
+            "written; a restart of the query writes it again."
+        )
+    return known
+
+
+def _decide(
+    store: Store, plan: Plan, chunks: dict[tuple[str, int], tuple[int, str]], batch: int, query_id: str
+) -> None:
+    try:
+        store.write(plan.driver, chunks)
+        # Later the number of the batch says that there was one before.
+        if batch == 0 and plan.settings.streaming:
+            store.bind(plan.driver, query_id)
+        reached("decision.written", batch)
+        store.end(plan.driver, commit=True)
+    except (Fenced, InvalidTransaction) as error:
+        raise NotDecided(
+            f"Batch {batch} is not decided: another driver of the sink {store.name} has taken over. ({error})"
+        ) from error
+    except Retriable as error:
+        raise OutcomeUnknown(
+            f"Whether batch {batch} of the sink {store.name} is decided is not known: a restart of the query finds out. "
+            f"({error})"
+        ) from error
+
+
+def _read_back(store: Store, record: SinkState) -> None:
+    """The decision is believed when it is read: an EndTxn of the plan that was repeated and came late may have ended the
+    driver's transaction before the record was in it."""
+    found = store.read()
+    if found == record:
+        return
+    if found is None or found.next_batch < record.next_batch:
+        raise NotDecided(
+            f"Batch {record.next_batch - 1} is not decided: the record of the sink {store.name} was not taken; a restart "
+            "of the query writes the batch again."
+        )
+    raise SinkError(
+        f"Batch {record.next_batch - 1} is decided, and another driver of the sink {store.name} has taken over."
+    )
+
+
+def _end_all(cluster: Coordination, transactions: Transactions, batch: int) -> None:
+    """Commit the transactions of a decided batch. From the first to the last of them a reader may see a part of it."""
+    refused: dict[str, WireError] = {}
+    for point, some in _portions(transactions):
+        outcomes = cluster.end_transactions(some, commit=True)
+        refused.update((each, error) for each, error in outcomes.items() if error is not None)
+        if point:
+            reached(point, batch)
+    if not refused:
+        return
+    listed = "; ".join(f"{each}: {error}" for each, error in sorted(refused.items())[:5])
+    if all(isinstance(error, Retriable) for error in refused.values()):
+        raise OutcomeUnknown(
+            f"Batch {batch} is decided, but {len(refused)} of its transactions could not be committed yet. Start the query "
+            f"again before their transaction.timeout.ms has passed: it commits them first. ({listed})"
+        )
+    raise MayBeLost(
+        f"Batch {batch} is decided, but {len(refused)} of its transactions could not be committed, and their rows may be "
+        f"lost: {listed}"
+    )
+
+
+def _check_topics_again(cluster: Coordination, topics: Mapping[str, bytes], batch: int) -> None:
+    """Spark does not hear of the batch if a topic has changed under its commits: the replay then asks what is to be done.
+    ``topics``: all that were written to, also where the record has no room for them."""
+    other = changed_topics(cluster, topics)
+    if other:
+        raise MayBeLost(
+            f"Batch {batch} is decided, but {', '.join(other)} was deleted or made anew before all of its transactions were "
+            "committed, and their rows may be lost."
+        )
+
+
+def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
+    """All at once; one by one while a kill point is armed, so that a test can kill the driver between two of them."""
+    if not armed():
+        return [("", transactions)]
+    half = max(1, len(transactions) // 2)
+    return [("end.first", transactions[:1]), ("end.some", transactions[1:half]), ("", transactions[half:])]
+
+
+def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
+    """Abort what attempts that lost have left open. Best effort: a later plan looks again, if there is one.
+
+    Copies of an attempt that won have ids of their own, and no report tells of them: so they are looked for after each
+    batch. The pool is ended by epoch: a newer driver may have given the same ids out again. An attempt's own id is never
+    given out again, and its late owner is fenced."""
+    name = plan.settings.name
+    won = {report.transactional_id for report in written}
+    lost = [
+        (pool_id(name, plan.run, report.label.task), plan.pool[report.label.task].producer)
+        for report in written
+        if report.label.task in plan.pool and not report.pooled
+    ]
+    try:
+        if lost:
+            cluster.end_transactions(lost, commit=False)
+    except WireError as error:
+        log.warning("strays of %s are left to the next plan: %s", name, error)
+    sweep(cluster, plan.settings, _own(cluster, name, plan.number) - won)
+
+
+def _own(cluster: Coordination, name: str, plan: int) -> set[str]:
+    """Attempts' own ids of this plan and earlier ones that have open transactions."""
+    found = {each: read_task_id(name, each) for each in ongoing(cluster, name)}
+    return {
+        each for each, parsed in found.items() if parsed and parsed.plan is not None and parsed.plan <= plan
+    }
+
+
+def abort_batch(cluster: Coordination, reports: Sequence[Report]) -> bool:
+    """Abort what the tasks left open; False if that is left to the next plan.
+
+    Spark calls this when a task has failed, and when ``commit_batch`` has raised: then the batch may well be decided, and
+    its transactions must not be touched but to commit them. So first the driver's own open transaction is aborted, which
+    rules out a decision from now on, and then the record is asked."""
+    if not reports:
+        return False
+    plan, batch = min(reports, key=lambda each: each.label).plan, reports[0].batch
+    reached("abort.started", batch)
+    store = Store(cluster, plan.settings.name, plan.settings.topic)
+    try:
+        outcome = _rule_out(store, plan)
+    except WireError as error:
+        log.warning("batch %d is left to the next plan: %s", batch, error)
+        return False
+    if outcome is None:
+        return False
+    if outcome.phase is Phase.DECIDED and outcome.decided is not None:
+        cluster.end_transactions(outcome.decided.transactions(store.name), commit=True)
+        return False
+    reached("abort.checked", batch)
+    names = [pool_id(store.name, plan.run, task) for task in outcome.ages]
+    reported = [report.transactional_id for report in reports if report.producer is not None]
+    sweep(cluster, plan.settings, names, reported, _own(cluster, store.name, plan.number))
+    reached("abort.done", batch)
+    return True
+
+
+def _rule_out(store: Store, plan: Plan) -> SinkState | None:
+    """The record, when it cannot change any more under this plan; None if a newer driver has it."""
+    try:
+        # Nothing is open if the last transaction of this driver was committed: the plan's or the decision.
+        with contextlib.suppress(InvalidTransaction):
+            store.end(plan.driver, commit=False)
+        record = store.read_as(plan.driver)
+        with contextlib.suppress(InvalidTransaction):
+            store.end(plan.driver, commit=False)
+    except Fenced:
+        return None
+    return record if record is not None and record.plan == plan.number else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from odradek.spark.sink.decision import SinkState
+from odradek.spark.sink.decision_record import SinkState
 from odradek.spark.sink.names import SinkPlace, read_task_id
 from odradek.spark.wire import ProducerId
 

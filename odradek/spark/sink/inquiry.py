@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from odradek.spark.sink import plan
-from odradek.spark.sink.decision import Entry, Phase, SinkState
+from odradek.spark.sink.decision_record import Entry, Phase, SinkState
 from odradek.spark.sink.options import SinkOptions
 from odradek.spark.sink.store import Store
 from odradek.spark.wire import Cluster, Partition, ProducerId, Retriable, TransactionState

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
-from odradek.spark.sink.decision import Answer
+from odradek.spark.sink.decision_record import Answer
 from odradek.spark.sink.errors import SinkError
 from odradek.spark.sink.names import NAME_LENGTH_MAX, from_checkpoint
 from odradek.spark.sink.plan import Settings

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.spark.sink.checkpoint import BatchOffsets, Checkpoint
-from odradek.spark.sink.decision import NO_CONTENT, Answer, Content, Decided, Phase, SinkState
+from odradek.spark.sink.decision_record import NO_CONTENT, Answer, Content, Decided, Phase, SinkState
 from odradek.spark.sink.errors import OutcomeUnknown
 from odradek.spark.sink.evidence import OPEN, doubt
 from odradek.spark.sink.names import driver_id, is_of_sink, pool_id, read_task_id, ticket_id

@@ -24,7 +24,7 @@ from pyspark.taskcontext import TaskContext
 
 from odradek.spark.sink.checkpoint import Checkpoint
 from odradek.spark.sink.columns import RecordBatches, RecordBatchSum, check_schema
-from odradek.spark.sink.commit import abort_batch, commit_batch
+from odradek.spark.sink.decision import abort_batch, commit_batch
 from odradek.spark.sink.errors import SinkError
 from odradek.spark.sink.names import Label
 from odradek.spark.sink.options import SinkOptions

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from odradek.spark.sink.decision import (
+from odradek.spark.sink.decision_record import (
     CHUNKS_MAX,
     SinkState,
     fitting,

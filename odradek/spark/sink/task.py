@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from odradek.spark.sink.decision import Answer
+from odradek.spark.sink.decision_record import Answer
 from odradek.spark.sink.errors import DecisionMismatch, MayBeLost, OutcomeUnknown
 from odradek.spark.sink.names import Label, own_id, pool_id, ticket_id
 from odradek.spark.sink.plan import Place, Plan

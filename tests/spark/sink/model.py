@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from odradek.spark.sink.commit import abort_batch, commit_batch
-from odradek.spark.sink.decision import DIGEST_MODULUS, Answer, SinkState
+from odradek.spark.sink.decision import abort_batch, commit_batch
+from odradek.spark.sink.decision_record import DIGEST_MODULUS, Answer, SinkState
 from odradek.spark.sink.names import Label
 from odradek.spark.sink.plan import Plan, Settings, plan_batch
 from odradek.spark.sink.store import Store

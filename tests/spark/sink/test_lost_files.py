@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from odradek import Broker
 from odradek.spark.sink.checkpoint import MARK
 from odradek.spark.sink.columns import RecordBatches, RecordBatchSum
-from odradek.spark.sink.commit import commit_batch
+from odradek.spark.sink.decision import commit_batch
 from odradek.spark.sink.names import Label, from_checkpoint
 from odradek.spark.sink.options import DECISION_TOPIC, TRANSACTION_TIMEOUT_MS
 from odradek.spark.sink.plan import Settings, plan_batch

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.spark.sink import store
-from odradek.spark.sink.decision import Phase
+from odradek.spark.sink.decision_record import Phase
 from odradek.spark.sink.errors import DecisionMismatch, MayBeLost, NotDecided, OutcomeUnknown
 from odradek.spark.sink.names import driver_id, pool_id
 from odradek.spark.sink.plan import SWEEP_INTERVAL_MS, Settings, resolve

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.spark.sink.decision import (
+from odradek.spark.sink.decision_record import (
     CHUNK_LENGTH_MAX,
     POOL_AGE_MAX,
     POOL_MAX,
