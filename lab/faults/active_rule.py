@@ -12,6 +12,7 @@ from broker.clock import Timer
 from broker.peers.senders import comes_from
 from lab.faults.declaration import Match
 from lab.faults.match_counter import MatchCounter
+from lab.faults.matching import subjects_meet
 from lab.faults.released_requests import RELEASED_KEPT, ReleasedRequest
 from lab.faults.request_subjects import RequestSubjects
 from lab.faults.rules import Rule, matches, rule_to_json
@@ -65,7 +66,7 @@ class HeldItem:
             only.node in (None, self.node_id)
             and (only.client_id is None or matches(only.client_id, self.client_id))
             and (only.sender is None or comes_from(only.sender, self.client_id))
-            and self.subjects.meet(only)
+            and subjects_meet(only, self.subjects)
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from lab.faults.active_rule import ActiveRule
-from lab.faults.declaration import Match
+from lab.faults.matching import step_meets
 from lab.faults.rule_executor import RuleExecutor
-from lab.faults.rules import matches
 from lab.faults.values import parse_code
 from protocol.errors import ErrorCode
 
@@ -55,25 +54,10 @@ class PointRules:
             go_on()
 
     def _takes(self, active: ActiveRule, at: InjectionPoint, go_on: GoOn, refuse: Refuse) -> bool:
-        if not _meets(active.rule.match, at) or not self._executor.takes_step(active, at):
+        if not step_meets(active.rule.match, at) or not self._executor.takes_step(active, at):
             return False
         _ACTIONS[active.rule.action.do](self._executor, active, at, go_on, refuse)
         return True
-
-
-def _meets(match: Match, at: InjectionPoint) -> bool:
-    return (
-        match.node in (None, at.node_id)
-        and match.partition in (None, at.partition)
-        and all(
-            pattern is None or matches(pattern, name)
-            for pattern, name in (
-                (match.topic, at.topic or None),
-                (match.transactional_id, at.transactional_id),
-                (match.group, at.group_id),
-            )
-        )
-    )
 
 
 # ---- actions

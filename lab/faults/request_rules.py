@@ -7,17 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from broker.net.calls import CallEvent
-from broker.peers.senders import comes_from
 from broker.requests.api import NO_RESPONSE
 from broker.requests.error_answers import error_answer
 from lab.faults.active_rule import ActiveRule
 from lab.faults.altered_answers import altered
-from lab.faults.declaration import Match
-from lab.faults.login_rules import is_login, mechanism_of, refuse
-from lab.faults.request_subjects import asks_for_subjects, subjects_of
+from lab.faults.login_rules import is_login, refuse
+from lab.faults.matching import asks_for_subjects, circumstances_meet, subjects_meet
+from lab.faults.request_subjects import subjects_of
 from lab.faults.rule_executor import RuleExecutor
-from lab.faults.rules import matches
-from lab.faults.values import parse_code, parse_span
+from lab.faults.values import parse_code
 
 PRODUCE: Final = 0
 
@@ -62,11 +60,11 @@ class RequestRules:
         subjects: RequestSubjects | None = None
         for active in rules:
             match = active.rule.match
-            if not _circumstances_meet(match, call):
+            if not circumstances_meet(match, call):
                 continue
             if asks_for_subjects(match):
                 subjects = subjects or subjects_of(call.request, call.context)
-                if not subjects.meet(match):
+                if not subjects_meet(match, subjects):
                     continue
             if active.has_reordered:
                 _count_down(self._executor, active, call)
@@ -77,36 +75,6 @@ class RequestRules:
     def answering(self, call: Call) -> bool:
         # Each is asked, also when one has said already that nothing is sent.
         return all([may_be_sent() for may_be_sent in call.before_answer or ()])
-
-
-def _circumstances_meet(match: Match, call: Call) -> bool:
-    context = call.context
-    version = context.api_version
-    if match.version is not None:
-        first, last = parse_span("version", match.version)
-        if not first <= version <= last:
-            return False
-    if match.sender is not None and not comes_from(match.sender, context.client_id):
-        return False
-    return (
-        all(
-            asked is None or asked == said
-            for asked, said in (
-                (match.node, context.node.node_id),
-                (match.connection, context.connection_id),
-            )
-        )
-        and all(
-            pattern is None or matches(pattern, name)
-            for pattern, name in (
-                (match.client_id, context.client_id),
-                (match.listener, context.listener.name),
-                (match.peer, context.peer.removeprefix("/")),
-                (match.principal, context.principal),
-            )
-        )
-        and (match.mechanism is None or matches(match.mechanism, mechanism_of(call)))
-    )
 
 
 def _before_answer(call: Call, may_be_sent: Callable[[], bool]) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from broker.node.fetch_sessions import NO_SESSION
-from lab.faults.declaration import Match
 from lab.faults.fields import (
     FIND_COORDINATOR,
     PARTITION_ARRAYS,
@@ -16,7 +15,6 @@ from lab.faults.fields import (
     TOPIC_NAMES,
     roles,
 )
-from lab.faults.rules import matches
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
@@ -41,32 +39,6 @@ class RequestSubjects:
     transactional_ids: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     partitions: list[tuple[str, int | None]] = field(default_factory=list)
-
-    def meet(self, match: Match) -> bool:
-        """Does it name what a rule looks for?"""
-        return (
-            _any(match.transactional_id, self.transactional_ids)
-            and _any(match.group, self.groups)
-            and self._has_partition(match.topic, match.partition)
-        )
-
-    def _has_partition(self, pattern: str | None, partition: int | None) -> bool:
-        if pattern is None and partition is None:
-            return True
-        return any(
-            (pattern is None or matches(pattern, topic)) and partition in (None, index)
-            for topic, index in self.partitions
-        )
-
-
-def _any(pattern: str | None, names: Iterable[str]) -> bool:
-    return pattern is None or any(matches(pattern, name) for name in names)
-
-
-def asks_for_subjects(match: Match) -> bool:
-    """Must the request itself be looked at?"""
-    wanted = (match.transactional_id, match.group, match.topic, match.partition)
-    return any(each is not None for each in wanted)
 
 
 def subjects_of(request: Any, context: RequestContext) -> RequestSubjects:

@@ -13,6 +13,7 @@ from broker.node.context import RequestContext
 from broker.requests.api import discover
 from lab.faults.declaration import Match
 from lab.faults.fields import LOGINS, named_by
+from lab.faults.matching import subjects_meet
 from lab.faults.request_subjects import RequestSubjects, subjects_in, subjects_of
 from protocol.codec import client_codec, request_codec
 from protocol.messages import alter_configs, describe_configs, incremental_alter_configs
@@ -157,7 +158,7 @@ def test_one_of_its_partitions_is_enough_but_it_must_be_one(match: Match, met: b
         ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(partition_index=1)]),
         ListOffsetsTopic(name="other", partitions=[ListOffsetsPartition(partition_index=2)]),
     ]
-    assert read(2, 5, ListOffsetsRequest(topics=topics)).meet(match) == met
+    assert subjects_meet(match, read(2, 5, ListOffsetsRequest(topics=topics))) == met
 
 
 def test_what_a_rule_may_ask_of_an_api_is_what_its_requests_name() -> None:

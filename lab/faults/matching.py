@@ -1,0 +1,92 @@
+"""Whether a request, or a step inside the broker, is one that a rule looks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from broker.peers.senders import comes_from
+from lab.faults.declaration import Match
+from lab.faults.login_rules import mechanism_of
+from lab.faults.rules import matches
+from lab.faults.values import parse_span
+
+if TYPE_CHECKING:
+    from broker.injection.points import InjectionPoint
+    from broker.net.calls import Call
+    from lab.faults.request_subjects import RequestSubjects
+
+
+def circumstances_meet(match: Match, call: Call) -> bool:
+    """Does a request come from where, and with what, a rule says? It need not be looked into."""
+    context = call.context
+    version = context.api_version
+    if match.version is not None:
+        first, last = parse_span("version", match.version)
+        if not first <= version <= last:
+            return False
+    if match.sender is not None and not comes_from(match.sender, context.client_id):
+        return False
+    return (
+        all(
+            asked is None or asked == said
+            for asked, said in (
+                (match.node, context.node.node_id),
+                (match.connection, context.connection_id),
+            )
+        )
+        and all(
+            pattern is None or matches(pattern, name)
+            for pattern, name in (
+                (match.client_id, context.client_id),
+                (match.listener, context.listener.name),
+                (match.peer, context.peer.removeprefix("/")),
+                (match.principal, context.principal),
+            )
+        )
+        and (match.mechanism is None or matches(match.mechanism, mechanism_of(call)))
+    )
+
+
+def asks_for_subjects(match: Match) -> bool:
+    """Must the request itself be looked at?"""
+    wanted = (match.transactional_id, match.group, match.topic, match.partition)
+    return any(each is not None for each in wanted)
+
+
+def subjects_meet(match: Match, subjects: RequestSubjects) -> bool:
+    """Does a request name what a rule looks for?"""
+    return (
+        _any(match.transactional_id, subjects.transactional_ids)
+        and _any(match.group, subjects.groups)
+        and _has_partition(subjects, match.topic, match.partition)
+    )
+
+
+def _has_partition(subjects: RequestSubjects, pattern: str | None, partition: int | None) -> bool:
+    if pattern is None and partition is None:
+        return True
+    return any(
+        (pattern is None or matches(pattern, topic)) and partition in (None, index)
+        for topic, index in subjects.partitions
+    )
+
+
+def _any(pattern: str | None, names: Iterable[str]) -> bool:
+    return pattern is None or any(matches(pattern, name) for name in names)
+
+
+def step_meets(match: Match, at: InjectionPoint) -> bool:
+    """Is a step inside the broker one that a rule looks for?"""
+    return (
+        match.node in (None, at.node_id)
+        and match.partition in (None, at.partition)
+        and all(
+            pattern is None or matches(pattern, name)
+            for pattern, name in (
+                (match.topic, at.topic or None),
+                (match.transactional_id, at.transactional_id),
+                (match.group, at.group_id),
+            )
+        )
+    )
