@@ -191,7 +191,7 @@ class ControlListener:
 
 def load(modules: Collection[str] = ()) -> None:
     """Import the HTTP server, the operations, and ``modules``. The loop has its turns meanwhile."""
-    from broker.loop.sharing import loop_goes_first  # of no use to a broker that is not asked
+    from lab.sharing import loop_goes_first  # of no use to a broker that is not asked
 
     # Imports allocate much and free nothing, and what is imported stays: as at the start, the collector passes over it. It
     # would hold the loop for 10 ms to look at it.

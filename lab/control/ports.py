@@ -14,9 +14,9 @@ from protocol.slotted import slotted
 if TYPE_CHECKING:
     from broker.clock.virtual import VirtualClock
     from broker.cluster import Cluster
-    from broker.cluster.snapshots import Snapshots
     from broker.metadata import ClusterMetadata
     from broker.metadata.values import Topic
+    from lab.cluster.snapshots import Snapshots
     from lab.faults import Faults
     from lab.metrics.metrics import Metrics
     from lab.trace.awaited_states import AwaitedStates

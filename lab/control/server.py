@@ -16,13 +16,13 @@ from aiohttp.typedefs import Middleware
 
 from broker.cluster.errors import BrokerEnding
 from broker.logging import get_logger
-from broker.loop.sharing import loop_goes_first
 from broker.resources.descriptors import CONTROL_CONNECTIONS_MAX, control_connections_max
 from lab.control import page
 from lab.control.access import Access, Role, require
 from lab.control.errors import HttpError
 from lab.control.operations import Operation, Stream, arguments, call, discover
 from lab.control.ports import Looking
+from lab.sharing import loop_goes_first
 
 BODY_BYTES_MAX: Final = 256 * 1024
 CALLS_MAX: Final = 64

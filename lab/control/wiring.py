@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.snapshots import Snapshots
+from lab.cluster.snapshots import Snapshots
 from lab.control.access import ControlConfigError
 from lab.control.ports import Control
 from lab.faults import FaultError, Faults

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from broker.loop.sharing import loop_goes_first
 from lab.metrics.families import Family, Kind, Observed
 from lab.metrics.names import HELP
 from lab.metrics.of_process import process_families
+from lab.sharing import loop_goes_first
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
 """As Kafka's histograms and the JMX exporter have them."""

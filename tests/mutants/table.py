@@ -763,8 +763,8 @@ FILES: Final = (
     ),
 )
 
-_SNAPSHOTS: Final = ("tests/broker/cluster/test_snapshots.py",)
-_RESET: Final = ("tests/broker/cluster/test_reset.py", "tests/odradek/test_reset.py")
+_SNAPSHOTS: Final = ("tests/lab/cluster/test_snapshots.py",)
+_RESET: Final = ("tests/lab/cluster/test_reset.py", "tests/odradek/test_reset.py")
 
 SNAPSHOTS: Final = tuple(
     replace(each, simulated=False)
@@ -805,7 +805,7 @@ SNAPSHOTS: Final = tuple(
             "restore-keeps-the-time",
             "a restore brings the moved time back",
             _SNAPSHOTS,
-            "broker/cluster/snapshots.py",
+            "lab/cluster/snapshots.py",
             "            await cluster.clock.restore(snapshot.time)\n",
             "",
         ),
@@ -813,7 +813,7 @@ SNAPSHOTS: Final = tuple(
             "reset-keeps-checkpoints",
             "a topic of the same name begins without the checkpoints of the one before the reset",
             _RESET,
-            "broker/cluster/reset.py",
+            "lab/cluster/reset.py",
             "            remove(data_dir / name)",
             "            pass",
         ),
@@ -941,7 +941,7 @@ LIFECYCLE: Final = (
         "killed-node-stops-the-others",
         "a reset or a restore goes on with the other nodes if one is killed while it starts",
         _LIFECYCLE,
-        "broker/cluster/restarting.py",
+        "lab/cluster/restarting.py",
         "                self._starting.remove((runtime, before))\n",
         "                raise\n",
     ),
@@ -977,7 +977,7 @@ LIFECYCLE: Final = (
                 "kills-before-it-has-the-directories",
                 "a reset or a restore changes nothing where the directory of a dead node is in use elsewhere",
                 _LIFECYCLE,
-                "broker/cluster/restarting.py",
+                "lab/cluster/restarting.py",
                 "                with locked(runtime.data_dir):\n                    pass\n",
                 "                pass\n",
             ),

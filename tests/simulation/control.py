@@ -18,8 +18,9 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from broker.cluster import Cluster, snapshots
+from broker.cluster import Cluster
 from broker.cluster.runtime import NodeRuntime, NodeState
+from lab.cluster import snapshots
 from tests.simulation.controlled import ENDING, PARTITIONS, TOPIC, Answer, Controlled
 from tests.simulation.ledger import Broken
 from tests.simulation.loop import SimLoop

@@ -9,7 +9,7 @@ from msgspec import Meta
 from broker.clock.durations import DURATION_MS_MAX, SKEW_MS_MAX, parse_duration_ms, parse_skew_ms
 from broker.clock.virtual import AdvanceCancelled, Progress, parse_domains
 from broker.cluster import NoSuchNode
-from broker.cluster.skew import skew
+from lab.cluster.skew import skew
 from lab.control.errors import HttpError
 from lab.control.forms import Given, View
 from lab.control.operations import operation

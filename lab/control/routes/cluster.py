@@ -8,9 +8,9 @@ import msgspec
 
 from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.addresses import bootstrap_servers, host_and_port
-from broker.cluster.reset import reset
 from broker.cluster.runtime import PAUSED, NodeRuntime, NodeState
 from broker.config.authority_files import CA
+from lab.cluster.reset import reset
 from lab.control.access import Role
 from lab.control.errors import HttpError
 from lab.control.forms import Given, NodeId, View

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from broker.cluster import NoSuchNode
-from broker.cluster.disk import NoSuchBatch, damage, lose_power
+from lab.cluster.disk import NoSuchBatch, damage, lose_power
 from lab.control.access import Role
 from lab.control.errors import HttpError
 from lab.control.forms import Given, View

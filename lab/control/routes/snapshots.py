@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from broker.cluster import StartError
-from broker.cluster.snapshots import NoSuchSnapshot, Snapshot, SnapshotRefused
+from lab.cluster.snapshots import NoSuchSnapshot, Snapshot, SnapshotRefused
 from lab.control.errors import HttpError
 from lab.control.forms import Given, View
 from lab.control.operations import operation

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.cluster.reset import reset
-from broker.cluster.snapshots import Snapshots
 from broker.metadata.acls import ALLOW, ANY, LITERAL, Acl, AclFilter
 from broker.security.authorizer.settings import STANDARD_AUTHORIZER
+from lab.cluster.reset import reset
+from lab.cluster.snapshots import Snapshots
 from tests.support.in_process import InProcess
 
 SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}

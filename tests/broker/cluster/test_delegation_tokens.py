@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.cluster.reset import reset
-from broker.cluster.snapshots import Snapshots
+from lab.cluster.reset import reset
+from lab.cluster.snapshots import Snapshots
 from tests.support.in_process import InProcess
 
 ALICE = "User:alice"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.cluster.reset import reset
 from broker.metadata import ApiError, MorePartitions, NewTopic
 from broker.metadata.topics import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.metadata.values import TOPIC_RESOURCE
+from lab.cluster.reset import reset
 from tests.support.in_process import InProcess
 
 RETENTION = "retention deletes"

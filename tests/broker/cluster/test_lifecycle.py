@@ -17,9 +17,10 @@ from unittest.mock import patch
 import pytest
 from structlog.testing import capture_logs
 
-from broker.cluster import NoSuchNode, StartError, reset
+from broker.cluster import NoSuchNode, StartError
 from broker.cluster.runtime import NodeState
 from broker.net.ports import BindError
+from lab.cluster import reset
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from storage.directory import LogDirectory
 from storage.files import use_system

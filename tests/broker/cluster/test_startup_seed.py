@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import odradek
-from broker.cluster.reset import reset
 from broker.cluster.startup_seed import write_seed
+from lab.cluster.reset import reset
 from tests.support.in_process import InProcess
 from tools.client.cluster import Cluster
 from tools.client.fetching import Reader

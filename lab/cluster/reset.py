@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.cluster.restarting import all_killed, start_together
+from lab.cluster.restarting import all_killed, start_together
 from storage.directory import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, LogDirectory
 from storage.files import remove
 

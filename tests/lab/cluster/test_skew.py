@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 
 from broker.cluster import NoSuchNode
-from broker.cluster.skew import skew
 from broker.metadata import NewTopic
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.transactions.transaction import TransactionState
+from lab.cluster.skew import skew
 from lab.control.routes.topics import RecordsForm, read_records
 from tests.support.clients import ConfluentProducer, Refused
 from tests.support.deadlines import HANG_S

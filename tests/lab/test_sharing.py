@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from broker.loop.sharing import SWITCH_S, loop_goes_first
+from lab.sharing import SWITCH_S, loop_goes_first
 
 
 def test_the_interval_is_short_until_the_last_of_them_has_ended() -> None:

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from broker.cluster.reset import reset
 from broker.metadata import NewTopic
 from broker.metadata.client_quotas import Alteration, Operation
 from broker.metadata.scram_credentials import Upsertion
+from lab.cluster.reset import reset
 from storage.checkpoints import read_offsets
 from storage.directory import LOG_STARTS
 from tests.support.clients import ConfluentProducer, eventually

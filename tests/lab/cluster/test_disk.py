@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from broker.cluster import NoSuchNode
-from broker.cluster.disk import How, NoSuchBatch, damage, lose_power
-from broker.cluster.snapshots import Snapshots
+from lab.cluster.disk import How, NoSuchBatch, damage, lose_power
+from lab.cluster.snapshots import Snapshots
 from lab.control.routes.topics import RecordsForm, read_records
 from storage.checkpoints import read_offsets
 from storage.damage import FoundBatch

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.cluster.restarting import all_killed, start_together
 from broker.cluster.runtime import NodeState
 from broker.cluster.snapshot_files import SNAPSHOTS, NodeFiles, capture, finish, prepare, put_back
+from lab.cluster.restarting import all_killed, start_together
 from protocol.slotted import slotted
 from storage.directory import LogDirectory
 from storage.files import remove_tree

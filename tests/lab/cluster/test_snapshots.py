@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from broker.cluster import Cluster, StartError, snapshots
+from broker.cluster import Cluster, StartError
 from broker.cluster.snapshot_files import SNAPSHOTS, capture, finish, prepare
-from broker.cluster.snapshots import NoSuchSnapshot, Snapshot, Snapshots
 from broker.metadata import NewTopic
 from broker.metadata.values import TOPIC_RESOURCE
+from lab.cluster import snapshots
+from lab.cluster.snapshots import NoSuchSnapshot, Snapshot, Snapshots
 from lab.control.routes.topics import RecordsForm, read_records
 from server.options import parse
 from storage.files import StorageError
