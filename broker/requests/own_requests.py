@@ -6,9 +6,10 @@ to its transaction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Final, cast
 
+from broker.loop.coroutines import start
 from broker.node import Listener, Node
 from broker.node.context import RequestContext
 from broker.requests.api import discover
@@ -40,10 +41,13 @@ class _OwnContext(RequestContext):
 
 
 def handle(node: Node, listener: Listener, api: Api, request: object, client_id: str) -> Any:
-    """What the node's handler returns: a response, or an awaitable of it."""
+    """The response of the node's handler, or a future of it."""
     key, version = api
     context = _OwnContext(node, listener, key, version, client_id, "/127.0.0.1")
-    return discover()[key].handler(request, context)
+    outcome = discover()[key].handler(request, context)
+    if hasattr(outcome, "send"):  # a coroutine
+        return start(cast("Coroutine[Any, Any, object]", outcome), node.life)
+    return outcome
 
 
 def init_producer_id(transactional_id: str, timeout_ms: int) -> InitProducerIdRequest:

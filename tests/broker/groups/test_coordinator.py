@@ -10,10 +10,16 @@ from broker.groups.commits import OffsetToCommit
 from broker.injection.crash import on_passage
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.metadata.values import PartitionState, Topic
+from broker.requests import own_requests
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode as E
 from protocol.hashing import partition_for
 from protocol.messages.leave_group import MemberIdentity
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from protocol.records.group_log import (
     GroupMetadataKey,
     OffsetCommitKey,
@@ -69,6 +75,18 @@ async def test_a_commit_is_answered_when_it_is_committed(world: World):
     assert world.partition.log_end_offset == 1
     world.partition.release()
     assert await answer is E.none
+
+
+async def test_a_commit_of_the_broker_itself_waits_as_a_client_s(world: World):
+    world.partition.hold = True
+    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+    request = OffsetCommitRequest(group_id="g", topics=topics)
+    answer = own_requests.handle(world.node, None, (8, 9), request, "control")
+    await turn()
+    assert not answer.done()
+    world.partition.release()
+    assert (await answer).topics[0].partitions[0].error_code == E.none
 
 
 async def test_and_at_once_if_that_is_at_once(world: World):
