@@ -10,7 +10,8 @@ from stat import S_ISREG
 from protocol.slotted import slotted
 from storage.descriptors import SPARES
 from storage.files import AppendFile, StorageError, remove, rename
-from storage.segment import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, Segment, file_name
+from storage.renaming import CLEANED, DELETED, SWAP, swap_in
+from storage.segment import SEGMENT_SUFFIXES, Segment, file_name
 
 OFFSET_DIGITS = 20
 TEMPORARY = ".tmp"
@@ -118,7 +119,7 @@ class Folder:
                     if min(whole) <= offset < end:
                         self._take(offset, suffix)
         for offset in swaps:
-            Segment(self.path, offset, created_ms=0).swap_in()
+            swap_in(Segment(self.path, offset, created_ms=0))
 
     def _end_of_swap(self, offset: int) -> int:
         """The offset after the last batch of a segment whose ``.log`` has not its final name yet."""

@@ -21,8 +21,9 @@ from storage.epochs import LeaderEpochs
 from storage.files import Buffer, StorageError, make_directory, replace_file, write_file
 from storage.producers import ProducerStateManager
 from storage.reading import Place, ReadableLog, Span, TimestampedOffset
+from storage.renaming import delete, retire, retire_file, swap_in
 from storage.room import RELATIVE_OFFSET_MAX, Room
-from storage.segment import Segment, file_name, retire_file
+from storage.segment import Segment, file_name
 
 EPOCH_FILE = "leader-epoch-checkpoint"
 
@@ -322,7 +323,7 @@ class Log(ReadableLog):
         existed = self.exists
         while self.segments:
             # The last one first: a crash on the way leaves the beginning of a log, and no hole in it.
-            doomed += self._list.pop().retire()
+            doomed += retire(self._list.pop())
         self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
         self.epochs.clear()
         self.restore_producers(ProducerStateManager(), 0)
@@ -332,7 +333,7 @@ class Log(ReadableLog):
         return doomed
 
     def _drop_last_segment(self) -> None:
-        self._list.pop().delete()
+        delete(self._list.pop())
 
     def drop_oldest(self, count: int, now_ms: int) -> list[Path]:
         """Take the first ``count`` segments out of the log; returns the files to remove later.
@@ -370,13 +371,13 @@ class Log(ReadableLog):
         retired: list[Path] = []
         # The oldest first: a crash must not leave an old value of a key without the tombstone that came after it.
         for segment in segments:
-            retired += segment.retire()
+            retired += retire(segment)
             snapshot = self.directory / file_name(segment.base_offset, "snapshot")
             stays = instead is not None and instead.base_offset == segment.base_offset
             if not stays and (gone := retire_file(snapshot)) is not None:
                 retired.append(gone)
         if instead is not None:
-            instead.swap_in()
+            swap_in(instead)
         self._list.take_out(index, index + len(segments), instead)
         return retired
 

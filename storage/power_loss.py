@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from storage.files import remove
 from storage.log import Log
+from storage.renaming import delete
 from storage.segment import Segment
 
 
@@ -55,7 +56,7 @@ def forget_unsynced(log: Log, before_cut: Callable[[int], None]) -> dict[str, in
             before_cut(end_offset)
             # The last one first: a gap between segments would be another failure.
             for later in reversed(unsure[index + 1 :]):
-                later.delete()
+                delete(later)
             _cut(segment, kept)
             _remove_snapshots(log, end_offset)
             return {**known, segment.log.name: kept}
@@ -77,7 +78,7 @@ def _end_offset(segment: Segment, size: int) -> int:
 
 def _cut(segment: Segment, size: int) -> None:
     if size == 0:
-        segment.delete()  # an empty file was not named on the disk either
+        delete(segment)  # an empty file was not named on the disk either
     else:
         segment.log.truncate(size)
         segment.close()

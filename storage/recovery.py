@@ -24,6 +24,7 @@ from storage.folder import Folder
 from storage.log import Log
 from storage.producers import ProducerStateManager
 from storage.rebuilding import TransactionIndexes, gaps, load_epochs
+from storage.renaming import retire
 from storage.segment import REPLAY_BYTES, SCAN_BYTES, Segment, file_name
 
 # offset | length, CRC-32 of all that follows it, magic
@@ -292,7 +293,7 @@ def _lacks_its_end(
 def _remove_from(segments: list[Segment], index: int, recovered: Recovered) -> None:
     for later in segments[index:]:
         recovered.cut_bytes += later.size
-        recovered.doomed += later.retire()
+        recovered.doomed += retire(later)
     del segments[index:]
 
 
@@ -320,7 +321,7 @@ def _assemble(
     if end < options.log_start_offset:
         # Everything was deleted before the crash: begin again where the deletion ended.
         for segment in segments:
-            recovered.doomed += segment.retire()
+            recovered.doomed += retire(segment)
         segments, end = [], options.log_start_offset
     start = max(options.log_start_offset, segments[0].base_offset if segments else 0)
     log = Log(

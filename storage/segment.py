@@ -14,8 +14,6 @@ from storage.files import (
     Recent,
     end_of_file,
     file_size,
-    remove,
-    rename,
     sync_file,
 )
 from storage.index import (
@@ -32,10 +30,6 @@ from storage.index import (
 _POSITIONS = Struct(">qi11xi")
 _MAX_TIMESTAMP = Struct(">35xq")
 SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex")
-DELETED = ".deleted"
-CLEANED = ".cleaned"
-SWAP = ".swap"
-"""Endings of files that are to be deleted, that a compaction is writing, and that it is putting in place."""
 SCAN_BYTES = 16 * 1024
 """How much is read at once when looking for a batch: a few index intervals."""
 REPLAY_BYTES = 1024 * 1024
@@ -388,7 +382,7 @@ class Segment:
                 self._max_timestamp_ms, self._max_timestamp_offset = batch.max_timestamp, batch.last_offset
         return end_offset
 
-    # -- shortening, and the end --------------------------------------------------------------------------------
+    # -- shortening, and the disk --------------------------------------------------------------------------------
 
     def truncate(self, offset: int) -> None:
         """Cut every batch that holds ``offset`` or more."""
@@ -460,36 +454,6 @@ class Segment:
                 index.sync()
             elif suffix != "txnindex" or self.has_aborted:
                 sync_file(self._name(suffix))
-
-    def delete(self) -> None:
-        """Remove every file of the segment."""
-        self.close()
-        for path in self.paths():
-            remove(path)
-
-    def retire(self) -> list[Path]:
-        """Take the files out of the log by their names (``.deleted``); returns them, to be removed later in a thread."""
-        self.close()
-        return [path for path in map(retire_file, self.paths()) if path is not None]
-
-    def swap_in(self) -> None:
-        """Give the files of a compacted segment, which end in ``.swap``, their final names."""
-        self.has_aborted = False
-        for suffix in SEGMENT_SUFFIXES:
-            path = self.path(suffix)
-            swap = path.with_name(path.name + SWAP)
-            if swap.exists():
-                rename(swap, path)
-                self.has_aborted = self.has_aborted or suffix == "txnindex"
-
-
-def retire_file(path: Path) -> Path | None:
-    """Give a file the name of one that is on its way out, and return it; None if there is no such file."""
-    if not path.exists():
-        return None
-    retired = path.with_name(path.name + DELETED)
-    rename(path, retired)
-    return retired
 
 
 def batch_bytes(chunk: bytes, at: int) -> int:

@@ -22,7 +22,8 @@ from storage.config import LogConfig
 from storage.descriptors import SPARES
 from storage.files import StorageError, read_file, remove, rename, sync_file, write_file
 from storage.index import ABORTED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, aborted_of
-from storage.segment import CLEANED, SEGMENT_SUFFIXES, SWAP, Segment, batch_bytes, file_name
+from storage.renaming import CLEANED, SWAP
+from storage.segment import SEGMENT_SUFFIXES, Segment, batch_bytes, file_name
 
 READ_BYTES = 256 * 1024
 """How much is read at once: little enough that one read does not hold up the others for long."""

@@ -26,7 +26,8 @@ from broker.replicas.partition.listeners import PartitionListener
 from storage.compaction.choice import LogToClean, compactable, first_dirty_offset
 from storage.directory import CLEANER_OFFSETS, LogDirectory, PartitionKey
 from storage.files import StorageError, remove, sync_directory
-from storage.segment import DELETED, Segment
+from storage.renaming import DELETED
+from storage.segment import Segment
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
