@@ -34,6 +34,7 @@ __all__ = [
     "read_response",
     "request_codec",
     "request_frame",
+    "version_of_response",
 ]
 
 ELEMENTS_MAX = 50_000

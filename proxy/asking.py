@@ -10,7 +10,7 @@ from typing import Any, Final
 from broker.cluster.addresses import host_and_port
 from broker.loop.slices import Slices
 from broker.requests.api import CloseConnection
-from protocol.codec import MalformedRequest
+from protocol.codec import MalformedRequest, version_of_response
 from protocol.errors import ErrorCode
 from protocol.frame import request_header
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -107,13 +107,9 @@ class _Peer:
         self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
         header = request_header(api_key, version, self._correlation_id, CLIENT_ID)
         frame = await self.link.request(encoded_request(api_key, version, request, header), _unread)
-        if api_key == API_VERSIONS and frame[4:6] == _UNSUPPORTED:
-            version = 0  # it says so in the version that every client reads
-        response = self._slices.answer(response_steps(api_key, version, frame))
+        steps = response_steps(api_key, version_of_response(api_key, version, frame), frame)
+        response = self._slices.answer(steps)
         return await response if isinstance(response, asyncio.Future) else response
-
-
-_UNSUPPORTED: Final = int(ErrorCode.unsupported_version).to_bytes(2, "big")
 
 
 def _unread(frame: Frame) -> Frame:

@@ -15,7 +15,7 @@ from broker.loop.life import NodeLife
 from broker.net.connections import ConnectionQuotas, Connections, Registered
 from broker.net.server import Server
 from broker.requests.api import CloseConnection
-from protocol.errors import ErrorCode
+from protocol.codec import version_of_response
 from protocol.frame import request_header, response_body_offset
 from proxy.bounded import bounded, charge
 from proxy.forwarding import (
@@ -54,9 +54,6 @@ if TYPE_CHECKING:
 BACKLOG: Final = 1024
 IDLE_FOREVER: Final = -1
 """The upstream ends connections that are idle for too long, and the proxy ends those of their clients."""
-UNSUPPORTED_VERSION: Final = int(ErrorCode.unsupported_version).to_bytes(2, "big")
-ERROR_CODE: Final = slice(4, 6)
-"""In an ApiVersions response of any version, behind the correlation id."""
 
 log = get_logger()
 
@@ -246,7 +243,7 @@ class ProxyNode:
         return _addressed(response, named, listeners)
 
     def _read_versions(self, link: Link, version: int, received: Received, frame: Frame) -> Any:
-        if version and frame[ERROR_CODE] == UNSUPPORTED_VERSION:
+        if version_of_response(API_VERSIONS, version, frame) != version:
             return self._ask_older(link, version, received, read_response(API_VERSIONS, 0, frame))
         response = read_response(API_VERSIONS, version, frame)
         response.api_keys = clamped(response.api_keys, self._served)

@@ -283,6 +283,14 @@ def test_the_commands_import_none_of_the_users_packages(project: Project):
     assert not project.importers.exists()
 
 
+def test_the_sink_of_an_executor_meets_none_of_the_users_packages(project: Project):
+    """It encodes and decodes by `odradek._protocol`."""
+    asked = "import sys; from odradek.spark.wire import Cluster; print(sys.modules['odradek._protocol.codec'].__file__)"
+    said = run(project.binaries / "python", "-c", asked, cwd=project.folder, env=project.environ).stdout
+    assert said.endswith("/odradek/_server/protocol/codec.py\n")
+    assert not project.importers.exists()
+
+
 def wait_until_it_answers(bootstrap: str, process: subprocess.Popen[bytes], log: Path) -> None:
     while process.poll() is None:
         with contextlib.suppress(HealthError):
