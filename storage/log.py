@@ -179,7 +179,10 @@ class Log(ReadableLog):
         return segment
 
     def _must_roll(self, segment: Segment, batch: RecordBatch, last_offset: int, now_ms: int) -> bool:
-        """``LogSegment.shouldRoll``: by size, by the records' own time, by a full index, by a too distant offset."""
+        """``LogSegment.shouldRoll``: by size, by the records' own time, by a full index, by a too distant offset.
+
+        `Room` is the short form (ADR 23).
+        """
         if segment.size == 0:
             return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
         config = self.config

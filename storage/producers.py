@@ -159,7 +159,7 @@ class ProducerStateManager:
     # -- may it be appended? ------------------------------------------------------------------------------------
 
     def continues(self, batch: RecordBatch) -> bool:
-        """Does a client's batch plainly follow the producer's last one? Then neither `duplicate_of` nor `check` objects.
+        """Does a batch plainly follow its producer's last one (ADR 23)? Then neither `duplicate_of` nor `check` objects.
 
         False says nothing: a first batch, a transaction's first one, and a wrong one all go through these two.
         """
@@ -178,7 +178,10 @@ class ProducerStateManager:
         )
 
     def duplicate_of(self, batch: RecordBatch) -> BatchMetadata | None:
-        """The remembered batch that this one repeats: same epoch, same first and last sequence."""
+        """The remembered batch that this one repeats: same epoch, same first and last sequence.
+
+        `continues` is the short form of this and of `check`.
+        """
         entry = self.entries.get(batch.producer_id)
         if entry is None or entry.epoch != batch.producer_epoch:
             return None
@@ -191,7 +194,10 @@ class ProducerStateManager:
     def check(
         self, batch: RecordBatch, origin: AppendOrigin, guard: object | None, verification_enabled: bool
     ) -> AppendRefused | None:
-        """Kafka's order of checks for a data batch with a producer id, after the search for duplicates."""
+        """Kafka's order of checks for a data batch with a producer id, after the search for duplicates (`duplicate_of`).
+
+        `continues` is the short form of both.
+        """
         entry = self.entries.get(batch.producer_id)
         transactional = batch.is_transactional
         if transactional and not self.has_open_transaction(batch.producer_id, batch.producer_epoch):

@@ -14,7 +14,7 @@ TIMESTAMP_MAX_MS: Final = 2**63 - 1
 
 
 class Room:
-    """What the active segment surely takes; for what is beyond any of the bounds the log asks its rule."""
+    """What the active segment surely takes; beyond any of the bounds the log asks the full rule, `_must_roll` (ADR 23)."""
 
     __slots__ = ("bytes", "config", "last_offset", "leader_epoch", "segment", "timestamp_ms")
 

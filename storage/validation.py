@@ -132,6 +132,7 @@ def check(
 ) -> Checked | Invalid | Steps[Checked | Invalid]:
     """What is known of the header alone; the steps that read the records where they must be read. Then comes `stamp`.
 
+    `passes_as_sent` is the short form of both (ADR 23).
     ``partition`` is the partition's name, for the texts of refusals.
     """
     clients_now_ms = now_ms if clients_now_ms is None else clients_now_ms
@@ -166,7 +167,10 @@ def _read(
 
 
 def stamp(checked: Checked | Invalid, config: LogConfig, now_ms: int) -> Valid | Invalid:
-    """The rest, with the time of the append: timestamps in the header, the size of the result."""
+    """What follows `check`, with the time of the append: timestamps in the header, the size of the result.
+
+    `passes_as_sent` is the short form of both (ADR 23).
+    """
     if isinstance(checked, Invalid):
         return checked
     batch = checked.batch

@@ -103,7 +103,7 @@ class ReplicaManager(MetadataListener):
         """The partition, if this node leads it; else the code that a client gets.
 
         ``client_epoch`` is the leader epoch that the client knows, -1 for none. A client with a wrong one is told so by a
-        follower too (``Partition.localLogWithEpochOrThrow``).
+        follower too (``Partition.localLogWithEpochOrThrow``). `opened_leader` is the short form (ADR 23).
         """
         # `opened_leader`, without a call: each append asks.
         opened = self._partitions.get((topic, index))
@@ -120,7 +120,7 @@ class ReplicaManager(MetadataListener):
         return partition
 
     def opened_leader(self, topic: str, index: int) -> Partition | None:
-        """The partition, if this node leads it, and it was accessed before: `leader` without a further look."""
+        """The partition, if this node leads it and it was accessed before; None: ask `leader`, the full rule (ADR 23)."""
         partition = self._partitions.get((topic, index))
         if partition is None or partition.leader_id != self.node_id or partition.offline is not None:
             return None

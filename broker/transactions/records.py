@@ -54,7 +54,7 @@ def key_bytes(transactional_id: str) -> bytes:
 
 
 def value_bytes(txn: Transaction, version: int) -> bytes:
-    """`to_value` and its encoding in one."""
+    """`to_value` and its encoding in one go (ADR 23)."""
     # One step for all fields of the tuple: each name would be a call of a built-in function.
     _, producer_id, previous, next_id, epoch, _, timeout_ms, state, written, start_ms, updated_ms, client = (
         txn
@@ -123,7 +123,10 @@ def tombstone_batch(transactional_id: str, now_ms: int) -> bytes:
 
 
 def to_value(txn: Transaction) -> TransactionLogValue:
-    """Partitions are null in Empty and an empty list in Complete, as Kafka writes them."""
+    """The value of a state: partitions are null in Empty and an empty list in Complete, as Kafka writes them.
+
+    `value_bytes` is the short form of this and of its encoding.
+    """
     topics = by_topic(sorted(txn.partitions))
     partitions = [TransactionPartitions(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
     return TransactionLogValue(

@@ -1,8 +1,10 @@
-"""The short ways of an append say no more than the long ones: `passes_as_sent`, and `ProducerStateManager.continues`."""
+"""The short forms of an append say no more than the full rules (ADR 23): `passes_as_sent`, `continues`, and `Room`, which
+says only of what `_must_roll` lets in that the segment takes it."""
 
 from __future__ import annotations
 
 import struct
+import uuid
 
 from google_crc32c import value as crc32c
 from hypothesis import example, given
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 
 from protocol.batch import RecordBatch, build_batch
 from storage.config import LogConfig
+from storage.log import Log
 from storage.producers import AppendOrigin, ProducerStateManager, VerificationGuard
+from storage.room import Room
 from storage.topic_configs import NEVER
 from storage.validation import BatchLimits, Checked, Valid, check, passes_as_sent, stamp
 from tests.storage.logs import NOW_MS
@@ -107,3 +111,46 @@ def test_a_batch_that_continues_is_neither_a_duplicate_nor_refused(steps):
             offset += records
     if steps == [(0, 0, 0, 1, False, False), (0, 0, 1, 1, False, False)]:
         assert continued == 1
+
+
+appends = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from([-1, 0, 1, 999, 1000, 1001, 5000])), min_size=1, max_size=12
+)
+rolls = st.fixed_dictionaries(
+    {},
+    optional={
+        "segment_bytes": st.sampled_from([150, 300]),
+        "segment_ms": st.sampled_from([1000, NEVER]),
+        "max_compaction_lag_ms": st.sampled_from([999, NEVER]),
+        "cleanup_policy": st.sampled_from([("delete",), ("compact",)]),
+        "segment_index_bytes": st.sampled_from([12, 24]),
+        "index_interval_bytes": st.sampled_from([0, 4096]),
+    },
+)
+
+
+@given(appends, rolls)
+@example([(1, 0), (1, 0), (1, 0)], {"segment_bytes": 150})
+@example([(1, 0), (1, 1001)], {"segment_ms": 1000})
+@example([(1, 0), (1, 1000)], {"max_compaction_lag_ms": 999, "cleanup_policy": ("compact",)})
+def test_what_has_room_in_the_segment_does_not_make_it_roll(tmp_path_factory, batches, chosen):
+    log = Log(tmp_path_factory.mktemp("room") / "t-0", uuid.UUID(int=1), LogConfig(**chosen))
+    rolled = False
+    for records, after_ms in batches:
+        timestamp_ms = NOW_MS + after_ms if after_ms >= 0 else -1
+        batch = RecordBatch.parse(build_batch([(timestamp_ms, None, b"v")] * records))
+        last_offset = log.log_end_offset + batch.last_offset_delta
+        for segment in log.segments[-1:]:
+            room = Room.of(segment, log.config, 0)
+            has_room = (
+                room.config is not None
+                and segment.size + batch.size <= room.bytes
+                and batch.max_timestamp <= room.timestamp_ms
+                and last_offset <= room.last_offset
+            )
+            must_roll = log._must_roll(segment, batch, last_offset, NOW_MS)
+            assert not (has_room and must_roll)
+            rolled = rolled or must_roll
+        log.append_data(batch, 0, NOW_MS, batch.max_timestamp)
+    log.close(clean=False)
+    assert rolled or chosen != {"segment_bytes": 150} or len(batches) < 3

@@ -111,7 +111,10 @@ class Partition(ReadablePartition):
     def check(
         self, batch: RecordBatch, limits: BatchLimits = LIMITS
     ) -> Checked | Invalid | Steps[Checked | Invalid]:
-        """What `append` wants to know of a client's batch; steps where its records must be read."""
+        """What `append` wants to know of a client's batch; steps where its records must be read.
+
+        `append_as_sent` is the short form of both (ADR 23).
+        """
         now_ms = clients_now_ms = self._clock.now_ms()
         config = self.log.config
         if config.message_timestamp_before_max_ms != NEVER:
@@ -128,7 +131,8 @@ class Partition(ReadablePartition):
     ) -> AppendResult:
         """Append what a client sent: every check of Kafka's LogValidator and of the producer state applies.
 
-        ``checked`` is what became of the steps of `check`; without it they are done here and now.
+        ``checked`` is what became of the steps of `check`; without it they are done here and now. `append_as_sent` is the
+        short form of both (ADR 23).
         """
         if required_acks == -1 and not self.has_enough_replicas():
             return AppendResult(ErrorCode.not_enough_replicas, log_start_offset=self.log.log_start_offset)
