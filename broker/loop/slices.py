@@ -146,3 +146,15 @@ class Slices:
             self._make_ready(job)
 
         future.add_done_callback(done)
+
+
+class TurnsApart:
+    """For long pieces of work that no one may cut into slices: one in a turn of the loop, the next in a later turn."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Return in a turn in which no other one has returned."""
+        await self._lock.acquire()
+        asyncio.get_running_loop().call_soon(self._lock.release)

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from broker.metadata import client_quotas, scram_credentials
-from broker.metadata.image import Image
+from broker.metadata.image import Image, keep
 from broker.metadata.supported_configs import is_supported
 from broker.metadata.topics import unified_name
-from broker.metadata.unsupported_records import keep
 from broker.metadata.values import (
     LEADER_UNCHANGED,
     TOPIC_RESOURCE,

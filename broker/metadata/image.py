@@ -8,23 +8,26 @@ are kept as they are, so that a snapshot loses nothing that Kafka wrote.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.metadata.client_quotas import Quotas
 from broker.metadata.scram_credentials import Credentials
-from broker.metadata.unsupported_records import Kept
 from broker.metadata.values import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
     BrokerRegistration,
     Topic,
 )
+from protocol.records import cluster_metadata as schema
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.metadata.acls import Acls
     from broker.metadata.delegation_tokens import Tokens
+
+Kept = dict[tuple[Any, ...], schema.MetadataRecord]
 
 
 @slotted
@@ -70,3 +73,19 @@ class Image:
     def colliding(self, unified: str) -> str | None:
         """A topic whose name differs from others only in '.' and '_'."""
         return next(iter(self.names_by_unified.get(unified, ())), None)
+
+
+# What each record is about: a later one takes the place of the one before.
+_IDENTITIES: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
+    schema.RegisterControllerRecord: lambda record: ("controller", record.controller_id),
+}
+
+
+def keep(kept: Kept, record: schema.MetadataRecord | schema.UnknownMetadataRecord) -> None:
+    """Keep a record whose subject this broker does not serve, so that a snapshot can write it again.
+
+    Records without a lasting effect are skipped.
+    """
+    identity_of = _IDENTITIES.get(type(record))
+    if identity_of is not None and not isinstance(record, schema.UnknownMetadataRecord):
+        kept[identity_of(record)] = record

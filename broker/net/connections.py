@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
 from broker.logging import get_logger
-from broker.loop.turns import TurnsApart
+from broker.loop.slices import TurnsApart
 from broker.net.answers import Answers
 from broker.net.calls import CallInterceptors
 from broker.net.frame_buffers import FrameBuffers

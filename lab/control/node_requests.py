@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
+from broker.clock import Domain, SystemClock
 from broker.cluster import Cluster
 from broker.metadata import ApiError
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -19,7 +20,6 @@ from broker.replicas.partition import Partition
 from broker.requests import own_requests
 from lab.control.errors import HttpError
 from lab.control.forms import WAIT_MS_MAX
-from lab.control.pausing import pause
 from lab.control.ports import Control, topic_of
 from lab.views.led import led
 from protocol.batch import build_batch
@@ -314,3 +314,13 @@ async def commit_offsets(cluster: Cluster, group: str, offsets: Offsets) -> None
     for topic in response.topics:
         for partition in topic.partitions:
             check(partition.error_code, f"group {group}, {topic.name}-{partition.partition_index}")
+
+
+async def pause(pause_ms: float) -> None:
+    """Pause in real time: an hour that the clock is advanced by is not an hour of pauses."""
+    over = asyncio.Event()
+    timer = SystemClock().call_later_ms(pause_ms, over.set, Domain.REQUESTS)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()

@@ -13,8 +13,8 @@ from msgspec import Meta
 from broker.clock import stopwatch_us
 from lab.control.errors import HttpError
 from lab.control.forms import Given
+from lab.control.node_requests import pause
 from lab.control.operations import Stream, operation
-from lab.control.pausing import pause
 from lab.control.ports import WATCHERS_MAX, Looking
 from lab.control.routes.faults import rules_view
 from lab.faults.values import there_is

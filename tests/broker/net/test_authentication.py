@@ -11,7 +11,7 @@ import pytest
 
 from broker.loop.coroutines import Waiter, start
 from broker.loop.life import NodeLife
-from broker.loop.turns import TurnsApart
+from broker.loop.slices import TurnsApart
 from broker.security.sasl.authenticator import (
     TOKEN_BYTES_AT_ONCE,
     Evaluated,
