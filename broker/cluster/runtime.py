@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from broker.client_metrics.exporting import exporter_of
@@ -24,7 +24,7 @@ from broker.client_metrics.manager import ClientMetricsManager
 from broker.clock import Clock
 from broker.clock.of_node import NodeClock
 from broker.cluster.failed_replicas import FailedReplicaListener
-from broker.cluster.late_coordinators import LateCoordinator
+from broker.cluster.late_coordinators import late_coordinator
 from broker.config.dynamic import follow
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
@@ -342,10 +342,8 @@ class NodeRuntime:
                 partitions=state_partitions,
             )
 
-        late_groups = LateCoordinator(CONSUMER_OFFSETS, offsets_partitions, metadata, make_groups)
-        transactions = LateCoordinator(TRANSACTION_STATE, state_partitions, metadata, make_transactions)
-        groups = cast("GroupCoordinator", late_groups)
-        return groups, cast("TransactionCoordinator", transactions)
+        groups = late_coordinator(CONSUMER_OFFSETS, offsets_partitions, metadata, make_groups)
+        return groups, late_coordinator(TRANSACTION_STATE, state_partitions, metadata, make_transactions)
 
     def _on_configured(self) -> None:
         """Settings were changed at run time: most are read when they are needed, and these are not."""
