@@ -23,8 +23,6 @@ from broker.groups.effects import (
     Effect,
     Emptied,
     Replaced,
-    Timed,
-    Timer,
 )
 from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupState
 from broker.groups.members import NO_ASSIGNMENT
@@ -222,33 +220,6 @@ def begin_rebalance(group: ClassicGroup, now_ms: int) -> list[Effect]:
     """The group was a consumer group before: its members join anew."""
     out: Out = []
     rebalance.prepare_rebalance(group, now_ms, out)
-    return out
-
-
-# -- Time ---------------------------------------------------------------------------------------------------------
-
-
-def loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
-    """The group was read from the log: every member gets a whole session to be heard of."""
-    out: Out = []
-    for member in group.members:
-        rearm_session(member, out)
-    if len(group.members) > group.config.group_size_max:
-        rebalance.prepare_rebalance(group, now_ms, out)
-    return out
-
-
-def expired(group: ClassicGroup, timer: Timer, now_ms: int) -> list[Effect]:
-    """A timer has fired."""
-    out: Out = []
-    if group.state is ClassicGroupState.DEAD:
-        return out
-    if timer.what is Timed.JOIN:
-        rebalance.join_time_over(group, now_ms, out)
-    elif timer.what is Timed.SYNC:
-        rebalance.sync_time_over(group, now_ms, out)
-    else:
-        rebalance.session_over(group, timer.member_id, now_ms, out)
     return out
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from broker.clock import Clock
 from broker.groups import classic
-from broker.groups.consumer import classic_members, fencing, heartbeat
+from broker.groups.consumer import classic_members, heartbeat, timeouts
 from broker.groups.consumer.context import Client, Context, Decision, MayDescribe, Refused, live_group
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.subscribing import resolve_regexes
@@ -62,7 +62,7 @@ class ConsumerGroups:
         """Every member gets a whole session."""
         for group in shard.state.consumer_groups.values():
             context = self._context(group.group_id)
-            for arm in fencing.loaded(context, group):
+            for arm in timeouts.loaded(context, group):
                 self._arm(shard, group.group_id, arm)
 
     # -- requests -----------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class ConsumerGroups:
     def _expired(self, shard: GroupShard, group_id: str, timer: Timer, member_epoch: int) -> None:
         def decide(context: Context) -> Decision[None]:
             group = live_group(shard.state.group(group_id), group_id)
-            decision = fencing.expired(context, group, shard.state.config, timer, member_epoch)
+            decision = timeouts.expired(context, group, shard.state.config, timer, member_epoch)
             if decision.records:
                 log.info(
                     "group has lost members",

@@ -14,7 +14,7 @@ from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
 from broker.coordinator_runtime.damaged_records import DamagedRecords
 from broker.coordinator_runtime.shard import CoordinatorShard
-from broker.groups import classic
+from broker.groups import classic, timeouts
 from broker.groups.coordinator_state import GroupCoordinatorState
 from broker.groups.effects import (
     REGEX_TIMER,
@@ -168,7 +168,7 @@ class GroupShard(CoordinatorShard):
         self.state.settle()
         now_ms = self.clock.now_ms()
         for group in tuple(self.state.groups.values()):
-            self.run(group, classic.loaded(group, now_ms))
+            self.run(group, timeouts.loaded(group, now_ms))
         if self.state.records or self.state.skipped:
             log.info(
                 "offsets partition loaded",
@@ -436,7 +436,7 @@ class GroupShard(CoordinatorShard):
 
     def _expired(self, group: ClassicGroup, timer: Timer) -> None:
         members = len(group.members)
-        self.run(group, classic.expired(group, timer, self.clock.now_ms()))
+        self.run(group, timeouts.expired(group, timer, self.clock.now_ms()))
         if len(group.members) < members:
             log.info(
                 "group has lost members",

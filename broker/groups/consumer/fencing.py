@@ -1,17 +1,16 @@
-"""Members leave a consumer group, by themselves or because their time is over. Pure."""
+"""Members leave a consumer group, or are made to. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from broker.groups.consumer import records
 from broker.groups.consumer.assignments import NO_PARTITIONS
-from broker.groups.consumer.context import Context, Decision, R, cancel_timers, rebalance_timer, refused
+from broker.groups.consumer.context import Context, Decision, R, cancel_timers, refused
 from broker.groups.consumer.conversion import downgrade, is_downgraded_without
 from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerGroupMember, MemberState
+from broker.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerGroupMember
 from broker.groups.consumer.topics import metadata_hash
-from broker.groups.effects import Arm, Timed, Timer
 from broker.groups.group import ClassicGroupConfig
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
@@ -96,28 +95,3 @@ def fence(
     decision.records.append(records.group_epoch(group.group_id, group.epoch + 1, found_hash))
     decision.timers += cancel_timers([member.member_id for member in members])
     return decision
-
-
-def expired(
-    context: Context, group: ConsumerGroup, config: ClassicGroupConfig, timer: Timer, member_epoch: int
-) -> Decision[None]:
-    """A member's timer has fired: it was not heard of, or has not done in time what it had to do."""
-    member = group.members.get(timer.member_id)
-    if member is None or (timer.what is Timed.REBALANCE and member.member_epoch != member_epoch):
-        return Decision(None)
-    return fence(context, group, config, [member], None)
-
-
-def loaded(context: Context, group: ConsumerGroup) -> Iterable[Arm]:
-    """The group was read from the log: every member gets a whole session, and a whole time to revoke."""
-    for member in group.members.values():
-        yield Arm(Timer(Timed.SESSION, member.member_id), context.settings.session_timeout_ms)
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
-            yield revoke_by(member)
-
-
-def revoke_by(member: ConsumerGroupMember) -> Arm:
-    """The member must have given up what it shall by then."""
-    return Arm(
-        rebalance_timer(member.member_id), member.rebalance_timeout_ms, member_epoch=member.member_epoch
-    )

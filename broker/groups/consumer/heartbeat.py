@@ -8,7 +8,7 @@ from typing import Final
 from broker.groups.consumer import records
 from broker.groups.consumer.assignments import AssignedPartitions, TopicPartitions
 from broker.groups.consumer.context import Client, Context, Decision, R, live_group, refused, session_timer
-from broker.groups.consumer.fencing import leave, revoke_by
+from broker.groups.consumer.fencing import leave
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import (
     LEAVE_EPOCH,
@@ -32,6 +32,7 @@ from broker.groups.consumer.subscribing import (
     update_regex,
 )
 from broker.groups.consumer.targets import Target, update_target
+from broker.groups.consumer.timeouts import revoke_by
 from broker.groups.effects import Arm, Cancel
 from broker.groups.group import ClassicGroup, ClassicGroupConfig
 from protocol.errors import ErrorCode

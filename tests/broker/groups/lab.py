@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from broker.groups import classic
+from broker.groups import classic, timeouts
 from broker.groups.effects import Answer, Append, Arm, Cancel, Effect, Timed, Timer
 from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupState
 from broker.groups.members import Protocols
@@ -87,7 +87,7 @@ class Lab:
             at_ms, timer = min(due, key=lambda each: each[0])
             del self.timers[timer]
             self.now_ms = max(self.now_ms, at_ms)
-            self.do(classic.expired(self.group, timer, self.now_ms))
+            self.do(timeouts.expired(self.group, timer, self.now_ms))
         self.now_ms = end_ms
 
     # -- requests -----------------------------------------------------------------------------------------------

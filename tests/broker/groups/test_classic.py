@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.groups import classic
+from broker.groups import classic, timeouts
 from broker.groups.effects import JOIN_TIMER, SYNC_TIMER, Assigned, Emptied, Replaced
 from broker.groups.group import LEGAL_ORIGINS, ClassicGroup, ClassicGroupState
 from protocol.errors import ErrorCode as E
@@ -530,9 +530,9 @@ def test_a_buried_group_leaves_no_timer_and_no_waiting_request(state: str):
 def test_a_timer_that_comes_too_late_does_nothing(timer: object):
     lab = Lab()
     lab.stable()
-    assert classic.expired(lab.group, timer, lab.now_ms) == []
+    assert timeouts.expired(lab.group, timer, lab.now_ms) == []
     lab.group.move_to(ClassicGroupState.DEAD, lab.now_ms)
-    assert classic.expired(lab.group, timer, lab.now_ms) == []
+    assert timeouts.expired(lab.group, timer, lab.now_ms) == []
 
 
 # -- loading --------------------------------------------------------------------------------------------------------
@@ -543,7 +543,7 @@ def rebuilt(lab: Lab) -> Lab:
     other = Lab()
     other.now_ms = lab.now_ms
     other.group = ClassicGroup.from_record("g", lab.group.config, lab.appends[-1].value)
-    other.do(classic.loaded(other.group, other.now_ms))
+    other.do(timeouts.loaded(other.group, other.now_ms))
     return other
 
 

@@ -1,0 +1,37 @@
+"""A timer of a member of a consumer group fires: its session, or the time it has to revoke partitions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.groups.consumer.context import Context, Decision, rebalance_timer
+from broker.groups.consumer.fencing import fence
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import ConsumerGroupMember, MemberState
+from broker.groups.effects import Arm, Timed, Timer
+from broker.groups.group import ClassicGroupConfig
+
+
+def expired(
+    context: Context, group: ConsumerGroup, config: ClassicGroupConfig, timer: Timer, member_epoch: int
+) -> Decision[None]:
+    """A member's timer has fired: it was not heard of, or has not done in time what it had to do."""
+    member = group.members.get(timer.member_id)
+    if member is None or (timer.what is Timed.REBALANCE and member.member_epoch != member_epoch):
+        return Decision(None)
+    return fence(context, group, config, [member], None)
+
+
+def loaded(context: Context, group: ConsumerGroup) -> Iterable[Arm]:
+    """The group was read from the log: every member gets a whole session, and a whole time to revoke."""
+    for member in group.members.values():
+        yield Arm(Timer(Timed.SESSION, member.member_id), context.settings.session_timeout_ms)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            yield revoke_by(member)
+
+
+def revoke_by(member: ConsumerGroupMember) -> Arm:
+    """The member must have given up what it shall by then."""
+    return Arm(
+        rebalance_timer(member.member_id), member.rebalance_timeout_ms, member_epoch=member.member_epoch
+    )
