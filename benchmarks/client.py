@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from protocol.batch import build_batch
-from protocol.codec import client_codec
-from protocol.frame import request_header, response_body_offset
+from protocol.codec import read_response, request_frame
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -71,15 +70,11 @@ def until_ready(ask: Callable[[], T]) -> T:
 
 
 def frame(api: Api, request: Any) -> bytes:
-    key, version = api
-    parts = [request_header(key, version, 1, "benchmark"), *client_codec(key, version).encode(request)]
-    body = b"".join(bytes(part) for part in parts)
-    return SIZE.pack(len(body)) + body
+    return request_frame(*api, 1, "benchmark", request)
 
 
 def parse(api: Api, answer: bytes | memoryview) -> Any:
-    key, version = api
-    return client_codec(key, version).decode(answer, response_body_offset(key, version, answer))
+    return read_response(*api, answer)
 
 
 class Client:

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from odradek.deadlines import stretched
-from protocol.codec import client_codec
-from protocol.frame import request_header, response_body_offset
+from protocol.codec import request_frame
+from protocol.frame import response_body_offset
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -121,9 +121,7 @@ def _is_answered(connection: socket.socket) -> bool:
 
 
 def _ask(connection: socket.socket, key: int, version: int, request: object) -> bytes:
-    body = client_codec(key, version).encode(request)
-    data = b"".join((request_header(key, version, 1, "storm"), *body))
-    connection.sendall(struct.pack(">i", len(data)) + data)
+    connection.sendall(request_frame(key, version, 1, "storm", request))
     return connection.recv(response_body_offset(key, version, bytes(8)))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,8 +12,7 @@ import pytest
 import uvloop
 
 from broker.cluster import Cluster
-from protocol.codec import client_codec
-from protocol.frame import request_header
+from protocol.codec import request_frame
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from server.options import parse
 from tests.support.deadlines import HANG_S
@@ -63,9 +61,7 @@ def question() -> bytes:
     latest = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=-1)
     topic = ListOffsetsTopic(name="orders", partitions=[latest])
     request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic])
-    body = client_codec(LIST_OFFSETS, VERSION).encode(request)
-    data = b"".join((request_header(LIST_OFFSETS, VERSION, 1, "storm"), *body))
-    return struct.pack(">i", len(data)) + data
+    return request_frame(LIST_OFFSETS, VERSION, 1, "storm", request)
 
 
 def is_answered(client: socket.socket) -> bool:

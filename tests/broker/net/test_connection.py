@@ -28,7 +28,7 @@ from broker.node import Listener, Node
 from broker.node.context import RequestContext
 from broker.requests.api import NO_RESPONSE, Api, CloseConnection, DelayedResponse, Handler
 from broker.resources.unsent import UNSENT, WRITE_BUFFER_HIGH_BYTES, ResponseBudget
-from protocol.codec import client_codec
+from protocol.codec import client_codec, read_response, request_frame
 from protocol.frame import FIRST_FLEXIBLE, request_header, response_body_offset
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -180,8 +180,7 @@ class Peer:
         return [struct.unpack_from(">i", frame)[0] for frame in self.frames()]
 
     def answers(self, key: int, version: int) -> list[Any]:
-        codec = client_codec(key, version)
-        return [codec.decode(frame, response_body_offset(key, version, frame)) for frame in self.frames()]
+        return [read_response(key, version, frame) for frame in self.frames()]
 
 
 def framed(body: bytes) -> bytes:
@@ -191,8 +190,7 @@ def framed(body: bytes) -> bytes:
 def request(
     key: int, version: int, message: object, correlation_id: int = 1, client_id: str | None = "c"
 ) -> bytes:
-    chunks = client_codec(key, version).encode(message)
-    return framed(request_header(key, version, correlation_id, client_id) + b"".join(chunks))
+    return request_frame(key, version, correlation_id, client_id, message)
 
 
 def heartbeat(correlation_id: int, member: str = "m") -> bytes:

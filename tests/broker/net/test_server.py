@@ -29,8 +29,7 @@ from broker.node.context import RequestContext
 from broker.requests.api import Api, Handler
 from broker.resources.descriptors import SLOTS
 from broker.resources.unsent import WRITE_BUFFER_HIGH_BYTES
-from protocol.codec import client_codec
-from protocol.frame import request_header
+from protocol.codec import request_frame
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.deadlines import HANG_S
@@ -124,10 +123,7 @@ async def turns(count: int) -> None:
 
 
 def request(key: int, version: int, message: Any, correlation_id: int) -> bytes:
-    body = request_header(key, version, correlation_id, "c") + b"".join(
-        client_codec(key, version).encode(message)
-    )
-    return struct.pack(">i", len(body)) + body
+    return request_frame(key, version, correlation_id, "c", message)
 
 
 def heartbeat(correlation_id: int) -> bytes:
