@@ -62,6 +62,7 @@ async def _serve(settings: Settings) -> int:
     import asyncio
 
     from broker.cluster import Cluster, StartError
+    from broker.cluster.announcing import announce_start
     from server import process
 
     asyncio.get_running_loop().set_exception_handler(process.log_loop_exception)
@@ -84,7 +85,7 @@ async def _serve(settings: Settings) -> int:
     process.collect_rarely()
     process.keep_freed_memory()
     health = process.answer_health_checks(partial(_where_it_listens, cluster))
-    cluster.say_started(None if control is None else control.url)
+    announce_start(cluster, None if control is None else control.url)
     if settings.ends_with_stdin:
         process.watch_stdin(told_to_stop)
     await told_to_stop.wait()

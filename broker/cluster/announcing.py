@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker.logging import get_unfiltered_logger, print_on_a_terminal
 from broker.node import Listener
 from protocol.slotted import slotted
 from storage.modules import described
+
+if TYPE_CHECKING:
+    from broker.cluster.cluster import Cluster
 
 
 @slotted(frozen=True)
@@ -33,6 +37,24 @@ class Started:
         """Without the names of listeners, each address once."""
         addresses = [f"{_host(each.advertised_host)}:{each.advertised_port}" for each in self.listeners]
         return ",".join(dict.fromkeys(addresses))
+
+
+def announce_start(cluster: Cluster, control_url: str | None = None) -> None:
+    """Say that a cluster serves clients, and where."""
+    config = cluster.settings.config
+    announce(
+        Started(
+            node_ids=tuple(cluster.nodes),
+            cluster_id=cluster.metadata.cluster_id,
+            listeners=tuple(each for runtime in cluster.nodes.values() for each in runtime.listeners),
+            data_dir=cluster.data_dir,
+            is_temporary=config.log_dir is None,
+            topics=tuple(f"{each.name}:{each.partitions}" for each in cluster.settings.topics),
+            control_url=control_url,
+            authority=cluster.settings.authority,
+            start_ms=cluster.age_ms,
+        )
+    )
 
 
 def announce(started: Started) -> None:

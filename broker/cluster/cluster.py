@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 
 from broker.clock import Periodic
 from broker.clock.virtual import VirtualClock
-from broker.cluster.announcing import Started, announce
-from broker.cluster.directories import node_directories, start_refusal
+from broker.cluster.directories import introduce, node_directories, start_refusal
 from broker.cluster.errors import EXPECTED, NoSuchNode, StartError
 from broker.cluster.failed_replicas import report_failed_replica
 from broker.cluster.in_words import nodes_in_words
@@ -43,7 +42,6 @@ from broker.loop.lag import LoopLag
 from broker.loop.life import LifeOver
 from broker.loop.slices import Slices
 from broker.metadata import ApiError, ClusterMetadata
-from broker.metadata.files import WrongDirectory, identify, new_id
 from broker.metadata.metadata_log_copy import copy_metadata
 from broker.metadata.values import BrokerRegistration
 from broker.net.calls import CallInterceptors
@@ -96,7 +94,7 @@ class Cluster:
         self.startup_topics = StartupTopics(settings.topics, settings.config)
         self._ports = Ports(bind)
         self._slices = Slices()
-        self._began = time.perf_counter()
+        self._began_s = time.perf_counter()
         self._configs = {config.node_id: config for config in settings.nodes}
         self._directories: dict[int, Path] = {}
         self._opened: ClusterMetadata | None = None
@@ -215,32 +213,15 @@ class Cluster:
 
     def _open_metadata(self) -> ClusterMetadata:
         first, *others = self.nodes.values()
+        now_ms = self.clock.now_ms()
         return ClusterMetadata.open(
             first.data_dir,
             config=first.config,
             clock=self.clock,
             random=self.random,
             endpoints=first.endpoints,
-            others=lambda metadata: [self._introduce(metadata, each) for each in others],
+            others=lambda metadata: [introduce(metadata, each, self.random, now_ms) for each in others],
             features=self.settings.features,
-        )
-
-    def _introduce(self, metadata: ClusterMetadata, runtime: NodeRuntime) -> BrokerRegistration:
-        """A further node as it is to be registered; its directory must belong to it, and to this cluster."""
-        identity = identify(
-            runtime.data_dir,
-            runtime.node_id,
-            cluster_id=metadata.cluster_id,
-            new_id=lambda: new_id(self.random),
-            now_ms=self.clock.now_ms(),
-        )
-        if identity.cluster_id != metadata.cluster_id:
-            raise WrongDirectory(
-                f"{runtime.data_dir} belongs to cluster {identity.cluster_id}, "
-                f"not to {metadata.cluster_id} as the first node's directory does"
-            )
-        return metadata.introduce(
-            runtime.node_id, runtime.endpoints, runtime.config.broker_rack, identity.directory_id
         )
 
     async def _create_startup_users(self) -> None:
@@ -249,21 +230,10 @@ class Cluster:
 
             await create_startup_users(self.metadata, self.settings.users)
 
-    def say_started(self, control_url: str | None = None) -> None:
-        """Say that the cluster serves clients, and where: a block on a terminal, else the lines that tools wait for."""
-        announce(
-            Started(
-                node_ids=tuple(self.nodes),
-                cluster_id=self.metadata.cluster_id,
-                listeners=tuple(each for runtime in self.nodes.values() for each in runtime.listeners),
-                data_dir=self.data_dir,
-                is_temporary=self.settings.config.log_dir is None,
-                topics=tuple(f"{each.name}:{each.partitions}" for each in self.settings.topics),
-                control_url=control_url,
-                authority=self.settings.authority,
-                start_ms=round((time.perf_counter() - self._began) * 1000),
-            )
-        )
+    @property
+    def age_ms(self) -> int:
+        """How long ago it was made."""
+        return round((time.perf_counter() - self._began_s) * 1000)
 
     @property
     def data_dir(self) -> Path:
@@ -394,7 +364,7 @@ class Cluster:
         runtime.life.check()
         runtime.lock_and_bind()
         self.open_logs(runtime)
-        await self.metadata.cluster_control.join(self._introduce(self.metadata, runtime))
+        await self.metadata.cluster_control.join(self.introduce(runtime))
         runtime.life.check()
         runtime.start_coordinators()
         with suppress(StartError):  # too few nodes run: they are due at the start of the next one
@@ -414,7 +384,7 @@ class Cluster:
 
     def introduce(self, runtime: NodeRuntime) -> BrokerRegistration:
         """A node that is about to start, as it is to be registered."""
-        return self._introduce(self.metadata, runtime)
+        return introduce(self.metadata, runtime, self.random, self.clock.now_ms())
 
     def note_loss(self, node_id: int) -> None:
         """Tell the controller that a node is gone; its next start waits for that."""

@@ -6,10 +6,17 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
 
-from broker.metadata.files import META_PROPERTIES, partition_folders
+from broker.metadata.files import META_PROPERTIES, WrongDirectory, identify, new_id, partition_folders
 from storage.directory import DirectoryInUse
 from storage.files import StorageError
+
+if TYPE_CHECKING:
+    from broker.cluster.runtime import NodeRuntime
+    from broker.metadata import ClusterMetadata
+    from broker.metadata.values import BrokerRegistration
 
 
 class WrongNodes(Exception):
@@ -95,3 +102,24 @@ def _is_in_a_pod() -> bool:
 def _is_in_use(directory: Path) -> bool:
     """Whether a node has it; one whose ``meta.properties`` is lost still has its logs."""
     return (directory / META_PROPERTIES).exists() or bool(partition_folders(directory))
+
+
+def introduce(
+    metadata: ClusterMetadata, runtime: NodeRuntime, random: Random, now_ms: int
+) -> BrokerRegistration:
+    """A further node as it is to be registered: `WrongDirectory` if its directory belongs to another node or cluster."""
+    identity = identify(
+        runtime.data_dir,
+        runtime.node_id,
+        cluster_id=metadata.cluster_id,
+        new_id=lambda: new_id(random),
+        now_ms=now_ms,
+    )
+    if identity.cluster_id != metadata.cluster_id:
+        raise WrongDirectory(
+            f"{runtime.data_dir} belongs to cluster {identity.cluster_id}, "
+            f"not to {metadata.cluster_id} as the first node's directory does"
+        )
+    return metadata.introduce(
+        runtime.node_id, runtime.endpoints, runtime.config.broker_rack, identity.directory_id
+    )
