@@ -33,7 +33,6 @@ LAYOUTS: Final = (
     "broker.replicas.partition.delayed_operations",
     "broker.replicas.partition.offset_purgatory",
     "broker.replicas.partition.unconfirmed_writes",
-    "broker.transactions.effects",
     "broker.transactions.transaction",
     "protocol.batch",
     "protocol.frame",

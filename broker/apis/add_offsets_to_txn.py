@@ -5,14 +5,10 @@ KIP-98. v2 may answer PRODUCER_FENCED (KIP-588); v3 is flexible. Clients of tran
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
-from broker.loop.deferred import Deferred
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.transactions.error_compatibility import fenced_error_for
-from broker.transactions.transaction import Answer
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -20,9 +16,9 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 
 
 @api(key=25, versions=range(5))
-def add_offsets_to_txn(
+async def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, context: RequestContext
-) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+) -> AddOffsetsToTxnResponse:
     if context.node.authorizer is not None:
         if not context.authorize("WRITE", "TRANSACTIONAL_ID", request.transactional_id):
             return AddOffsetsToTxnResponse(error_code=ErrorCode.transactional_id_authorization_failed)
@@ -30,18 +26,12 @@ def add_offsets_to_txn(
             return AddOffsetsToTxnResponse(error_code=ErrorCode.group_authorization_failed)
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.invalid_request)
-    answer: Deferred[AddOffsetsToTxnResponse] = Deferred()
-
-    def added(outcome: Answer) -> None:
-        error = fenced_error_for(outcome.error, context.api_version, FIRST_VERSION_WITH_PRODUCER_FENCED)
-        answer.resolve(AddOffsetsToTxnResponse(error_code=error))
-
-    context.node.transactions.add_partitions(
+    outcome = await context.node.transactions.add_partitions(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         [(CONSUMER_OFFSETS, context.node.groups.partition_for(request.group_id))],
         0,
-        added,
     )
-    return answer.outcome()
+    error = fenced_error_for(outcome.error, context.api_version, FIRST_VERSION_WITH_PRODUCER_FENCED)
+    return AddOffsetsToTxnResponse(error_code=error)

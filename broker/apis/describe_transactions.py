@@ -12,7 +12,7 @@ from broker.loop.slices import each
 from broker.metadata.topics import by_topic
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.transactions.shard import Entry
+from broker.transactions.entry import Entry
 from protocol.errors import ErrorCode
 from protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,

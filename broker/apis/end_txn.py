@@ -6,13 +6,9 @@ the producer to its next epoch, which the answer carries (KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
-from broker.loop.deferred import Deferred
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.transactions.error_compatibility import fenced_error_for
-from broker.transactions.transaction import Answer
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -21,28 +17,20 @@ FIRST_VERSION_THAT_BUMPS = 5
 
 
 @api(key=26, versions=range(6))
-def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+async def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     has_authorizer = context.node.authorizer is not None
     if has_authorizer and not context.authorize("WRITE", "TRANSACTIONAL_ID", request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.transactional_id_authorization_failed)
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.invalid_request)
-    answer: Deferred[EndTxnResponse] = Deferred()
     version = context.api_version
-
-    def ended(outcome: Answer) -> None:
-        error = fenced_error_for(outcome.error, version, FIRST_VERSION_WITH_PRODUCER_FENCED)
-        # Versions below 5 have no producer fields; the encoder leaves them out.
-        answer.resolve(
-            EndTxnResponse(error_code=error, producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
-        )
-
-    context.node.transactions.end(
+    outcome = await context.node.transactions.end(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         committed=request.committed,
         bumps_epoch=version >= FIRST_VERSION_THAT_BUMPS,
-        done=ended,
     )
-    return answer.outcome()
+    error = fenced_error_for(outcome.error, version, FIRST_VERSION_WITH_PRODUCER_FENCED)
+    # Versions below 5 have no producer fields; the encoder leaves them out.
+    return EndTxnResponse(error_code=error, producer_id=outcome.producer_id, producer_epoch=outcome.epoch)

@@ -6,15 +6,11 @@ KIP-98. v2 is flexible; v3 takes the current id and epoch, to ask for a bump (KI
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
-
-from broker.loop.deferred import Deferred
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
 from broker.transactions.error_compatibility import fenced_error_for
-from broker.transactions.transaction import Answer
+from broker.transactions.fresh_ids import fresh_producer_id
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -22,9 +18,7 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
 @api(key=22, versions=range(6))
-def init_producer_id(
-    request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     if context.node.authorizer is not None:
         refusal = _refusal(request, context)
         if refusal is not NONE:
@@ -32,21 +26,21 @@ def init_producer_id(
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _failure(ErrorCode.invalid_request)
     if request.transactional_id is None:
-        return _fresh_id(context)
+        return await _fresh_id(context)
     if request.transactional_id == "":
         return _failure(ErrorCode.invalid_request)
     timeout_max_ms = context.node.config.transaction_max_timeout_ms
     if not 0 < request.transaction_timeout_ms <= timeout_max_ms:
         return _failure(ErrorCode.invalid_transaction_timeout)
-    answer: Deferred[InitProducerIdResponse] = Deferred()
-    context.node.transactions.init_producer_id(
+    outcome = await context.node.transactions.init_producer_id(
         request.transactional_id,
         request.transaction_timeout_ms,
         request.producer_id,
         request.producer_epoch,
-        lambda outcome: answer.resolve(_phrase(outcome, context.api_version)),
     )
-    return answer.outcome()
+    if outcome.error is NONE:
+        return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
+    return _failure(fenced_error_for(outcome.error, context.api_version, FIRST_VERSION_WITH_PRODUCER_FENCED))
 
 
 def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCode:
@@ -62,29 +56,12 @@ def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCo
     return ErrorCode.cluster_authorization_failed
 
 
-def _phrase(outcome: Answer, api_version: int) -> InitProducerIdResponse:
-    if outcome.error is NONE:
-        return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
-    return _failure(fenced_error_for(outcome.error, api_version, FIRST_VERSION_WITH_PRODUCER_FENCED))
-
-
-def _fresh_id(context: RequestContext) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+async def _fresh_id(context: RequestContext) -> InitProducerIdResponse:
     """An idempotent producer without a name: nothing is stored."""
-    allocated = context.node.metadata.allocate_producer_id(context.node.node_id)
-    if isinstance(allocated, int):
-        return InitProducerIdResponse(producer_id=allocated, producer_epoch=0)
-    answer: asyncio.Future[InitProducerIdResponse] = asyncio.get_running_loop().create_future()
-
-    def arrived(future: asyncio.Future[int]) -> None:
-        if answer.done():
-            return
-        if future.cancelled() or future.exception() is not None:
-            answer.set_result(_failure(ErrorCode.coordinator_load_in_progress))
-        else:
-            answer.set_result(InitProducerIdResponse(producer_id=future.result(), producer_epoch=0))
-
-    asyncio.ensure_future(allocated).add_done_callback(arrived)
-    return answer
+    allocated = await fresh_producer_id(context.node.metadata, context.node.node_id)
+    if allocated is None:
+        return _failure(ErrorCode.coordinator_load_in_progress)
+    return InitProducerIdResponse(producer_id=allocated, producer_epoch=0)
 
 
 def _failure(error: ErrorCode) -> InitProducerIdResponse:

@@ -6,14 +6,11 @@ offsets partition to the transaction by itself (KIP-890).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
 from broker.groups.commits import OffsetToCommit
 from broker.injection.crash import crash_point
-from broker.loop.coroutines import start
-from broker.loop.deferred import Deferred
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
@@ -43,11 +40,10 @@ class TxnOffsetCommit:
     def __init__(self, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
         self._request = request
         self._context = context
-        self._answer: Deferred[TxnOffsetCommitResponse] = Deferred()
         self._errors: dict[tuple[str, int], ErrorCode] = {}
         self._offsets: list[OffsetToCommit] = []
 
-    def run(self) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    async def run(self) -> TxnOffsetCommitResponse:
         if self._context.node.authorizer is not None:
             refusal = self._refusal()
             if refusal is not NONE:
@@ -66,14 +62,15 @@ class TxnOffsetCommit:
                 return self._all(ErrorCode.not_coordinator)
             return self._all(CLIENT_ERRORS.get(partition, ErrorCode.not_coordinator))
         check = Check(partition, self._request.producer_id, self._request.producer_epoch, NO_SEQUENCE)
-        self._context.node.verifier.run(
+        await self._context.node.verifier.run(
             self._request.transactional_id,
             [check],
             adds=version >= FIRST_VERSION_WITH_IMPLICIT_ADD,
             wait_ms=0,
-            then=self._answer.guarded(lambda: self._verified(check)),
         )
-        return self._answer.outcome()
+        if check.error is not NONE:
+            return self._all(self._verification_error(check.error))
+        return self._committed(await self._commit(check))
 
     def _refusal(self) -> ErrorCode:
         """The transactional id stands for the producer, so nothing is asked about that."""
@@ -119,12 +116,10 @@ class TxnOffsetCommit:
                     )
                 )
 
-    def _verified(self, check: Check) -> None:
-        if check.error is not NONE:
-            self._answer.resolve(self._all(self._verification_error(check.error)))
-            return
+    async def _commit(self, check: Check) -> Sequence[ErrorCode]:
+        """The group's part: an error for each offset."""
         request = self._request
-        committing = self._context.node.groups.commit_transactional(
+        return await self._context.node.groups.commit_transactional(
             request.group_id,
             request.member_id,
             request.generation_id,
@@ -135,23 +130,12 @@ class TxnOffsetCommit:
             self._context.api_version,
             guard=check.guard,
         )
-        outcome = start(committing, self._context.node.life)
-        if isinstance(outcome, list):
-            self._committed(outcome)
-        else:
-            asyncio.ensure_future(outcome).add_done_callback(self._arrived)
 
-    def _arrived(self, future: asyncio.Future[list[ErrorCode]]) -> None:
-        if future.cancelled() or future.exception() is not None:
-            self._committed([ErrorCode.unknown_server_error] * len(self._offsets))
-        else:
-            self._committed(future.result())
-
-    def _committed(self, errors: Sequence[ErrorCode]) -> None:
+    def _committed(self, errors: Sequence[ErrorCode]) -> TxnOffsetCommitResponse:
         crash_point("txn.offset.commit.after")
         for offset, error in zip(self._offsets, errors, strict=True):
             self._errors[offset.topic, offset.partition] = self._older(error)
-        self._answer.resolve(self._phrase())
+        return self._phrase()
 
     def _verification_error(self, error: ErrorCode) -> ErrorCode:
         if error is ErrorCode.transaction_abortable:
@@ -192,7 +176,7 @@ class TxnOffsetCommit:
 
 
 @api(key=28, versions=range(6))
-def txn_offset_commit(
+async def txn_offset_commit(
     request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    return TxnOffsetCommit(request, context).run()
+) -> TxnOffsetCommitResponse:
+    return await TxnOffsetCommit(request, context).run()

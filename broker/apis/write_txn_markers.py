@@ -5,11 +5,10 @@ KIP-98; v1 is flexible; v2 carries the transaction version, which decides how st
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Sequence
 
 from broker.clock import Domain, Timer
-from broker.loop.deferred import Deferred
+from broker.loop.coroutines import Waiter, fork
 from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
 from broker.requests.api import api
@@ -31,15 +30,29 @@ Results = dict[int, dict[TopicPartition, ErrorCode]]
 
 
 @api(key=27, versions=range(1, 3))
-def write_txn_markers(
+async def write_txn_markers(
     request: WriteTxnMarkersRequest, context: RequestContext
-) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
+) -> WriteTxnMarkersResponse:
     # Operators abort hanging transactions with the right to alter the cluster (KIP-664).
     if not may_on_cluster(context, "ALTER", logs_denial=False) and not may_on_cluster(
         context, "CLUSTER_ACTION"
     ):
         return _phrase(_refused(request))
-    return WriteTxnMarkers(request, context).run()
+    results: Results = {marker.producer_id: {} for marker in request.markers if marker.topics}
+    life = context.node.life
+    under_way = [
+        (marker.producer_id, (topic.name, index), fork(_write(marker, (topic.name, index), context), life))
+        for marker in request.markers
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    ]
+    # What is not committed in time may be later: the coordinator sends it again.
+    timer = _time_out([written for _, _, written in under_way], context)
+    for producer_id, key, written in under_way:
+        results[producer_id][key] = await written
+    if timer is not None:
+        timer.cancel()
+    return _phrase(results)
 
 
 def _refused(request: WriteTxnMarkersRequest) -> Results:
@@ -52,70 +65,35 @@ def _refused(request: WriteTxnMarkersRequest) -> Results:
     }
 
 
-class WriteTxnMarkers:
-    """One request under way: answered when every marker is committed or refused, or its time is over."""
-
-    def __init__(self, request: WriteTxnMarkersRequest, context: RequestContext) -> None:
-        self._context = context
-        self._wanted = [
-            (marker, (topic.name, index))
-            for marker in request.markers
-            for topic in marker.topics
-            for index in topic.partition_indexes
-        ]
-        self._results: Results = {marker.producer_id: {} for marker in request.markers if marker.topics}
-        self._waiting = set(range(len(self._wanted)))
-        self._answer: Deferred[WriteTxnMarkersResponse] = Deferred()
-        self._timer: Timer | None = None
-
-    def run(self) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
-        if not self._wanted:
-            return _phrase(self._results)
-        for number, (marker, key) in enumerate(self._wanted):
-            _write(marker, key, self._context, partial(self._written, number))
-        if self._waiting:
-            clock, timeout_ms = self._context.node.clock, self._context.node.config.request_timeout_ms
-            self._timer = clock.call_later_ms(timeout_ms, self._time_is_up, Domain.REQUESTS)
-        return self._answer.outcome()
-
-    def _written(self, number: int, error: ErrorCode, offset: int) -> None:
-        if number not in self._waiting:
-            return  # its time was over before
-        marker, key = self._wanted[number]
-        self._results[marker.producer_id][key] = error
-        self._waiting.discard(number)
-        if not self._waiting:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._answer.resolve(_phrase(self._results))
-
-    def _time_is_up(self) -> None:
-        """What is not committed yet may be later; the coordinator sends it again."""
-        for number in sorted(self._waiting):
-            self._written(number, ErrorCode.request_timed_out, -1)
-
-
-def _write(
-    marker: WritableTxnMarker,
-    key: TopicPartition,
-    context: RequestContext,
-    written: Callable[[ErrorCode, int], None],
-) -> None:
+async def _write(marker: WritableTxnMarker, key: TopicPartition, context: RequestContext) -> ErrorCode:
     partition = context.node.replicas.leader(*key)
     if not isinstance(partition, Partition):
         # Kafka looks among its online partitions only.
         offline = partition is ErrorCode.kafka_storage_error
-        written(ErrorCode.unknown_topic_or_partition if offline else partition, -1)
-        return
-    write_marker(
+        return ErrorCode.unknown_topic_or_partition if offline else partition
+    error, _ = await write_marker(
         context.node.groups,
         partition,
         marker.producer_id,
         marker.producer_epoch,
         EndTxnMarker(marker.transaction_result, marker.coordinator_epoch),
         marker.transaction_version,
-        written,
     )
+    return error
+
+
+def _time_out(markers: Sequence[Waiter[ErrorCode]], context: RequestContext) -> Timer | None:
+    """REQUEST_TIMED_OUT for what is not committed by then; None if all is."""
+    waiting = [written for written in markers if not written.done()]
+    if not waiting:
+        return None
+
+    def time_is_up() -> None:
+        for written in waiting:
+            written.wake(ErrorCode.request_timed_out)
+
+    timeout_ms = context.node.config.request_timeout_ms
+    return context.node.clock.call_later_ms(timeout_ms, time_is_up, Domain.REQUESTS)
 
 
 def _phrase(results: Results) -> WriteTxnMarkersResponse:

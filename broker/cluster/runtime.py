@@ -340,6 +340,7 @@ class NodeRuntime:
                 injection=injection,
                 peers=peers,
                 partitions=state_partitions,
+                life=self.life,
             )
 
         groups = late_coordinator(CONSUMER_OFFSETS, offsets_partitions, metadata, make_groups)

@@ -136,11 +136,11 @@ class CoordinatorShard:
             transactional_id=transactional_id,
             group_id=group_id,
         )
-        return self.client_error(await passed(self._injection, at))
+        return self.client_error(await verdict_at(self._injection, at))
 
 
-async def passed(injection: FaultInjection, at: InjectionPoint) -> ErrorCode:
+def verdict_at(injection: FaultInjection, at: InjectionPoint) -> Waiter[ErrorCode]:
     """NONE when a step may be taken: now, or once a rule lets it go; otherwise the error that the step ends in."""
     verdict: Waiter[ErrorCode] = Waiter()
     injection.intercept(at, partial(verdict.wake, NONE), verdict.wake)
-    return await verdict
+    return verdict

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.logging import get_logger
+from broker.loop.coroutines import Waiter
 from broker.loop.slices import Slices
 from protocol.errors import ErrorCode
 from storage.steps import Steps
@@ -21,8 +22,6 @@ from storage.validation import LIMITS, BatchLimits, Checked, Invalid
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.replicas.partition import Partition
-
-Append = Callable[[Checked | Invalid], object]
 
 log = get_logger()
 
@@ -36,10 +35,10 @@ def limits_of(config: BrokerConfig) -> BatchLimits:
 
 
 class _Place:
-    __slots__ = ("append", "found")
+    __slots__ = ("found", "turn")
 
-    def __init__(self, append: Append) -> None:
-        self.append = append
+    def __init__(self) -> None:
+        self.turn: Waiter[Checked | Invalid] = Waiter()
         self.found: Checked | Invalid | None = None
 
 
@@ -63,15 +62,18 @@ class AppendQueues:
         return partition not in self._queues
 
     def add(
-        self, partition: Partition, checked: Checked | Invalid | Steps[Checked | Invalid], append: Append
-    ) -> None:
-        """Call ``append`` once the steps are done, and all that was added before for this partition is appended."""
-        place = _Place(append)
+        self, partition: Partition, checked: Checked | Invalid | Steps[Checked | Invalid]
+    ) -> Waiter[Checked | Invalid]:
+        """A place in the queue: the waiter gets what the steps have found, once they are done and all that was added before
+        for this partition is appended. Who awaits it appends in the turn in which it is woken.
+        """
+        place = _Place()
         self._queues.setdefault(partition, deque()).append(place)
         if isinstance(checked, Checked | Invalid):
             self._found(partition, place, checked)
         else:
             self._slices.start(checked, partial(self._found, partition, place))
+        return place.turn
 
     def _found(self, partition: Partition, place: _Place, found: Checked | Invalid | Exception) -> None:
         if isinstance(found, Exception):
@@ -85,7 +87,7 @@ class AppendQueues:
             first = queue.popleft()
             assert first.found is not None
             if self._alive():
-                first.append(first.found)
+                first.turn.wake(first.found)
         # What was appended may have let others in, and these have emptied the queue, and begun the next one.
         if not queue and self._queues.get(partition) is queue:
             del self._queues[partition]

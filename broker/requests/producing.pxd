@@ -16,13 +16,10 @@ cdef class Item:
     cdef public AppendResult result
 
 cdef class Produce:
-    cdef public object _answer, _phrase, request
+    cdef public object request
     cdef public RequestContext context
-    cdef public long long _left
-    cdef public bint _has_transactional, _is_verified
+    cdef public bint _has_transactional
     cdef public list items
-    cpdef run(self)
-    cpdef _finish(self)
     @cython.locals(context=RequestContext, node=Node, replicas=ReplicaManager, item=Item, by_id=bint, items=dict, transactional=list, batch=RecordBatch)
     cpdef _look(self)
     cpdef _locate(self, Item item)
@@ -30,13 +27,9 @@ cdef class Produce:
     cpdef _parse(self, Item item, object records)
     @cython.locals(item=Item)
     cpdef bint _refuse_as_a_whole(self, object transactional) except? -1
-    @cython.locals(node=Node, replicas=ReplicaManager, item=Item, batch=RecordBatch)
-    cpdef _verify(self, object transactional)
     @cython.locals(item=Item, check=Check)
-    cpdef _append(self)
+    cpdef list _append(self)
     @cython.locals(node=Node, replicas=ReplicaManager, batch=RecordBatch, check=Check)
     cpdef _append_one(self, Item item)
-    @cython.locals(node=Node)
-    cpdef _appended(self)
     @cython.locals(item=Item, partition=Partition, result=AppendResult)
-    cpdef _await_commit(self)
+    cpdef list _uncommitted(self)

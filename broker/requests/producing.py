@@ -1,24 +1,21 @@
-"""The walk of a Produce request: look at each batch, ask the coordinator where needed, append, wait, answer.
+"""The walk of a Produce request: look at each batch, ask the coordinator where needed, append, wait, respond.
 
-The steps run in one turn unless one has to wait: for the coordinator (a transaction that is still being completed) or for
-the high watermark (acks=all).
+The steps run in one turn unless one has to wait: for the coordinator (a transaction that is still being completed), for
+records that must be read first, or for the high watermark (acks=all).
 """
 
 from __future__ import annotations
 
-from asyncio import Future
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.clock import Domain
 from broker.logging import get_logger
-from broker.loop.deferred import Deferred
+from broker.loop.coroutines import Waiter, fork
 from broker.metadata.topics import is_internal
 from broker.replicas.partition.append_result import AppendResult
 from broker.replicas.partition.partition import Partition
-from broker.requests.api import CloseConnection
 from broker.transactions.verification import Check
 from protocol import compression
 from protocol.batch import CODEC_MASK, MAGIC, TRANSACTIONAL, CorruptBatch, Reason, RecordBatch
@@ -27,8 +24,7 @@ from storage.validation import Checked, Invalid
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext
-    from broker.requests.api import NoResponse
-    from protocol.messages.produce import ProduceRequest, ProduceResponse
+    from protocol.messages.produce import ProduceRequest
     from storage.steps import Steps
 
 log_events = get_logger()
@@ -68,56 +64,32 @@ class Item:
 
 
 class Produce:
-    """One request under way; ``phrase`` is called once, with every item's result in place, and makes the answer of them.
+    """One request under way."""
 
-    What runs in a later turn of the loop is guarded: an exception there is the client's answer too.
-    """
+    __slots__ = ("_has_transactional", "context", "items", "request")
 
-    __slots__ = (
-        "_answer",
-        "_has_transactional",
-        "_is_verified",
-        "_left",
-        "_phrase",
-        "context",
-        "items",
-        "request",
-    )
-
-    def __init__(
-        self,
-        request: ProduceRequest,
-        context: RequestContext,
-        phrase: Callable[[Produce], ProduceResponse | NoResponse],
-    ) -> None:
-        self._answer: Deferred[ProduceResponse | NoResponse] = Deferred()
+    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         self.request = request
         self.context = context
-        self._phrase = phrase
-        self._left = 0
-        self._is_verified = False
         # The name is asked for before anything else, so a batch that is refused on its own counts as well.
         self._has_transactional = False
         self.items: list[Item] = []
 
-    def run(self) -> ProduceResponse | NoResponse | Future[ProduceResponse | NoResponse]:
-        """The answer, or a future of it."""
+    async def run(self) -> None:
+        """Return with the result of every item in place, once the acks that the client asks for are there."""
         transactional = self._look()
         if self._has_transactional and self._refuse_as_a_whole(transactional):
-            self._finish()
-        elif transactional:
-            self._verify(transactional)
-        else:
-            self._append()
-        return self._answer.outcome()
-
-    def _finish(self) -> None:
-        try:
-            answer = self._phrase(self)
-        except CloseConnection as end:
-            self._answer.fail(end)
-        else:
-            self._answer.resolve(answer)
+            return
+        if transactional:
+            await self._verify(transactional)
+        for appended in self._append():
+            await appended
+        if self.request.acks == ACKS_ALL:
+            waiting = self._uncommitted()
+            if waiting:
+                await self._await_commit(waiting)
+        elif self.context.node.injection.points is not None:
+            await self._await_disk()
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -234,7 +206,7 @@ class Produce:
 
     # -- verifying ----------------------------------------------------------------------------------------------
 
-    def _verify(self, transactional: Sequence[Item]) -> None:
+    async def _verify(self, transactional: Sequence[Item]) -> None:
         node = self.context.node
         replicas = node.replicas
         for item in transactional:
@@ -244,15 +216,18 @@ class Produce:
                 item.check = Check(partition, batch.producer_id, batch.producer_epoch, batch.base_sequence)
         checks = [item.check for item in transactional if item.check is not None]
         config = node.config
-        node.verifier.run(
-            self.request.transactional_id or "",
-            checks,
-            adds=self.context.api_version >= FIRST_VERSION_WITH_IMPLICIT_ADD,
-            wait_ms=min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms),
-            then=self._answer.guarded(self._append),
+        verified = fork(
+            node.verifier.run(
+                self.request.transactional_id or "",
+                checks,
+                adds=self.context.api_version >= FIRST_VERSION_WITH_IMPLICIT_ADD,
+                wait_ms=min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms),
+            ),
+            node.life,
         )
-        if not self._is_verified:
+        if not verified.done():
             self._keep_batches()
+            await verified
 
     def _keep_batches(self) -> None:
         """The request waits, and the buffer that its batches lie in may be used for the next frame: copy them."""
@@ -274,10 +249,10 @@ class Produce:
 
     # -- appending ----------------------------------------------------------------------------------------------
 
-    def _append(self) -> None:
+    def _append(self) -> list[Waiter[None]]:
+        """Append every batch, and tell which of them wait for their turn."""
         acks = self.request.acks
-        self._is_verified = True
-        self._left = 1
+        in_turn: list[Waiter[None]] = []
         for item in self.items:
             if item.result is not None:
                 continue
@@ -287,20 +262,22 @@ class Produce:
             elif acks not in VALID_ACKS:
                 item.result = AppendResult(ErrorCode.invalid_required_acks)
             else:
-                self._append_one(item)
-        self._appended()
+                later = self._append_one(item)
+                if later is not None:
+                    in_turn.append(later)
+        return in_turn
 
-    def _append_one(self, item: Item) -> None:
+    def _append_one(self, item: Item) -> Waiter[None] | None:
         """Append at once, or after what must be read first: this batch, or another for the same partition."""
         node = self.context.node
         replicas = node.replicas
         partition = replicas.leader(item.name, item.index)
         if is_internal(item.name) and self.context.client_id != ADMIN_CLIENT_ID:
             item.result = AppendResult(ErrorCode.invalid_topic_exception)
-            return
+            return None
         if not isinstance(partition, Partition):
             item.result = AppendResult(partition)
-            return
+            return None
         item.partition = partition
         batch, check, queues = item.batch, item.check, node.append_queues
         assert batch is not None
@@ -309,32 +286,25 @@ class Produce:
                 batch, self.request.acks, check.guard if check is not None else None, queues.limits
             )
             if item.result is not None:
-                return
+                return None
         checked = partition.check(batch, queues.limits)
         if isinstance(checked, Checked | Invalid) and queues.is_free(partition):
             self._append_checked(item, partition, checked)
-        else:
-            self._append_in_turn(item, partition, checked)
+            return None
+        return fork(self._append_in_turn(item, partition, checked), node.life)
 
-    def _append_in_turn(
+    async def _append_in_turn(
         self, item: Item, partition: Partition, checked: Checked | Invalid | Steps[Checked | Invalid]
     ) -> None:
-        """Behind what the partition's queue has, and once the records are read."""
+        """Behind what the partition's queue has, and once the records are read; the leader may be another one by then."""
         node = self.context.node
-        self._left += 1
-
-        def append(checked: Checked | Invalid) -> None:
-            leader = node.replicas.leader(item.name, item.index)
-            if leader is partition:
-                self._append_checked(item, partition, checked)
-            else:
-                gone = ErrorCode.not_leader_or_follower
-                item.result = AppendResult(gone if isinstance(leader, Partition) else leader)
-            self._appended()
-
-        node.append_queues.add(
-            partition, checked, lambda checked: self._answer.guarded(lambda: append(checked))()
-        )
+        found = await node.append_queues.add(partition, checked)
+        leader = node.replicas.leader(item.name, item.index)
+        if leader is partition:
+            self._append_checked(item, partition, found)
+        else:
+            gone = ErrorCode.not_leader_or_follower
+            item.result = AppendResult(gone if isinstance(leader, Partition) else leader)
 
     def _append_checked(self, item: Item, partition: Partition, checked: Checked | Invalid) -> None:
         assert item.batch is not None
@@ -343,40 +313,24 @@ class Produce:
             item.batch, required_acks=self.request.acks, guard=guard, checked=checked
         )
 
-    def _appended(self) -> None:
-        """One batch less is to be appended; after the last of them comes what the acks ask for."""
-        self._left -= 1
-        if self._left:
-            return
-        if self.request.acks == ACKS_ALL:
-            self._await_commit()
-            return
-        node = self.context.node
-        if node.injection.points is not None:
-            self._await_disk()
-        else:
-            self._finish()
+    # -- waiting ------------------------------------------------------------------------------------------------
 
-    def _await_disk(self) -> None:
-        """acks=1 while a rule stands at ``log.write``: answer when what was appended counts, however slow the disk is."""
-        appended = [item for item in self.items if item.result is not None and item.result.last_offset >= 0]
-        self._left = len(appended) + 1
-
-        def written(error: ErrorCode, item: Item | None = None) -> None:
-            if item is not None and error is not NONE:
+    async def _await_disk(self) -> None:
+        """acks=1 while a rule stands at ``log.write``: return once all that was appended is written."""
+        appended: list[tuple[Item, Waiter[ErrorCode]]] = []
+        for item in self.items:
+            if item.result is not None and item.result.last_offset >= 0:
+                assert item.partition is not None
+                written: Waiter[ErrorCode] = Waiter()
+                item.partition.unconfirmed.on_written(item.result.last_offset + 1, written.wake)
+                appended.append((item, written))
+        for item, written in appended:
+            error = await written
+            if error is not NONE:
                 item.result = AppendResult(error)
-            self._left -= 1
-            if self._left == 0:
-                self._finish()
 
-        for item in appended:
-            assert item.partition is not None
-            assert item.result is not None
-            item.partition.unconfirmed.on_written(item.result.last_offset + 1, partial(written, item=item))
-        written(NONE)
-
-    def _await_commit(self) -> None:
-        """acks=all: answer when every appended batch (a repeated one too) is below the high watermark."""
+    def _uncommitted(self) -> list[Item]:
+        """The items of which a batch (a repeated one too) is not below the high watermark yet."""
         waiting: list[Item] = []
         for item in self.items:
             partition, result = item.partition, item.result
@@ -387,50 +341,31 @@ class Produce:
                 and partition.high_watermark <= result.last_offset
             ):
                 waiting.append(item)
-        if waiting:
-            self._wait_for(waiting)
-        else:
-            self._finish()
+        return waiting
 
-    def _wait_for(self, waiting: Sequence[Item]) -> None:
-        self._left = len(waiting)
-        timer = self.context.node.clock.call_later_ms(
-            self.request.timeout_ms, lambda: self._time_is_up(waiting), Domain.REQUESTS
-        )
-        for item in waiting:
+    async def _await_commit(self, waiting: Sequence[Item]) -> None:
+        """acks=all. When the time is up the data stays, and the client does not know."""
+        verdicts: list[Waiter[ErrorCode | None]] = [Waiter() for _ in waiting]
+
+        def time_is_up() -> None:
+            for verdict in verdicts:
+                verdict.wake(None)
+
+        timer = self.context.node.clock.call_later_ms(self.request.timeout_ms, time_is_up, Domain.REQUESTS)
+        for item, verdict in zip(waiting, verdicts, strict=True):
             assert item.partition is not None
             assert item.result is not None
-
-            def committed(error: ErrorCode, item: Item = item) -> None:
-                self._committed(item, error)
-                if self._left == 0:
-                    timer.cancel()
-
-            item.partition.on_committed(item.result.last_offset + 1, committed)
-
-    def _committed(self, item: Item, error: ErrorCode) -> None:
-        if self._left == 0:
-            return
-        if error is not NONE:
-            assert item.result is not None
-            item.result = item.result._replace(
-                error=error
-            )  # the data stays, and so do its offsets in the answer
-        self._left -= 1
-        if self._left == 0:
-            self._finish()
-
-    def _time_is_up(self, waiting: Sequence[Item]) -> None:
-        """The data stays; the client does not know."""
-        if self._left == 0:
-            return
-        self._left = 0
-        for item in waiting:
+            item.partition.on_committed(item.result.last_offset + 1, verdict.wake)
+        for item, verdict in zip(waiting, verdicts, strict=True):
             assert item.partition is not None
             assert item.result is not None
-            if item.partition.high_watermark <= item.result.last_offset:
-                item.result = item.result._replace(error=ErrorCode.request_timed_out)
-        self._finish()
+            error = await verdict
+            if error is None and item.partition.high_watermark <= item.result.last_offset:
+                error = ErrorCode.request_timed_out
+            if error:
+                # The data stays, and so do its offsets in the response.
+                item.result = item.result._replace(error=error)
+        timer.cancel()
 
 
 def _is_transactional(records: bytes | memoryview | None) -> bool:

@@ -5,37 +5,29 @@ Kafka schedules these as ``transaction-abort`` and ``transactionalId-expiration`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain, Periodic, Timer
 from broker.coordinator_runtime.runtime import CoordinatorRuntime
 from broker.logging import get_logger
+from broker.loop.coroutines import start_in_background
 from broker.transactions import state as rules
-from broker.transactions.callback_errors import Done
 from broker.transactions.deadlines import first_expiry_ms, first_timeout_ms
-from broker.transactions.shard import Entry, TransactionShard
-from broker.transactions.transaction import TransactionState
-from protocol.errors import NONE, ErrorCode
-from protocol.named_tuple import NamedTuple
+from broker.transactions.entry import Entry
+from broker.transactions.records import tombstone_batch
+from broker.transactions.shard import TransactionShard
+from broker.transactions.transaction import Answer, TransactionState
+from protocol.errors import NONE
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
+    from broker.loop.life import NodeLife
+
+Abort = Callable[[TransactionShard, Entry, int | None], Awaitable[Answer | None]]
+FreshId = Callable[[], Awaitable[int | None]]
 
 log_events = get_logger()
-
-
-class Abort(NamedTuple):
-    """An open transaction that the coordinator itself ends."""
-
-    shard: TransactionShard
-    entry: Entry
-    then: Done
-    """Hears the outcome."""
-    again: Callable[[int], object]
-    """Decides anew with a producer id, where the epochs are used up and ``fresh_producer_id`` is None."""
-    fresh_producer_id: int | None
 
 
 class Cleanup:
@@ -45,13 +37,17 @@ class Cleanup:
         self,
         config: BrokerConfig,
         clock: Clock,
+        life: NodeLife,
         runtime: CoordinatorRuntime[TransactionShard],
-        abort: Callable[[Abort], object],
+        abort: Abort,
+        fresh_id: FreshId,
     ) -> None:
         self._config = config
         self._clock = clock
+        self._life = life
         self._runtime = runtime
         self._abort = abort
+        self._fresh_id = fresh_id
         self._timers: list[Timer] = []
 
     def start(self) -> None:
@@ -78,22 +74,25 @@ class Cleanup:
         """Abort what has been open for longer than its producer allowed; the epoch fences the producer."""
         for shard in self._runtime.open():
             for transactional_id in tuple(shard.open_ids):
-                self._abort_if_timed_out(shard, transactional_id)
+                start_in_background(self._abort_if_timed_out(shard, transactional_id), self._life)
 
-    def _abort_if_timed_out(
-        self, shard: TransactionShard, transactional_id: str, fresh_producer_id: int | None = None
-    ) -> None:
-        entry = shard.entries.get(transactional_id)
-        if entry is None or not shard.is_current():
-            return
-        now_ms = self._clock.now_for(entry.txn.start_ms, Domain.TRANSACTIONS)
-        if not rules.is_timed_out(entry.txn, entry.pending, now_ms):
-            return
-        if fresh_producer_id is None:
-            log_events.info("transaction timed out", transactional_id=transactional_id)
-        again = partial(self._abort_if_timed_out, shard, transactional_id)
-        # Whatever is in the way, the next round looks again.
-        self._abort(Abort(shard, entry, lambda outcome: None, again, fresh_producer_id))
+    async def _abort_if_timed_out(self, shard: TransactionShard, transactional_id: str) -> None:
+        """Whatever is in the way, the next round looks again."""
+        fresh: int | None = None
+        while True:
+            entry = shard.entries.get(transactional_id)
+            if entry is None or not shard.is_current():
+                return
+            now_ms = self._clock.now_for(entry.txn.start_ms, Domain.TRANSACTIONS)
+            if not rules.is_timed_out(entry.txn, entry.pending, now_ms):
+                return
+            if fresh is None:
+                log_events.info("transaction timed out", transactional_id=transactional_id)
+            if await self._abort(shard, entry, fresh) is not None:
+                return
+            fresh = await self._fresh_id()
+            if fresh is None:
+                return
 
     def remove_expired(self) -> None:
         """Forget ids that have been idle for ``transactional.id.expiration.ms``, with a tombstone each."""
@@ -102,15 +101,13 @@ class Cleanup:
             for transactional_id, entry in tuple(shard.entries.items()):
                 now_ms = self._clock.now_for(entry.txn.last_update_ms, Domain.IDS)
                 if rules.is_expired(entry.txn, entry.pending, now_ms, expiration_ms):
-                    _expire(shard, transactional_id, entry, self._clock.now_ms())
+                    expiry = _expire(shard, transactional_id, entry, self._clock.now_ms())
+                    start_in_background(expiry, self._life)
 
 
-def _expire(shard: TransactionShard, transactional_id: str, entry: Entry, now_ms: int) -> None:
+async def _expire(shard: TransactionShard, transactional_id: str, entry: Entry, now_ms: int) -> None:
     entry.pending = TransactionState.DEAD
-
-    def appended(error: ErrorCode) -> None:
-        entry.pending = None
-        if error is NONE:
-            shard.entries.pop(transactional_id, None)
-
-    shard.forget(transactional_id, now_ms, appended)
+    error = await shard.write(tombstone_batch(transactional_id, now_ms), transactional_id)
+    entry.pending = None
+    if error is NONE:
+        shard.entries.pop(transactional_id, None)

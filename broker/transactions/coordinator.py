@@ -1,34 +1,37 @@
 """The transaction coordinator's shell: it runs what ``state`` decides.
 
-Persist, then answer, then act: every transition is appended to ``__transaction_state`` first, and everything that follows
-hangs on the callback of its commit. On one node without ``flush.messages`` that callback comes in the same turn, so a
-whole EndTxn (PrepareX, markers, CompleteX, answer) is one function call without a task.
+Persist, then respond, then act: the order is that of the lines. Each request is a coroutine that is started eagerly
+(`broker.loop.coroutines`): on one node without ``flush.messages`` nothing waits, and a whole EndTxn (PrepareX, markers,
+CompleteX, response) is one turn of the loop. After each `await` the world may be another one: what was found before it is
+looked for again, or it is known to be this id's alone, as the id is pending.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from broker.clock import Clock
+from broker.clock import Clock, Domain
+from broker.clock.sleeping import sleep_ms
 from broker.coordinator_runtime.runtime import CoordinatorRuntime
 from broker.coordinator_runtime.shard import CoordinatorShard
 from broker.injection.crash import crash_point
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
+from broker.loop.coroutines import start_in_background
+from broker.loop.life import NodeLife
 from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.topics import TRANSACTION_STATE
 from broker.transactions import state as rules
 from broker.transactions.after_crash import report_lost_decisions
-from broker.transactions.callback_errors import Done, answer_exception
-from broker.transactions.cleanup import Abort, Cleanup
-from broker.transactions.effects import COMPLETE, as_kafka, markers_first
-from broker.transactions.ending import End, Ending
-from broker.transactions.fresh_ids import with_fresh_id
-from broker.transactions.markers import TransactionMarkerManager
-from broker.transactions.shard import Entry, TransactionShard
+from broker.transactions.cleanup import Cleanup
+from broker.transactions.entry import Entry, PendingCompleteTxn
+from broker.transactions.fresh_ids import fresh_producer_id
+from broker.transactions.markers import RETRY_BACKOFF_MS, TransactionMarkerManager
+from broker.transactions.records import state_batch
+from broker.transactions.shard import TransactionShard
 from broker.transactions.transaction import (
     NO_EPOCH,
     PREPARED,
@@ -53,11 +56,9 @@ if TYPE_CHECKING:
 
 log_events = get_logger()
 
-ORDER_OF_KAFKA = "kafka"
-
-
-def _no_client(answer: Answer) -> None:
-    """Another node has given the client its response, or was killed before it could."""
+ORDER_OF_KAFKA: Final = "kafka"
+PREPARE_APPEND: Final = "txn.prepare.append"
+COMPLETE_APPEND: Final = "txn.complete.append"
 
 
 class TransactionCoordinator(MetadataListener):
@@ -74,6 +75,7 @@ class TransactionCoordinator(MetadataListener):
         injection: FaultInjection | None = None,
         peers: Peers | None = None,
         partitions: int | None = None,
+        life: NodeLife | None = None,
     ) -> None:
         """Without ``peers`` this node speaks to no other: markers for their partitions wait.
 
@@ -84,6 +86,7 @@ class TransactionCoordinator(MetadataListener):
         self._metadata = metadata
         self._replicas = replicas
         self._injection = injection or FaultInjection()
+        self._life = life or NodeLife()
         self._partitions = partitions or coordinator_partitions(TRANSACTION_STATE, metadata.topic, config)
         self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE,
@@ -98,14 +101,14 @@ class TransactionCoordinator(MetadataListener):
             replicas,
             groups,
             clock,
+            self._life,
             metadata=metadata,
             injection=self._injection,
             peers=peers,
         )
-        self._ending = Ending(self, self._markers, clock)
-        self._with_fresh_id = partial(with_fresh_id, metadata, config.node_id)
+        self._fresh_id = partial(fresh_producer_id, metadata, config.node_id)
         self._serving = self._runtime.serving
-        self.cleanup = Cleanup(config, clock, self._runtime, self._abort)
+        self.cleanup = Cleanup(config, clock, self._life, self._runtime, self.abort, self._fresh_id)
         self._closed = False
         metadata.subscribe(self)
 
@@ -147,70 +150,60 @@ class TransactionCoordinator(MetadataListener):
                 state=entry.txn.state.name,
                 partitions=len(entry.txn.partitions),
             )
-        self._markers.start(
-            *(self._ending.completion(End(shard, entry, _no_client), COMPLETE) for entry in decided)
-        )
+        completions = [PendingCompleteTxn(shard, entry) for entry in decided]
+        for completion in completions:
+            start_in_background(self._complete(shard, completion), self._life)
+        self._markers.start(*completions)
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def init_producer_id(
-        self,
-        transactional_id: str,
-        timeout_ms: int,
-        producer_id: int,
-        epoch: int,
-        done: Done,
-        fresh_producer_id: int | None = None,
-    ) -> None:
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int
+    ) -> Answer:
         """A producer starts with this id; whatever its predecessor left open is aborted first."""
-        found = self._find(transactional_id)
-        if not isinstance(found, tuple):
-            done(Answer(found))
-            return
-        shard, entry = found
-        again = partial(self.init_producer_id, transactional_id, timeout_ms, producer_id, epoch, done)
-        if entry is None:
-            if fresh_producer_id is None:
-                self._with_fresh_id(again, done)
-                return
-            entry = shard.entries[transactional_id] = Entry(Transaction(transactional_id, fresh_producer_id))
-        decision = rules.init_producer_id(
-            entry.txn,
-            entry.pending,
-            timeout_ms=timeout_ms,
-            producer_id=producer_id,
-            epoch=epoch,
-            now_ms=self._clock.now_ms(),
-            fresh_producer_id=fresh_producer_id,
-        )
-        if isinstance(decision, Answer):
-            done(decision)
-        elif isinstance(decision, NeedsProducerId):
-            self._with_fresh_id(again, done)
-        elif isinstance(decision, AbortFirst):
-            answer = decision.answer
+        fresh: int | None = None
+        while True:
+            found = self._find(transactional_id)
+            if not isinstance(found, tuple):
+                return Answer(found)
+            shard, entry = found
+            if entry is None and fresh is not None:
+                entry = shard.entries[transactional_id] = Entry(Transaction(transactional_id, fresh))
+            if entry is not None:
+                decision = rules.init_producer_id(
+                    entry.txn,
+                    entry.pending,
+                    timeout_ms=timeout_ms,
+                    producer_id=producer_id,
+                    epoch=epoch,
+                    now_ms=self._clock.now_ms(),
+                    fresh_producer_id=fresh,
+                )
+                if isinstance(decision, Answer):
+                    return decision
+                if isinstance(decision, Transition):
+                    error = await self._persist(shard, entry, decision)
+                    return decision.answer if error is NONE else Answer(error)
+                if isinstance(decision, AbortFirst):
+                    outcome = await self.abort(shard, entry, fresh)
+                    if outcome is not None:
+                        return decision.answer if outcome.error is NONE else outcome
+            fresh = await self._fresh_id()
+            if fresh is None:
+                return Answer(ErrorCode.coordinator_load_in_progress)
 
-            def aborted(outcome: Answer) -> None:
-                done(answer if outcome.error is NONE else outcome)
-
-            self._abort(Abort(shard, entry, aborted, again, fresh_producer_id))
-        else:
-            self.persist(shard, entry, decision, done)
-
-    def add_partitions(
+    async def add_partitions(
         self,
         transactional_id: str,
         producer_id: int,
         epoch: int,
         partitions: Collection[TopicPartition],
         client_version: int,
-        done: Done,
-    ) -> None:
+    ) -> Answer:
         """AddPartitionsToTxn, AddOffsetsToTxn, and the implicit add of Produce v12 and TxnOffsetCommit v5."""
         found = self._find(transactional_id)
         if not isinstance(found, tuple):
-            done(Answer(found))
-            return
+            return Answer(found)
         shard, entry = found
         decision = rules.add_partitions(
             entry.txn if entry else None,
@@ -222,13 +215,12 @@ class TransactionCoordinator(MetadataListener):
             now_ms=self._clock.now_ms(),
         )
         if isinstance(decision, Answer) or entry is None:
-            done(decision if isinstance(decision, Answer) else Answer(ErrorCode.unknown_server_error))
-            return
+            return decision if isinstance(decision, Answer) else Answer(ErrorCode.unknown_server_error)
         if not self._can_store(client_version):
-            done(Answer(ErrorCode.unsupported_version))
-            return
+            return Answer(ErrorCode.unsupported_version)
         crash_point("txn.begin.append")
-        self.persist(shard, entry, decision, done)
+        error = await self._persist(shard, entry, decision)
+        return decision.answer if error is NONE else Answer(error)
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[TopicPartition]
@@ -242,57 +234,43 @@ class TransactionCoordinator(MetadataListener):
             entry.txn if entry else None, producer_id=producer_id, epoch=epoch, partitions=partitions
         )
 
-    def end(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        *,
-        committed: bool,
-        bumps_epoch: bool,
-        done: Done,
-        fresh_producer_id: int | None = None,
-    ) -> None:
+    async def end(
+        self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool, bumps_epoch: bool
+    ) -> Answer:
         """EndTxn. ``bumps_epoch``: the client speaks v5 or later."""
-        found = self._find(transactional_id)
-        if not isinstance(found, tuple):
-            done(Answer(found))
-            return
-        shard, entry = found
-        txn, pending = (entry.txn, entry.pending) if entry else (None, None)
-        now_ms = self._clock.now_ms()
-        decision: Answer | Transition | NeedsProducerId
-        if bumps_epoch:
-            decision = rules.end_v2(
-                txn,
-                pending,
-                producer_id=producer_id,
-                epoch=epoch,
-                committed=committed,
-                now_ms=now_ms,
-                fresh_producer_id=fresh_producer_id,
-            )
-        else:
-            decision = rules.end_v1(
-                txn, pending, producer_id=producer_id, epoch=epoch, committed=committed, now_ms=now_ms
-            )
-        if isinstance(decision, NeedsProducerId):
-            again = partial(
-                self.end,
-                transactional_id,
-                producer_id,
-                epoch,
-                committed=committed,
-                bumps_epoch=bumps_epoch,
-                done=done,
-            )
-            self._with_fresh_id(lambda fresh: again(fresh_producer_id=fresh), done)
-        elif isinstance(decision, Answer) or entry is None:
-            done(decision if isinstance(decision, Answer) else Answer(ErrorCode.unknown_server_error))
-        elif bumps_epoch and not self._can_store(TRANSACTION_VERSION_2):
-            done(Answer(ErrorCode.unsupported_version))
-        else:
-            self._end(shard, entry, decision, done)
+        fresh: int | None = None
+        while True:
+            found = self._find(transactional_id)
+            if not isinstance(found, tuple):
+                return Answer(found)
+            shard, entry = found
+            txn, pending = (entry.txn, entry.pending) if entry else (None, None)
+            now_ms = self._clock.now_ms()
+            decision: Answer | Transition | NeedsProducerId
+            if bumps_epoch:
+                decision = rules.end_v2(
+                    txn,
+                    pending,
+                    producer_id=producer_id,
+                    epoch=epoch,
+                    committed=committed,
+                    now_ms=now_ms,
+                    fresh_producer_id=fresh,
+                )
+            else:
+                decision = rules.end_v1(
+                    txn, pending, producer_id=producer_id, epoch=epoch, committed=committed, now_ms=now_ms
+                )
+            if not isinstance(decision, NeedsProducerId):
+                break
+            fresh = await self._fresh_id()
+            if fresh is None:
+                return Answer(ErrorCode.coordinator_load_in_progress)
+        if isinstance(decision, Answer) or entry is None:
+            return decision if isinstance(decision, Answer) else Answer(ErrorCode.unknown_server_error)
+        if bumps_epoch and not self._can_store(TRANSACTION_VERSION_2):
+            return Answer(ErrorCode.unsupported_version)
+        return await self._end(shard, entry, decision)
 
     # -- what administrators ask (KIP-664) ----------------------------------------------------------------------
 
@@ -329,77 +307,87 @@ class TransactionCoordinator(MetadataListener):
     def _transaction_version(self) -> int:
         return self._metadata.features.get("transaction.version", 0)
 
-    def persist(
-        self,
-        shard: TransactionShard,
-        entry: Entry,
-        transition: Transition,
-        done: Done,
-        then: Callable[[], object] | None = None,
-        point: str | None = None,
-    ) -> None:
-        """Append a state; install it when it is committed, then go on with ``then``, or answer.
+    async def _persist(
+        self, shard: TransactionShard, entry: Entry, transition: Transition, point: str | None = None
+    ) -> ErrorCode:
+        """Append a state, and install it once it is committed.
 
         ``point``: the name by which a rule may hold the append up, or refuse it.
         """
-        entry.pending = transition.after.state
+        after = transition.after
+        entry.pending = after.state
+        records = state_batch(after, self._value_version, after.last_update_ms)
+        error = await shard.write(records, after.transactional_id, point)
+        entry.pending = None
+        if error is NONE:
+            shard.install(entry, after)
+        return error
 
-        def appended(error: ErrorCode) -> None:
-            entry.pending = None
-            try:
-                if error is not NONE:
-                    done(Answer(error))
-                    return
-                shard.install(entry, transition.after)
-                if then is not None:
-                    then()
-                else:
-                    done(transition.answer)
-            except Exception:
-                answer_exception(done)
+    async def _end(self, shard: TransactionShard, entry: Entry, transition: Transition) -> Answer:
+        """PrepareX, the markers, CompleteX; the response behind the first try at each marker, or at once as Kafka's.
 
-        now_ms = transition.after.last_update_ms
-        shard.write(transition.after, self._value_version, now_ms, appended, point)
-
-    def append(
-        self,
-        shard: TransactionShard,
-        txn: Transaction,
-        point: str | None,
-        appended: Callable[[ErrorCode], object],
-    ) -> None:
-        shard.write(txn, self._value_version, self._clock.now_ms(), appended, point)
-
-    def _end(self, shard: TransactionShard, entry: Entry, transition: Transition, done: Done) -> None:
-        """The decision of a transaction: once PrepareX is committed it can only be carried out."""
+        Once PrepareX is committed the transaction can only be carried out. The client does not wait for what is left of it;
+        its next transaction does.
+        """
+        crash_point("txn.prepare.before")
+        error = await self._persist(shard, entry, transition, PREPARE_APPEND)
+        if error is not NONE:
+            return Answer(error)
+        crash_point("txn.prepare.after")
+        completion = PendingCompleteTxn(shard, entry)
         if self._config.commit_order == ORDER_OF_KAFKA:
-            effects = as_kafka(transition, self._config.commit_marker_delay_ms)
+            start_in_background(self._complete_later(shard, completion), self._life)
         else:
-            effects = markers_first(transition)
-        self._ending.run(End(shard, entry, done), effects)
+            self._markers.start(completion)
+            start_in_background(self._complete(shard, completion), self._life)
+        return transition.answer
 
-    def _abort(self, abort: Abort) -> None:
-        """While a producer id is waited for nothing is pending, as nothing is decided: Kafka has its id at once."""
-        entry = abort.entry
+    async def _complete_later(self, shard: TransactionShard, completion: PendingCompleteTxn) -> None:
+        """``odradek.commit.order=kafka``: the client has its response before the first marker is written."""
+        await sleep_ms(self._clock, self._config.commit_marker_delay_ms, Domain.TRANSACTIONS)
+        self._markers.start(completion)
+        await self._complete(shard, completion)
+
+    async def _complete(self, shard: TransactionShard, completion: PendingCompleteTxn) -> None:
+        """CompleteX, once all markers are committed."""
+        entry = completion.entry
+        while await completion.all_committed():
+            now_ms = self._clock.now_ms()
+            after = rules.complete(entry.txn, now_ms)
+            crash_point("txn.complete.before")
+            records = state_batch(after, self._value_version, now_ms)
+            error = await shard.write(records, after.transactional_id, COMPLETE_APPEND)
+            if error is NONE:
+                entry.pending, entry.failed_fence = None, False
+                shard.install(entry, after)
+                crash_point("txn.complete.after")
+                return
+            if error is not ErrorCode.coordinator_not_available:
+                return  # another node coordinates the partition now and finishes the transaction from its log
+            await sleep_ms(self._clock, RETRY_BACKOFF_MS, Domain.REQUESTS)
+
+    async def abort(
+        self, shard: TransactionShard, entry: Entry, fresh_producer_id: int | None = None
+    ) -> Answer | None:
+        """An open transaction that the coordinator itself ends; None: it needs a producer id, as the epochs are used up.
+
+        While that is waited for nothing is pending, as nothing is decided: Kafka has its id at once.
+        """
         transition = rules.abort_by_coordinator(
             entry.txn,
             transaction_version=self._transaction_version,
             failed_fence=entry.failed_fence,
             now_ms=self._clock.now_ms(),
-            fresh_producer_id=abort.fresh_producer_id,
+            fresh_producer_id=fresh_producer_id,
         )
         if isinstance(transition, NeedsProducerId):
-            self._with_fresh_id(abort.again, abort.then)
-            return
-
-        def prepared(answer: Answer) -> None:
-            if answer.error is not NONE and self._transaction_version < TRANSACTION_VERSION_2:
-                # The fence holds in memory even though it could not be written.
-                entry.txn = entry.txn._replace(epoch=transition.after.epoch, last_epoch=NO_EPOCH)
-                entry.failed_fence = True
-            abort.then(answer)
-
-        self._end(abort.shard, entry, transition, prepared)
+            return None
+        outcome = await self._end(shard, entry, transition)
+        if outcome.error is not NONE and self._transaction_version < TRANSACTION_VERSION_2:
+            # The fence holds in memory even though it could not be written.
+            entry.txn = entry.txn._replace(epoch=transition.after.epoch, last_epoch=NO_EPOCH)
+            entry.failed_fence = True
+        return outcome
 
     # -- time and restarts --------------------------------------------------------------------------------------
 

@@ -7,25 +7,27 @@ by itself, with back-off, until it is done or a newer epoch owns the id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain
+from broker.clock.sleeping import sleep_ms
 from broker.injection.crash import crash_point
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
+from broker.loop.coroutines import Waiter, start_in_background
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.replicas.partition.partition import AppendResult, Partition
-from broker.transactions.remote_markers import PendingCompleteTxn, TransactionMarkerChannel
+from broker.transactions.entry import PendingCompleteTxn
+from broker.transactions.remote_markers import TransactionMarkerChannel
 from broker.transactions.sequential_markers import SequentialMarkers
-from broker.transactions.shard import Entry, TransactionShard
-from broker.transactions.transaction import PREPARE_COMMIT, TopicPartition
+from broker.transactions.transaction import TopicPartition
 from protocol.batch import EndTxnMarker
 from protocol.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
+    from broker.loop.life import NodeLife
     from broker.metadata.cluster import ClusterMetadata
     from broker.peers import Peers
     from broker.replicas.manager import ReplicaManager
@@ -41,20 +43,6 @@ _OWNED_BY_ANOTHER = (ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coo
 _NOT_FOR_MARKERS = (ErrorCode.unsupported_for_message_format, ErrorCode.unsupported_version)
 
 
-def completion_of(shard: TransactionShard, entry: Entry) -> PendingCompleteTxn:
-    """What the Prepare record of an entry asks for."""
-    txn = entry.txn
-    return PendingCompleteTxn(
-        shard,
-        entry,
-        txn.producer_id,
-        txn.epoch,
-        EndTxnMarker(txn.state is PREPARE_COMMIT, shard.coordinator_epoch),
-        txn.client_version,
-        set(txn.partitions),
-    )
-
-
 class TransactionMarkerManager:
     """Writes markers, or has them written, and says when a transaction has all of them."""
 
@@ -63,6 +51,7 @@ class TransactionMarkerManager:
         replicas: ReplicaManager,
         groups: GroupCoordinator,
         clock: Clock,
+        life: NodeLife,
         *,
         metadata: ClusterMetadata,
         injection: FaultInjection,
@@ -71,61 +60,67 @@ class TransactionMarkerManager:
         self._replicas = replicas
         self._groups = groups
         self._clock = clock
+        self._life = life
         self._metadata = metadata
         self._peers = peers
-        self._one_by_one = SequentialMarkers(
-            replicas.node_id, clock, injection, self._write_watched, self._refused
-        )
-        self._remote = (
-            TransactionMarkerChannel(peers.node_id, peers, self._told) if peers is not None else None
-        )
+        self._one_by_one = SequentialMarkers(replicas.node_id, clock, life, injection, self)
+        self._remote = TransactionMarkerChannel(peers.node_id, peers) if peers is not None else None
 
     def start(self, *completions: PendingCompleteTxn) -> None:
         """Try every partition once: now, unless a rule looks at each marker. Then the client is answered first."""
-        if self._one_by_one.is_wanted:
-            self._clock.call_later_ms(0, partial(self._begin, completions), Domain.TRANSACTIONS)
+        if self._one_by_one.is_wanted or len(completions) > 1:
+            start_in_background(self._start_all(completions), self._life)
         else:
-            self._begin(completions)
+            self._try((completion, completion.remaining) for completion in completions)
 
-    def _begin(self, completions: Sequence[PendingCompleteTxn]) -> None:
+    async def _start_all(self, completions: Sequence[PendingCompleteTxn]) -> None:
         """So many in this turn of the loop, the rest in the next ones: a coordinator that takes over may have thousands."""
-        batch: list[tuple[PendingCompleteTxn, Collection[TopicPartition]]] = []
+        if self._one_by_one.is_wanted:
+            await sleep_ms(self._clock, 0, Domain.TRANSACTIONS)
+        batch: list[PendingCompleteTxn] = []
         room = MARKERS_PER_TURN
-        for number, completion in enumerate(completions):
+        for completion in completions:
             if room <= 0:
-                rest = partial(self._begin, completions[number:])
-                self._clock.call_later_ms(0, rest, Domain.TRANSACTIONS)
-                break
-            batch.append((completion, completion.remaining))
+                self._try([(each, each.remaining) for each in batch])
+                await sleep_ms(self._clock, 0, Domain.TRANSACTIONS)
+                batch, room = [], MARKERS_PER_TURN
+            batch.append(completion)
             room -= len(completion.remaining) or 1
-        self._try(batch)
+        self._try([(each, each.remaining) for each in batch])
 
-    def _try(self, batch: Sequence[tuple[PendingCompleteTxn, Collection[TopicPartition]]]) -> None:
-        """Other nodes work while this one writes what it leads, so many partitions in one turn."""
-        led_here = []
+    def _try(self, batch: Iterable[tuple[PendingCompleteTxn, Collection[TopicPartition]]]) -> None:
+        """One try each. Other nodes work while this one writes what it leads, so many partitions in one turn."""
+        led_here: list[tuple[PendingCompleteTxn, list[TopicPartition]]] = []
         for completion, keys in batch:
-            if not keys and completion.is_wanted():
-                completion.then(completion)  # nothing was written in it
             if self._one_by_one.is_wanted:
                 self._one_by_one.add(completion, sorted(keys))
                 continue
-            own = []
+            own: list[TopicPartition] = []
+            others: dict[int, list[TopicPartition]] = {}
             for key in sorted(keys):
-                if self._replicas.opened_leader(key[0], key[1]) is not None or self._node_for(key) is None:
+                node_id = None
+                if self._replicas.opened_leader(key[0], key[1]) is None:
+                    node_id = self._node_for(key)
+                if node_id is None:
                     own.append(key)
                 else:
-                    self._write(completion, key)
+                    others.setdefault(node_id, []).append(key)
+            for node_id, theirs in others.items():
+                start_in_background(self._write_at(node_id, completion, theirs), self._life)
             led_here.append((completion, own))
         self.flush()
         for completion, own in led_here:
-            self._write_some(completion, own)
+            if len(own) > MARKERS_PER_TURN:
+                start_in_background(self._write_in_turns(completion, own), self._life)
+                continue
+            for key in own:
+                start_in_background(self.write_here(completion, key), self._life)
 
-    def _write_some(self, completion: PendingCompleteTxn, keys: list[TopicPartition]) -> None:
-        for key in keys[:MARKERS_PER_TURN]:
-            self._write(completion, key)
-        rest = keys[MARKERS_PER_TURN:]
-        if rest:
-            self._clock.call_later_ms(0, partial(self._write_some, completion, rest), Domain.TRANSACTIONS)
+    async def _write_in_turns(self, completion: PendingCompleteTxn, keys: Sequence[TopicPartition]) -> None:
+        for number, key in enumerate(keys):
+            if number and number % MARKERS_PER_TURN == 0:
+                await sleep_ms(self._clock, 0, Domain.TRANSACTIONS)
+            start_in_background(self.write_here(completion, key), self._life)
 
     def _node_for(self, key: TopicPartition) -> int | None:
         """The other node that leads a partition; None: this one, or there is none to send to."""
@@ -139,85 +134,82 @@ class TransactionMarkerManager:
         topic = self._metadata.topic(key[0])
         return topic is not None and topic.partition(key[1]) is not None
 
-    def _write_watched(self, completion: PendingCompleteTxn, key: TopicPartition) -> bool:
-        asked = self._write(completion, key)
+    def ask_other_node(self, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode] | None:
+        """Have another node write a marker, if one leads the partition: a waiter of the result."""
+        if self._replicas.opened_leader(key[0], key[1]) is not None:
+            return None
+        node_id = self._node_for(key)
+        if node_id is None or self._remote is None:
+            return None
+        written = self._remote.add(node_id, completion, key)
         self.flush()
-        return asked
-
-    def _write(self, completion: PendingCompleteTxn, key: TopicPartition) -> bool:
-        """True if the marker goes to another node with the next ``flush``; `_told` gets the result."""
-        if not completion.is_wanted() or key not in completion.remaining:
-            return False
-        partition: Partition | ErrorCode | None = self._replicas.opened_leader(key[0], key[1])
-        if partition is None:
-            if not self._exists(key):
-                self._written(completion, key)  # the topic was deleted: there is no log to mark
-                return False
-            node_id = self._node_for(key)
-            if node_id is not None and self._remote is not None:
-                self._remote.add(node_id, completion, key)
-                return True
-            partition = self._replicas.leader(key[0], key[1])
-        if not isinstance(partition, Partition):
-            self._retry(completion, (key,))
-            return False
-        write_marker(
-            self._groups,
-            partition,
-            completion.producer_id,
-            completion.epoch,
-            completion.marker,
-            completion.transaction_version,
-            partial(self._committed, completion, key),
-        )
-        return False
-
-    def _committed(
-        self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode, offset: int
-    ) -> None:
-        if error is NONE:
-            self._written(completion, key)
-        else:
-            self._refused(completion, key, error)
+        return written
 
     def flush(self) -> None:
         """Send what was collected for other nodes."""
         if self._remote is not None:
             self._remote.flush()
 
-    def _told(self, completion: PendingCompleteTxn, errors: dict[TopicPartition, ErrorCode]) -> None:
-        """Another node has answered, or has not."""
-        again = []
-        for key, error in errors.items():
+    async def _write_at(
+        self, node_id: int, completion: PendingCompleteTxn, keys: Sequence[TopicPartition]
+    ) -> None:
+        assert self._remote is not None, "only with peers another node leads a partition"
+        asked = [self._remote.add(node_id, completion, key) for key in keys]
+        results = []
+        for key, written in zip(keys, asked, strict=True):
+            results.append((key, await written))
+        await self.settle(completion, results)
+
+    async def write_here(self, completion: PendingCompleteTxn, key: TopicPartition) -> None:
+        """Append a marker at this node, wait for its commit, and repeat it later if it has to be."""
+        if not completion.is_wanted() or key not in completion.remaining:
+            return
+        partition: Partition | ErrorCode | None = self._replicas.opened_leader(key[0], key[1])
+        if partition is None:
+            if not self._exists(key):
+                completion.committed(key)  # the topic was deleted: there is no log to mark
+                return
+            partition = self._replicas.leader(key[0], key[1])
+        if isinstance(partition, Partition):
+            error, _ = await write_marker(
+                self._groups,
+                partition,
+                completion.producer_id,
+                completion.epoch,
+                completion.marker,
+                completion.transaction_version,
+            )
             if error is NONE:
-                self._written(completion, key)
+                completion.committed(key)
+                return
+        else:
+            error = ErrorCode.not_leader_or_follower
+        await self.settle(completion, [(key, error)])
+
+    async def settle(
+        self, completion: PendingCompleteTxn, results: Iterable[tuple[TopicPartition, ErrorCode]]
+    ) -> None:
+        """Take in the result of each marker; what is to be repeated is tried later, wherever its partition is led then."""
+        again = []
+        for key, error in results:
+            if error is NONE:
+                completion.committed(key)
             elif self._is_repeated(completion, key, error):
                 again.append(key)
         if again:
-            self._retry(completion, again)
-        self._one_by_one.settled(completion, errors)
-
-    def _written(self, completion: PendingCompleteTxn, key: TopicPartition) -> None:
-        if key not in completion.remaining:
-            return
-        completion.remaining.discard(key)
-        if not completion.remaining and completion.is_wanted():
-            completion.then(completion)
-
-    def _refused(self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode) -> None:
-        if self._is_repeated(completion, key, error):
-            self._retry(completion, (key,))
+            await sleep_ms(self._clock, RETRY_BACKOFF_MS, Domain.REQUESTS)
+            if completion.is_wanted():
+                self._try([(completion, again)])
 
     def _is_repeated(self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode) -> bool:
         """Whether a marker that was not written is to be written later."""
         if not completion.is_wanted():
             return False
         if error in _NOT_FOR_MARKERS:
-            self._written(completion, key)
+            completion.committed(key)
             return False
         if error not in _OWNED_BY_ANOTHER:
             return True
-        completion.cancelled = True
         log_events.warning(
             "markers given up: a newer owner has written here",
             transactional_id=completion.entry.txn.transactional_id,
@@ -225,16 +217,8 @@ class TransactionMarkerManager:
             partition=key[1],
             error=error.name,
         )
+        completion.give_up()
         return False
-
-    def _retry(self, completion: PendingCompleteTxn, keys: Collection[TopicPartition]) -> None:
-        """Later, and wherever the partitions are led then."""
-        again = partial(self._again, completion, keys)
-        self._clock.call_later_ms(RETRY_BACKOFF_MS, again, Domain.REQUESTS)
-
-    def _again(self, completion: PendingCompleteTxn, keys: Collection[TopicPartition]) -> None:
-        if completion.is_wanted():
-            self._try([(completion, keys)])
 
     def abandon(self) -> None:
         self._one_by_one.clear()
@@ -242,29 +226,26 @@ class TransactionMarkerManager:
             self._remote.clear()
 
 
-def write_marker(
+async def write_marker(
     groups: GroupCoordinator,
     partition: Partition,
     producer_id: int,
     epoch: int,
     marker: EndTxnMarker,
     transaction_version: int,
-    then: Callable[[ErrorCode, int], None],
-) -> None:
-    """Append one marker; ``then`` gets the outcome when it is committed and the group offsets are applied."""
+) -> tuple[ErrorCode, int]:
+    """Append one marker: the outcome, and its offset, once it is committed and the offsets of the group are applied."""
     crash_point("txn.marker.before")
     result: AppendResult = partition.append_marker(producer_id, epoch, marker, transaction_version)
     if result.error is not NONE:
-        then(result.error, -1)
-        return
+        return result.error, -1
     crash_point("txn.marker.after")
-
-    def committed(error: ErrorCode) -> None:
-        if error is NONE and partition.topic == CONSUMER_OFFSETS:
-            groups.on_marker(partition.index, producer_id, epoch, marker.committed, result.base_offset)
-        then(error, result.base_offset)
-
-    if partition.high_watermark > result.last_offset:
-        committed(NONE)  # at once: this node is the only replica
-    else:
-        partition.on_committed(result.last_offset + 1, committed)
+    if partition.high_watermark <= result.last_offset:
+        committed: Waiter[ErrorCode] = Waiter()
+        partition.on_committed(result.last_offset + 1, committed.wake)
+        error = await committed
+        if error is not NONE:
+            return error, result.base_offset
+    if partition.topic == CONSUMER_OFFSETS:
+        groups.on_marker(partition.index, producer_id, epoch, marker.committed, result.base_offset)
+    return NONE, result.base_offset

@@ -6,10 +6,12 @@ One request in flight to each node; verifications that come meanwhile go in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.loop.coroutines import Waiter
 from broker.metadata.topics import by_topic
 from broker.peers.senders import partition_verifier
 from broker.transactions.transaction import TopicPartition
@@ -40,10 +42,11 @@ class VerificationRequest:
     keys: Sequence[TopicPartition]
     verifies: bool
     """Ask only; else the partitions are added."""
-    then: Callable[[Errors], object]
+    answered: Waiter[Errors] = field(default_factory=Waiter)
+    """Gets an error for each partition."""
 
     def answer(self, error: ErrorCode) -> None:
-        self.then(dict.fromkeys(self.keys, error))
+        self.answered.wake(dict.fromkeys(self.keys, error))
 
 
 class AddPartitionsToTxnManager:
@@ -57,7 +60,7 @@ class AddPartitionsToTxnManager:
         self._under_way: set[int] = set()
 
     def ask(self, node_id: int, question: VerificationRequest) -> None:
-        """Later calls the question's ``then`` with an error for each partition."""
+        """Send the question, with the next request to the node; its ``answered`` is woken later."""
         waiting = self._waiting.setdefault(node_id, {})
         other = waiting.get(question.transactional_id)
         if other is not None:
@@ -82,7 +85,7 @@ class AddPartitionsToTxnManager:
     def _answered(self, node_id: int, questions: dict[str, VerificationRequest], response: Any) -> None:
         self._under_way.discard(node_id)
         for transactional_id, errors in _errors(questions, response).items():
-            questions[transactional_id].then(errors)
+            questions[transactional_id].answered.wake(errors)
         if self._waiting.get(node_id) and node_id not in self._under_way:
             self._send(node_id)
 

@@ -7,23 +7,41 @@ here or on other nodes, when the node dies. Without a rule the markers of a tran
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.clock import Clock, Domain, Timer
-from broker.injection.points import FaultInjection, InjectionPoint
-from broker.transactions.remote_markers import PendingCompleteTxn
-from broker.transactions.transaction import TopicPartition
-from protocol.errors import ErrorCode
+from broker.clock import Domain
+from broker.clock.sleeping import sleep_ms
+from broker.coordinator_runtime.shard import verdict_at
+from broker.injection.points import InjectionPoint
+from broker.loop.coroutines import start_in_background
+from protocol.errors import NONE
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.injection.points import FaultInjection
+    from broker.loop.coroutines import Waiter
+    from broker.loop.life import NodeLife
+    from broker.transactions.entry import PendingCompleteTxn
+    from broker.transactions.transaction import TopicPartition
+    from protocol.errors import ErrorCode
 
 POINT: Final = "txn.marker"
 STEPS_PER_TURN: Final = 64
 
-Write = Callable[[PendingCompleteTxn, TopicPartition], bool]
-"""Have one marker written; True if another node was asked, so that `SequentialMarkers.settled` follows."""
-Refused = Callable[[PendingCompleteTxn, TopicPartition, ErrorCode], object]
-Step = tuple[PendingCompleteTxn, TopicPartition]
+
+class Markers(Protocol):
+    """How one marker gets into a log (`broker.transactions.markers`)."""
+
+    def ask_other_node(
+        self, completion: PendingCompleteTxn, key: TopicPartition
+    ) -> Waiter[ErrorCode] | None: ...
+
+    async def write_here(self, completion: PendingCompleteTxn, key: TopicPartition) -> None: ...
+
+    async def settle(
+        self, completion: PendingCompleteTxn, results: Iterable[tuple[TopicPartition, ErrorCode]]
+    ) -> None: ...
 
 
 class SequentialMarkers:
@@ -34,18 +52,20 @@ class SequentialMarkers:
     """
 
     def __init__(
-        self, node_id: int, clock: Clock, injection: FaultInjection, write: Write, refused: Refused
+        self,
+        node_id: int,
+        clock: Clock,
+        life: NodeLife,
+        injection: FaultInjection,
+        markers: Markers,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
+        self._life = life
         self._injection = injection
-        self._write = write
-        self._refused = refused
-        self._steps: deque[Step] = deque()
-        self._asked: Step | None = None
-        """Another node writes this marker: the rest waits for its answer."""
-        self._turn: Timer | None = None
-        self._running = False
+        self._markers = markers
+        self._steps: deque[tuple[PendingCompleteTxn, TopicPartition]] = deque()
+        self._is_running = False
 
     @property
     def is_wanted(self) -> bool:
@@ -54,50 +74,55 @@ class SequentialMarkers:
 
     def add(self, completion: PendingCompleteTxn, keys: Iterable[TopicPartition]) -> None:
         self._steps.extend((completion, key) for key in keys)
-        self._go_on()
-
-    def settled(self, completion: PendingCompleteTxn, keys: Iterable[TopicPartition]) -> None:
-        """Another node has answered, or will not."""
-        if self._asked is not None and self._asked[0] is completion and self._asked[1] in keys:
-            self._asked = None
-            self._go_on()
+        if not self._is_running:
+            start_in_background(self._run(), self._life)
 
     def clear(self) -> None:
         self._steps.clear()
-        self._asked = None
-        if self._turn is not None:
-            self._turn.cancel()
-            self._turn = None
 
-    def _go_on(self) -> None:
-        if self._running or self._turn is not None:
-            return
-        self._running = True
+    async def _run(self) -> None:
+        self._is_running = True
         try:
-            for _ in range(STEPS_PER_TURN):
-                if not self._steps or self._asked is not None:
-                    return
-                self._take(*self._steps.popleft())
+            await self._run_all()
         finally:
-            self._running = False
-        self._turn = self._clock.call_later_ms(0, self._next_turn, Domain.TRANSACTIONS)
+            self._is_running = False
 
-    def _next_turn(self) -> None:
-        self._turn = None
-        self._go_on()
+    async def _run_all(self) -> None:
+        taken = 0
+        while self._steps:
+            if taken == STEPS_PER_TURN:
+                await sleep_ms(self._clock, 0, Domain.TRANSACTIONS)
+                taken = 0
+                continue
+            completion, key = self._steps.popleft()
+            taken += 1
+            if not completion.is_wanted():
+                continue
+            transactional_id = completion.entry.txn.transactional_id
+            at = InjectionPoint(POINT, self._node_id, *key, transactional_id=transactional_id)
+            verdict = verdict_at(self._injection, at)
+            asked = None
+            if verdict.done() and await verdict is NONE and completion.is_wanted():
+                asked = self._markers.ask_other_node(completion, key)
+                if asked is not None:
+                    await asked
+            start_in_background(self._finish(completion, key, verdict, asked), self._life)
 
-    def _take(self, completion: PendingCompleteTxn, key: TopicPartition) -> None:
-        if not completion.is_wanted():
+    async def _finish(
+        self,
+        completion: PendingCompleteTxn,
+        key: TopicPartition,
+        verdict: Waiter[ErrorCode],
+        asked: Waiter[ErrorCode] | None,
+    ) -> None:
+        """What follows the point: here, by another node, or in a refusal."""
+        error = await verdict
+        if error is not NONE:
+            await self._markers.settle(completion, [(key, error)])
             return
-        at_once = True
-
-        def go_on() -> None:
-            if at_once:
-                self._asked = completion, key
-            if not self._write(completion, key) and at_once:
-                self._asked = None
-
-        transactional_id = completion.entry.txn.transactional_id
-        at = InjectionPoint(POINT, self._node_id, *key, transactional_id=transactional_id)
-        self._injection.intercept(at, go_on, partial(self._refused, completion, key))
-        at_once = False
+        if asked is None:
+            asked = self._markers.ask_other_node(completion, key)
+        if asked is None:
+            await self._markers.write_here(completion, key)
+        else:
+            await self._markers.settle(completion, [(key, await asked)])

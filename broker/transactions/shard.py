@@ -5,18 +5,17 @@ The memory is a view of the log: it is built by reading it and changes only afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Final
 
 from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
 from broker.coordinator_runtime.shard import CoordinatorShard
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
-from broker.replicas.partition.partition import Partition
+from broker.replicas.partition.partition import AppendResult, Partition
+from broker.transactions.entry import Entry
 from broker.transactions.loading import load
-from broker.transactions.records import state_batch, tombstone_batch
-from broker.transactions.transaction import ONGOING, TopicPartition, Transaction, TransactionState
+from broker.transactions.transaction import ONGOING, Transaction
 from protocol.errors import NONE, ErrorCode
 
 # The transaction coordinator knows one more than the group coordinator (``TransactionStateManager``).
@@ -27,25 +26,6 @@ _APPEND_ERRORS: Final = {
 
 
 log_events = get_logger()
-
-
-class Entry:
-    """One id: its committed state, and the state that an append under way will bring."""
-
-    __slots__ = ("failed_fence", "pending", "remaining", "txn")
-
-    def __init__(self, txn: Transaction) -> None:
-        self.txn = txn
-        self.pending: TransactionState | None = None
-        self.failed_fence = False
-        """A fence could not be written: the epoch is bumped in memory already and must not be bumped twice."""
-        self.remaining: Collection[TopicPartition] | None = None
-        """While the transaction ends: the partitions that have no marker yet."""
-
-    @property
-    def unmarked(self) -> Collection[TopicPartition]:
-        """The partitions of the transaction whose verdict is still to come."""
-        return self.txn.partitions if self.remaining is None else self.remaining
 
 
 class TransactionShard(CoordinatorShard):
@@ -71,7 +51,7 @@ class TransactionShard(CoordinatorShard):
 
     def install(self, entry: Entry, txn: Transaction) -> None:
         """The append is committed: this is the state now."""
-        entry.txn, entry.remaining = txn, None
+        entry.txn, entry.completion = txn, None
         if self._injection.transaction_watcher is not None:
             self._injection.transaction_watcher(txn)
         if txn.state is ONGOING:
@@ -79,45 +59,28 @@ class TransactionShard(CoordinatorShard):
         else:
             self.open_ids.discard(txn.transactional_id)
 
-    def write(
-        self,
-        txn: Transaction,
-        value_version: int,
-        now_ms: int,
-        then: Callable[[ErrorCode], object],
-        point: str | None = None,
-    ) -> None:
-        """Write a state; ``then`` gets NONE once it is committed, else the error for the client.
+    async def write(self, records: bytes, transactional_id: str, point: str | None = None) -> ErrorCode:
+        """Append a batch: NONE once it is committed and this shard is still current, otherwise the error for the client.
 
         ``point``: the injection point at which a rule may hold the append up, or have it fail.
         """
-        if point is None or self._injection.points is None:
-            self._write(state_batch(txn, value_version, now_ms), then)
-            return
-        self.intercept_append(
-            point,
-            lambda: self._write(state_batch(txn, value_version, now_ms), then),
-            lambda error: then(self.client_error(error)),
-            transactional_id=txn.transactional_id,
-        )
-
-    def forget(self, transactional_id: str, now_ms: int, then: Callable[[ErrorCode], object]) -> None:
-        """Write an id's tombstone."""
-        self._write(tombstone_batch(transactional_id, now_ms), then)
-
-    def _write(self, records: bytes, then: Callable[[ErrorCode], object]) -> None:
-        result = self.append(records)
+        if point is not None and self._injection.points is not None:
+            refused = await self.passed(point, transactional_id=transactional_id)
+            if refused is not NONE:
+                return refused
+        result: AppendResult = self.append(records)
         if result.error is not NONE:
-            then(self.client_error(result.error))
-        elif self.partition.high_watermark > result.last_offset and not self.is_closed:
-            then(NONE)  # committed at once: this node is the only replica
-        else:
-            self.partition.on_committed(result.last_offset + 1, partial(self._committed, then))
+            return self.client_error(result.error)
+        if self.partition.high_watermark > result.last_offset and not self.is_closed:
+            return NONE  # this node is the only replica
+        return await self.committed(result.last_offset + 1)
 
-    def _committed(self, then: Callable[[ErrorCode], object], error: ErrorCode) -> None:
-        if error is NONE and not self.is_current():
-            error = ErrorCode.not_coordinator
-        then(self.client_error(error))
+    def unload(self, error: ErrorCode) -> None:
+        """What waits for markers has nothing to complete here any more."""
+        super().unload(error)
+        for entry in self.entries.values():
+            if entry.completion is not None:
+                entry.completion.give_up()
 
     def memory(self) -> dict[str, Transaction]:
         """The committed state of every id, to be compared."""

@@ -8,14 +8,13 @@ written in between refuses it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain
+from broker.clock.sleeping import sleep_ms
 from broker.replicas.partition.partition import Partition
 from broker.transactions.remote_coordinators import AddPartitionsToTxnManager, Errors, VerificationRequest
-from broker.transactions.transaction import Answer
 from protocol.errors import NONE, ErrorCode
 from storage.producers import VerificationGuard
 
@@ -58,34 +57,32 @@ class Verifier:
         self._peers = peers
         self._remote = AddPartitionsToTxnManager(peers) if peers is not None else None
 
-    def run(
-        self,
-        transactional_id: str,
-        checks: Sequence[Check],
-        *,
-        adds: bool,
-        wait_ms: int,
-        then: Callable[[], object],
-    ) -> None:
-        """Fill in guard and error of each check, then call ``then``: in this turn, unless the coordinator is on another
-        node or ``wait_ms`` is needed.
+    async def run(self, transactional_id: str, checks: Sequence[Check], *, adds: bool, wait_ms: int) -> None:
+        """Fill in guard and error of each check: in this turn, unless the coordinator is on another node or ``wait_ms`` is
+        needed.
 
         ``adds``: the client relies on the implicit add. ``wait_ms``: how long an add may be tried again while the
-        producer's previous transaction is being completed.
+        producer's previous transaction is being completed. Each try begins from the start, guards included
+        (``ReplicaManager.handleProduceAppend``): the marker that was waited for has dropped those that it ended.
         """
-        if adds:
-            self._add(transactional_id, checks, wait_ms, None, then)
-            return
-        asked = self._to_ask(transactional_id, checks, False)
-        if not asked:
-            then()
-            return
-
-        def verified(errors: Errors) -> None:
-            _fill_in(asked, errors)
-            then()
-
-        self._ask(transactional_id, asked, verified, verifies=True)
+        deadline_ms: int | None = None
+        while True:
+            asked = self._to_ask(transactional_id, checks, adds)
+            if not asked:
+                return
+            began_ms = self._clock.now_ms(Domain.REQUESTS) if adds and self._remote is not None else None
+            errors = await self._ask(transactional_id, asked, verifies=not adds)
+            if not adds or ErrorCode.concurrent_transactions not in errors.values():
+                break
+            backoff_ms = self._config.add_partitions_to_txn_retry_backoff_ms
+            now_ms = self._clock.now_ms(Domain.REQUESTS)
+            if deadline_ms is None:
+                deadline_ms = (now_ms if began_ms is None else began_ms) + wait_ms
+            if now_ms + backoff_ms > deadline_ms:
+                break
+            await sleep_ms(self._clock, backoff_ms, Domain.REQUESTS)
+        for check in asked:
+            check.error = errors[check.partition.key]
 
     def _to_ask(self, transactional_id: str, checks: Sequence[Check], adds: bool) -> list[Check]:
         """The checks that the coordinator has to answer."""
@@ -115,71 +112,20 @@ class Verifier:
         )
         return check.guard is not None
 
-    def _add(
-        self,
-        transactional_id: str,
-        checks: Sequence[Check],
-        wait_ms: int,
-        deadline_ms: int | None,
-        then: Callable[[], object],
-    ) -> None:
-        """One try. The next one begins from the start, guards included (``ReplicaManager.handleProduceAppend``): the marker
-        that was waited for has dropped those that it ended. The first one has no deadline yet.
-        """
-        asked = self._to_ask(transactional_id, checks, True)
-        if not asked:
-            then()
-            return
-        began_ms = self._clock.now_ms(Domain.REQUESTS) if self._remote is not None else None
-
-        def added(errors: Errors) -> None:
-            if ErrorCode.concurrent_transactions in errors.values():
-                backoff_ms = self._config.add_partitions_to_txn_retry_backoff_ms
-                now_ms = self._clock.now_ms(Domain.REQUESTS)
-                until_ms = (
-                    (now_ms if began_ms is None else began_ms) + wait_ms
-                    if deadline_ms is None
-                    else deadline_ms
-                )
-                if now_ms + backoff_ms <= until_ms:
-                    again = partial(self._add, transactional_id, checks, wait_ms, until_ms, then)
-                    self._clock.call_later_ms(backoff_ms, again, Domain.REQUESTS)
-                    return
-            _fill_in(asked, errors)
-            then()
-
-        self._ask(transactional_id, asked, added, verifies=False)
-
-    def _ask(
-        self,
-        transactional_id: str,
-        checks: Sequence[Check],
-        answered: Callable[[Errors], object],
-        *,
-        verifies: bool,
-    ) -> None:
-        """Ask the node that coordinates the id."""
+    async def _ask(self, transactional_id: str, checks: Sequence[Check], *, verifies: bool) -> Errors:
+        """Ask the node that coordinates the id; the partitions are added unless ``verifies``."""
         keys = [check.partition.key for check in checks]
         producer_id, epoch = checks[0].producer_id, checks[0].epoch
         node_id = self._transactions.node_for(transactional_id)
         if self._remote is not None and self._peers is not None and node_id != self._peers.node_id:
-            question = VerificationRequest(transactional_id, producer_id, epoch, keys, verifies, answered)
             if node_id is None or not self._peers.is_alive(node_id):
-                question.answer(ErrorCode.coordinator_not_available)
-            else:
-                self._remote.ask(node_id, question)
-        elif verifies:
-            answered(self._transactions.verify_partitions(transactional_id, producer_id, epoch, keys))
-        else:
-
-            def added(answer: Answer) -> None:
-                answered(dict.fromkeys(keys, answer.error))
-
-            self._transactions.add_partitions(
-                transactional_id, producer_id, epoch, keys, CLIENT_VERSION_2, added
-            )
-
-
-def _fill_in(asked: Sequence[Check], errors: Errors) -> None:
-    for check in asked:
-        check.error = errors[check.partition.key]
+                return dict.fromkeys(keys, ErrorCode.coordinator_not_available)
+            question = VerificationRequest(transactional_id, producer_id, epoch, keys, verifies)
+            self._remote.ask(node_id, question)
+            return await question.answered
+        if verifies:
+            return self._transactions.verify_partitions(transactional_id, producer_id, epoch, keys)
+        answer = await self._transactions.add_partitions(
+            transactional_id, producer_id, epoch, keys, CLIENT_VERSION_2
+        )
+        return dict.fromkeys(keys, answer.error)

@@ -41,7 +41,7 @@ READING: Final = "broker/replicas/partition/reading.py"
 TXN_STATE: Final = "broker/transactions/state.py"
 COORDINATOR: Final = "broker/transactions/coordinator.py"
 SNAPSHOT_FILES: Final = "broker/cluster/snapshot_files.py"
-ENDING: Final = "broker/transactions/ending.py"
+ENTRY: Final = "broker/transactions/entry.py"
 MARKERS: Final = "broker/transactions/markers.py"
 OFFSETS: Final = "broker/groups/offsets.py"
 CLASSIC: Final = "broker/groups/classic.py"
@@ -260,8 +260,8 @@ REPLICATION: Final = (
         "acks=all is answered once the batch is below the high watermark",
         (*_PARTITION, "tests/broker/apis/test_produce.py"),
         "broker/requests/producing.py",
-        "        if self.request.acks == ACKS_ALL:\n            self._await_commit()",
-        "        if False:\n            self._await_commit()",
+        "            if waiting:\n                await self._await_commit(waiting)",
+        "            del waiting",
     ),
     _one(
         "plain-batch-without-its-crc",
@@ -429,37 +429,39 @@ TRANSACTIONS: Final = (
         "markers-before-prepare-is-committed",
         "no marker is written before PrepareCommit or PrepareAbort is committed",
         _TXN,
-        ENDING,
-        "        self._log.persist(end.shard, end.entry, transition, end.respond, committed, PREPARE_APPEND)",
-        "        end.shard.install(end.entry, transition.after)\n"
-        "        committed()\n"
-        "        self._log.append(end.shard, transition.after, PREPARE_APPEND, lambda error: None)",
+        COORDINATOR,
+        "        error = await self._persist(shard, entry, transition, PREPARE_APPEND)\n"
+        '        if error is not NONE:\n            return Answer(error)\n        crash_point("txn.prepare.after")\n',
+        "        before, entry.txn = entry.txn, transition.after\n"
+        "        self._markers.start(PendingCompleteTxn(shard, entry))\n"
+        "        entry.txn, entry.completion, entry.pending = before, None, None\n"
+        "        error = await self._persist(shard, entry, transition, PREPARE_APPEND)\n"
+        "        if error is not NONE:\n            return Answer(error)\n",
     ),
     _one(
         "complete-after-the-first-marker",
         "CompleteCommit is written when all partitions have their marker",
         _TXN,
-        MARKERS,
-        "        completion.remaining.discard(key)\n        if not completion.remaining and completion.is_wanted():",
-        "        completion.remaining.clear()\n        if completion.is_wanted():",
+        ENTRY,
+        "        self.remaining.discard(partition)\n",
+        "        self.remaining.clear()\n",
     ),
     _one(
         "refused-marker-not-repeated",
         "a marker that could not be written is sent again until it is",
         _TXN,
         MARKERS,
-        "        self._clock.call_later_ms(RETRY_BACKOFF_MS, again, Domain.REQUESTS)",
-        "        del again",
+        "        if again:\n            await sleep_ms",
+        "        if False:\n            await sleep_ms",
     ),
     _one(
         "commit-answered-before-it-is-written",
         "EndTxn is answered when the decision is committed",
         _TXN,
-        ENDING,
-        "        self._log.persist(end.shard, end.entry, transition, end.respond, committed, PREPARE_APPEND)",
-        "        respond, end.respond = end.respond, lambda answer: None\n"
-        "        self._log.persist(end.shard, end.entry, transition, end.respond, committed, PREPARE_APPEND)\n"
-        "        respond(transition.answer)",
+        COORDINATOR,
+        "        return await self._end(shard, entry, decision)\n",
+        "        start_in_background(self._end(shard, entry, decision), self._life)\n"
+        "        return decision.answer\n",
     ),
     _one(
         "marker-of-an-old-epoch-written",
@@ -490,9 +492,8 @@ TRANSACTIONS: Final = (
         "a coordinator that takes over writes the markers of decided transactions",
         _TXN,
         COORDINATOR,
-        "        self._markers.start(\n"
-        "            *(self._ending.completion(End(shard, entry, _no_client), COMPLETE) for entry in decided)\n        )",
-        "        del decided",
+        "        self._markers.start(*completions)\n",
+        "",
     ),
     _one(
         "init-producer-id-keeps-the-epoch",
@@ -598,7 +599,7 @@ GROUPS: Final = (
         "a marker in __consumer_offsets settles the offsets of its transaction",
         (*_GROUPS, *_TXN),
         MARKERS,
-        "if error is NONE and partition.topic == CONSUMER_OFFSETS:",
+        "if partition.topic == CONSUMER_OFFSETS:",
         "if False:",
     ),
     _one(

@@ -5,12 +5,18 @@ A coroutine that is dropped without being awaited is a RuntimeWarning of Python'
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Self
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import pytest
 
 from broker.loop import coroutines
+from broker.loop.life import NodeLife
+
+if TYPE_CHECKING:
+    from broker.node.context import RequestContext
+
+T = TypeVar("T")
 
 
 class Misuse:
@@ -33,3 +39,22 @@ def coroutines_as_ruled() -> Iterator[None]:
     with Misuse() as misuse:
         yield
     assert not misuse.found, misuse.found
+
+
+def handled(handler: Callable[[Any, Any], object], request: object, context: RequestContext) -> Any:
+    """What a connection gets of a handler: the response, or a future of it."""
+    outcome = handler(request, context)
+    if hasattr(outcome, "send"):
+        return coroutines.start(cast("Coroutine[Any, Any, object]", outcome), context.node.life)
+    return outcome
+
+
+def values_of(coroutine: Coroutine[Any, Any, T], life: NodeLife | None = None) -> list[T]:
+    """Start a coroutine without a loop: its value is in the list once there is one."""
+    values: list[T] = []
+
+    async def run() -> None:
+        values.append(await coroutine)
+
+    coroutines.start_in_background(run(), life or NodeLife())
+    return values

@@ -33,6 +33,7 @@ from broker.groups.commits import OffsetToCommit
 from broker.groups.coordinator import GroupCoordinator
 from broker.injection.points import FaultInjection
 from broker.loop.coroutines import start
+from broker.loop.life import NodeLife
 from broker.metadata.configs import Settings as NodeSettings
 from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener
@@ -70,6 +71,7 @@ from protocol.messages.write_txn_markers import (
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 from storage.directory import LogDirectory
 from tests.support.clock import FakeClock
+from tests.support.coroutines import handled, values_of
 
 NODE_ID = 1
 OTHER_NODE_ID = 2
@@ -197,8 +199,9 @@ class World:
         replicas = ReplicaManager(NODE_ID, self.directory, self.config, self.clock, metadata, self.random)
         injection, peers = self.injection, self.peers
         groups = GroupCoordinator(self.config, self.clock, metadata, replicas, injection=injection)
+        life = NodeLife()
         transactions = TransactionCoordinator(
-            self.config, self.clock, metadata, replicas, groups, injection=injection, peers=peers
+            self.config, self.clock, metadata, replicas, groups, injection=injection, peers=peers, life=life
         )
         self.node = Node(
             node_id=NODE_ID,
@@ -216,6 +219,7 @@ class World:
                 Image(), self.clock, uuid.uuid4, self.config.telemetry_max_bytes, None
             ),
             injection=injection,
+            life=life,
             peers=peers,
         )
 
@@ -228,6 +232,7 @@ class World:
 
     def abandon(self) -> None:
         """Nothing is flushed or said; only the descriptors are given back, as by the death of a process."""
+        self.node.life.end()
         self.clock.forget_timers()
         for partition in self.node.replicas.opened():
             partition.log.close(clean=False)
@@ -252,6 +257,7 @@ class World:
             node.groups,
             injection=self.injection,
             peers=self.peers,
+            life=node.life,
         )
         node.verifier = Verifier(self.config, self.clock, node.transactions, self.peers)
 
@@ -301,7 +307,7 @@ class World:
             producer_id=producer_id,
             producer_epoch=epoch,
         )
-        answer = init_producer_id(request, self.context(version))
+        answer = handled(init_producer_id, request, self.context(version))
         assert isinstance(answer, InitProducerIdResponse), "nothing here has to wait"
         return answer
 
@@ -336,7 +342,7 @@ class World:
             v3_and_below_producer_epoch=epoch,
             v3_and_below_topics=by_topic(keys, added),
         )
-        return add_partitions_to_txn(request, self.context(version))
+        return handled(add_partitions_to_txn, request, self.context(version))
 
     def add_offsets(
         self,
@@ -352,7 +358,7 @@ class World:
             producer_epoch=epoch,
             group_id=group_id,
         )
-        answer: Any = add_offsets_to_txn(request, self.context(version))
+        answer: Any = handled(add_offsets_to_txn, request, self.context(version))
         error: int = answer.error_code
         return error
 
@@ -366,7 +372,7 @@ class World:
             producer_epoch=epoch,
             committed=committed,
         )
-        answer = end_txn(request, self.context(version))
+        answer = handled(end_txn, request, self.context(version))
         assert isinstance(answer, EndTxnResponse), "nothing here has to wait"
         return answer.error_code, answer.producer_id, answer.producer_epoch
 
@@ -421,7 +427,7 @@ class World:
                 for name, data in topics.items()
             ],
         )
-        return produce(request, self.context(version, client_id=client_id))
+        return handled(produce, request, self.context(version, client_id=client_id))
 
     def _id_of(self, name: str, version: int) -> uuid.UUID | None:
         topic = self.cluster.topic(name)
@@ -442,7 +448,8 @@ class World:
         """The steps of TxnOffsetCommit: verification on the partition of the group, then the group's append."""
         partition = self.partition(CONSUMER_OFFSETS, self.node.groups.partition_for(group_id))
         check = Check(partition, producer_id, epoch, -1)
-        self.node.verifier.run(transactional_id, [check], adds=adds, wait_ms=0, then=lambda: None)
+        verified = values_of(self.node.verifier.run(transactional_id, [check], adds=adds, wait_ms=0))
+        assert verified == [None], "nothing here has to wait"
         if check.error is not ErrorCode.none:
             return check.error
         committing = self.node.groups.commit_transactional(
@@ -478,7 +485,8 @@ class World:
             coordinator_epoch=coordinator_epoch,
             transaction_version=transaction_version,
         )
-        answer: Any = write_txn_markers(WriteTxnMarkersRequest(markers=[marker]), self.context(version))
+        request = WriteTxnMarkersRequest(markers=[marker])
+        answer: Any = handled(write_txn_markers, request, self.context(version))
         return {
             (topic.name, result.partition_index): result.error_code
             for one in answer.markers

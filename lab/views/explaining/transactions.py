@@ -13,8 +13,8 @@ from broker.metadata.topics import TRANSACTION_STATE
 from broker.metadata.values import NO_LEADER, PartitionState
 from broker.node import Node
 from broker.replicas.partition import Partition
+from broker.transactions.entry import Entry
 from broker.transactions.loaded import has_loaded
-from broker.transactions.shard import Entry
 from broker.transactions.transaction import PREPARED, SETTLED, Transaction, TransactionState
 from lab.explain.facts import TransactionFacts
 from lab.views.led import any_running

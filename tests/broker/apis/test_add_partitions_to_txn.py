@@ -10,6 +10,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTransaction,
 )
+from tests.support.coroutines import handled
 from tests.support.world import World, added, by_topic
 
 OK = ErrorCode.none
@@ -39,8 +40,8 @@ def transaction(transactional_id, producer_id, epoch, *keys, verify_only=False):
 
 def ask(world: World, *transactions, version: int = 5) -> list[tuple[str, dict[tuple[str, int], int]]]:
     """(id, errors) of each transaction of a broker's request."""
-    answer = add_partitions_to_txn(
-        AddPartitionsToTxnRequest(transactions=transactions), world.context(version)
+    answer = handled(
+        add_partitions_to_txn, AddPartitionsToTxnRequest(transactions=transactions), world.context(version)
     )
     assert answer.error_code == OK
     return [

@@ -12,6 +12,7 @@ from protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tests.support.coroutines import handled
 from tests.support.world import CONSUMER_OFFSETS, OTHER_NODE_ID, World
 
 OK = ErrorCode.none
@@ -125,7 +126,7 @@ def test_too_few_replicas_come_before_the_epoch(world):
 
 
 def test_nothing_asked_nothing_answered(world):
-    answer = write_txn_markers(WriteTxnMarkersRequest(markers=[]), world.context(1))
+    answer = handled(write_txn_markers, WriteTxnMarkersRequest(markers=[]), world.context(1))
     assert list(answer.markers) == []
 
 
@@ -138,7 +139,7 @@ def test_markers_of_one_producer_are_answered_together(world):
         )
 
     request = WriteTxnMarkersRequest(markers=[marker(7, 0), marker(8, 0), marker(7, 1), marker(7, 0, "no")])
-    answer = write_txn_markers(request, world.context(2))
+    answer = handled(write_txn_markers, request, world.context(2))
     found = {
         one.producer_id: {
             (topic.name, result.partition_index): result.error_code
@@ -176,7 +177,7 @@ async def test_what_is_not_committed_in_time_is_answered_request_timed_out(world
             )
         ]
     )
-    waiting = write_txn_markers(request, world.context(2))
+    waiting = handled(write_txn_markers, request, world.context(2))
     world.clock.advance(world.config.request_timeout_ms - 1)
     assert not waiting.done()
     world.clock.advance(1)

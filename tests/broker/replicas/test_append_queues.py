@@ -12,6 +12,8 @@ import pytest
 from google_crc32c import value as crc32c
 
 from broker.apis.produce import produce
+from broker.loop.coroutines import start_in_background
+from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.replicas.append_queues import AppendQueues
 from protocol.batch import RecordBatch, build_batch
@@ -22,6 +24,7 @@ from protocol.record import encode_record
 from protocol.record_walk import WALKED_PER_SLICE
 from storage.validation import Checked, Invalid
 from tests.support.clock import NOW_MS
+from tests.support.coroutines import handled
 from tests.support.world import OTHER_NODE_ID, World
 
 OK = ErrorCode.none
@@ -51,7 +54,7 @@ def ask(world: World, *batches: tuple[str, int, bytes], acks: int = 1) -> Any:
         for name, index, records in batches
     ]
     request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
-    return produce(request, world.context(9))
+    return handled(produce, request, world.context(9))
 
 
 def results(response: Any) -> list[tuple[int, int]]:
@@ -118,7 +121,7 @@ async def test_a_marker_that_comes_in_between_is_looked_at_when_the_batch_is_app
     batch = large(producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
     topic = TopicProduceData(name="compacted", partition_data=[PartitionProduceData(index=0, records=batch)])
     request = ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=[topic])
-    answer = produce(request, world.context(11))
+    answer = handled(produce, request, world.context(11))
     assert asyncio.isfuture(answer)
     world.end("tx", producer_id, epoch, committed=False)
     [(error, base_offset)] = results(await answer)
@@ -199,12 +202,14 @@ def test_a_batch_that_comes_while_the_queue_is_emptied_is_appended_too(world: Wo
     steps = world.partition("compacted").check(RecordBatch.parse(large()))
     appended: list[str] = []
 
-    def append_first(_: object) -> None:
-        appended.append("first")
-        queues.add(partition, done, lambda _: appended.append("second"))
-        queues.add(partition, steps, lambda _: appended.append("third"))
+    async def append(name: str, checked: Any, *followers: tuple[str, Any]) -> None:
+        await queues.add(partition, checked)
+        appended.append(name)
+        for follower in followers:
+            start_in_background(append(*follower), life)
 
-    queues.add(partition, steps, append_first)
+    life = NodeLife()
+    start_in_background(append("first", steps, ("second", done), ("third", steps)), life)
     slices.ends[0](done)
     assert not queues.is_free(partition)
     slices.ends[1](done)

@@ -14,6 +14,7 @@ from protocol.batch import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.records.transaction_log import TransactionLogValue
+from tests.support.coroutines import handled, values_of
 from tests.support.deadlines import HANG_S
 from tests.support.world import CONSUMER_OFFSETS, NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
 
@@ -488,7 +489,7 @@ async def test_all_requests_wait_for_the_next_block_of_producer_ids(world):
         )
         for name in ("a", "b", None)
     ]
-    answers = [asyncio.ensure_future(init_producer_id(each, world.context(5))) for each in requests]
+    answers = [asyncio.ensure_future(handled(init_producer_id, each, world.context(5))) for each in requests]
     world.cluster.waiting_for_ids = None
     waiting[0].set_result(500)
     waiting[1].set_exception(OSError("no"))
@@ -568,9 +569,8 @@ def test_complete_is_written_in_the_end(world, failures):
 def test_no_request_gets_a_response_before_the_decision_is_committed(world, version):
     producer_id, epoch = begin(world)
     release = hold_home(world)
-    answers = []
-    world.node.transactions.end(
-        "tx", producer_id, epoch, committed=True, bumps_epoch=version >= 5, done=answers.append
+    answers = values_of(
+        world.node.transactions.end("tx", producer_id, epoch, committed=True, bumps_epoch=version >= 5)
     )
     assert answers == []
     assert world.markers("t") == [], "no marker before the decision is committed"
@@ -586,9 +586,8 @@ def test_no_request_gets_a_response_before_the_decision_is_committed(world, vers
 def test_a_new_leader_in_the_meantime_makes_the_answer_not_coordinator(world):
     producer_id, epoch = begin(world)
     hold_home(world)
-    answers = []
-    world.node.transactions.end(
-        "tx", producer_id, epoch, committed=True, bumps_epoch=True, done=answers.append
+    answers = values_of(
+        world.node.transactions.end("tx", producer_id, epoch, committed=True, bumps_epoch=True)
     )
     shard = world.node.transactions.partition_for("tx")
     world.cluster.move(TRANSACTION_STATE, shard or 0, OTHER_NODE_ID)
@@ -600,9 +599,8 @@ def test_a_new_leader_in_the_meantime_makes_the_answer_not_coordinator(world):
 def test_an_epoch_that_changed_under_an_append_makes_the_answer_not_coordinator(world):
     producer_id, epoch = begin(world)
     release = hold_home(world)
-    answers = []
-    world.node.transactions.end(
-        "tx", producer_id, epoch, committed=True, bumps_epoch=True, done=answers.append
+    answers = values_of(
+        world.node.transactions.end("tx", producer_id, epoch, committed=True, bumps_epoch=True)
     )
     shard = world.node.transactions.partition_for("tx")
     world.cluster.move(TRANSACTION_STATE, shard or 0, NODE_ID)
@@ -736,7 +734,7 @@ async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypa
     request = EndTxnRequest(
         transactional_id="tx", producer_id=producer_id, producer_epoch=epoch, committed=committed
     )
-    unanswered = asyncio.ensure_future(end_txn(request, world.context(5)))
+    unanswered = asyncio.ensure_future(handled(end_txn, request, world.context(5)))
     world.drop_coordinator()
     world.node.transactions.start()
     txn = world.memory()

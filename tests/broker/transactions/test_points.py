@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import ErrorCode
+from tests.support.coroutines import values_of
 from tests.support.points import Gate
 from tests.support.world import NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
 
@@ -35,16 +36,11 @@ def state_of(world: World) -> int:
 
 
 def ending(world: World, producer_id: int, epoch: int) -> list[ErrorCode]:
-    answers: list[ErrorCode] = []
-    world.node.transactions.end(
-        "tx",
-        producer_id,
-        epoch,
-        committed=True,
-        bumps_epoch=True,
-        done=lambda answer: answers.append(answer.error),
-    )
-    return answers
+    async def error() -> ErrorCode:
+        answer = await world.node.transactions.end("tx", producer_id, epoch, committed=True, bumps_epoch=True)
+        return answer.error
+
+    return values_of(error())
 
 
 def test_before_prepare(world):

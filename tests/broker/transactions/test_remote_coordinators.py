@@ -21,6 +21,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tests.support.coroutines import handled
 from tests.support.peers import Sent
 from tests.support.world import CONSUMER_OFFSETS, NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
 
@@ -250,7 +251,7 @@ def commit_offsets(world: World, version: int) -> asyncio.Future[Any]:
             )
         ],
     )
-    waiting = txn_offset_commit(request, world.context(version))
+    waiting = handled(txn_offset_commit, request, world.context(version))
     assert isinstance(waiting, asyncio.Future)
     return waiting
 

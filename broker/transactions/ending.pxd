@@ -1,2 +1,0 @@
-cdef class Ending:
-    cdef public object _log, _markers, _clock

@@ -1,0 +1,94 @@
+"""One transactional id in memory, and, from PrepareX to CompleteX, the markers of its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from broker.coordinator_runtime.shard import CoordinatorShard
+from broker.loop.coroutines import Waiter
+from broker.transactions.transaction import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    PREPARE_COMMIT,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
+from protocol.batch import EndTxnMarker
+
+
+class Entry:
+    """One id: its committed state, and the state that an append under way will bring."""
+
+    __slots__ = ("completion", "failed_fence", "pending", "txn")
+
+    def __init__(self, txn: Transaction) -> None:
+        self.txn = txn
+        self.pending: TransactionState | None = None
+        self.failed_fence = False
+        """A fence could not be written: the epoch is bumped in memory already and must not be bumped twice."""
+        self.completion: PendingCompleteTxn | None = None
+        """From the decision of the transaction to its completion: its markers."""
+
+    @property
+    def unmarked(self) -> Collection[TopicPartition]:
+        """The partitions of the transaction whose verdict is still to come."""
+        return self.txn.partitions if self.completion is None else self.completion.remaining
+
+
+class PendingCompleteTxn:
+    """The markers of one transaction. From here until CompleteX is committed the id answers CONCURRENT_TRANSACTIONS."""
+
+    __slots__ = (
+        "_ended",
+        "cancelled",
+        "entry",
+        "epoch",
+        "marker",
+        "producer_id",
+        "remaining",
+        "shard",
+        "transaction_version",
+    )
+
+    def __init__(self, shard: CoordinatorShard, entry: Entry) -> None:
+        """``entry`` has the decision: PrepareCommit or PrepareAbort."""
+        txn = entry.txn
+        self.shard = shard
+        self.entry = entry
+        self.producer_id = txn.producer_id
+        self.epoch = txn.epoch
+        self.marker = EndTxnMarker(txn.state is PREPARE_COMMIT, shard.coordinator_epoch)
+        self.transaction_version = txn.client_version
+        self.remaining = set(txn.partitions)
+        """The partitions whose marker is not committed yet."""
+        self.cancelled = False
+        self._ended: Waiter[None] | None = None
+        entry.completion = self
+        entry.pending = COMPLETE_COMMIT if self.marker.committed else COMPLETE_ABORT
+
+    def is_wanted(self) -> bool:
+        """Is it still this node's, in this epoch, to finish it?"""
+        return not self.cancelled and self.shard.is_current()
+
+    async def all_committed(self) -> bool:
+        """True once every marker is committed; False if the completion is not this node's any more."""
+        if self.remaining and self.is_wanted():
+            self._ended = Waiter()
+            await self._ended
+        return self.is_wanted()
+
+    def committed(self, partition: tuple[str, int]) -> None:
+        """The marker of a partition is committed, or it needs none."""
+        self.remaining.discard(partition)
+        if not self.remaining:
+            self._end()
+
+    def give_up(self) -> None:
+        """A newer owner has the id, or another node its partition: it is not for this one to complete it."""
+        self.cancelled = True
+        self._end()
+
+    def _end(self) -> None:
+        if self._ended is not None:
+            self._ended.wake(None)
