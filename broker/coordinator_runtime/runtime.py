@@ -6,20 +6,22 @@ the loop; its requests are answered COORDINATOR_LOAD_IN_PROGRESS until then. It 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from broker.clock import Clock, Domain
+from broker.clock.sleeping import sleep_ms
 from broker.coordinator_runtime.serving import ServingShards
-from broker.coordinator_runtime.shard import CoordinatorShard
+from broker.coordinator_runtime.shard import CoordinatorShard, verdict_at
 from broker.injection.points import FaultInjection, InjectionPoint
 from broker.logging import get_logger
+from broker.loop.coroutines import start_in_background
 from broker.replicas.partition import Partition
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from storage.files import StorageError
 
 if TYPE_CHECKING:
+    from broker.loop.life import NodeLife
     from broker.replicas.manager import ReplicaManager
 
 S = TypeVar("S", bound=CoordinatorShard)
@@ -35,6 +37,7 @@ class CoordinatorRuntime(Generic[S]):
         topic: str,
         replicas: ReplicaManager,
         clock: Clock,
+        life: NodeLife,
         injection: FaultInjection,
         new_shard: Callable[[Partition], S],
         loaded: Callable[[S], object],
@@ -47,6 +50,7 @@ class CoordinatorRuntime(Generic[S]):
         self._topic = topic
         self._replicas = replicas
         self._clock = clock
+        self._life = life
         self._injection = injection
         self._new_shard = new_shard
         self._loaded = loaded
@@ -108,18 +112,22 @@ class CoordinatorRuntime(Generic[S]):
         if not self._may_load():
             self._refuse(shard, ErrorCode.coordinator_load_in_progress)
             return shard
-        at = InjectionPoint("coordinator.load", self._replicas.node_id, self._topic, partition.index)
-        go_on = partial(self._read, shard, shard.load(), at_once=at_once)
-        self._injection.intercept(at, go_on, partial(self._refuse, shard))
+        start_in_background(self._read(shard, at_once=at_once), self._life)
         return shard
 
-    def _read(self, shard: S, steps: Iterator[None], *, at_once: bool) -> None:
+    async def _read(self, shard: S, *, at_once: bool) -> None:
         """A log that cannot be read takes its partition offline, and the shard stays shut."""
+        index = shard.partition.index
+        at = InjectionPoint("coordinator.load", self._replicas.node_id, self._topic, index)
+        refused = await verdict_at(self._injection, at)
+        if refused is not NONE:
+            self._refuse(shard, refused)
+            return
         try:
-            for _ in steps if shard.is_current() else ():
+            for _ in shard.load() if shard.is_current() else ():
                 if not at_once:
-                    on = partial(self._read, shard, steps, at_once=False)
-                    self._clock.call_later_ms(0, on, Domain.REQUESTS)
+                    await sleep_ms(self._clock, 0, Domain.REQUESTS)
+                if not shard.is_current():
                     return
         except StorageError as error:
             shard.partition.go_offline(error)

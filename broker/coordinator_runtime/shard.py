@@ -5,7 +5,7 @@ Kafka's ``CoordinatorShard`` within its ``CoordinatorRuntime``. The memory is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -101,26 +101,6 @@ class CoordinatorShard:
     def is_intercepted(self) -> bool:
         """Whether a rule may hold an append up, or have it fail."""
         return self._injection.points is not None
-
-    def intercept_append(
-        self,
-        point: str,
-        go_on: Callable[[], object],
-        refuse: Callable[[ErrorCode], object],
-        *,
-        transactional_id: str | None = None,
-        group_id: str | None = None,
-    ) -> None:
-        """Append with ``go_on``, unless a rule holds it up or has it fail."""
-        at = InjectionPoint(
-            point,
-            self.leader_id,
-            self.partition.topic,
-            self.partition.index,
-            transactional_id=transactional_id,
-            group_id=group_id,
-        )
-        self._injection.intercept(at, go_on, refuse)
 
     async def passed(
         self, point: str, *, transactional_id: str | None = None, group_id: str | None = None

@@ -86,7 +86,7 @@ class GroupCoordinator(MetadataListener):
         self._ended = False
         self.consumer_groups = ConsumerGroups(config, clock, metadata, self._new_uuid)
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            CONSUMER_OFFSETS, replicas, clock, self._injection, self._new_shard, self._loaded
+            CONSUMER_OFFSETS, replicas, clock, self._life, self._injection, self._new_shard, self._loaded
         )
         self._expiry: Periodic | None = None
         self._rest_of_expiry: Timer | None = None

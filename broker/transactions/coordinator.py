@@ -92,6 +92,7 @@ class TransactionCoordinator(MetadataListener):
             TRANSACTION_STATE,
             replicas,
             clock,
+            self._life,
             self._injection,
             lambda partition: TransactionShard(partition, self._injection),
             self._resume,
