@@ -16,7 +16,6 @@ pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("broker/transactions", "broker/groups")
-WALK = "goes on with a walk: to be a line after an await"
 LISTENER = "is told of what happens at any time, and no walk waits for it"
 TIMER = "is what a timer does when its time comes"
 EACH = "takes each of many, in the call"
