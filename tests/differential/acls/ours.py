@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from broker.loop.coroutines import start
 from broker.node.context import RequestContext
 from broker.requests.api import discover
 from protocol.codec import request_codec
@@ -40,6 +41,8 @@ class DirectClient:
         )
         context.principal = self._principal
         answer: Any = discover()[header.api_key].handler(codec.decode(frame, header.body_offset), context)
+        if inspect.iscoroutine(answer):
+            answer = start(answer, first.node.life)
         if inspect.isawaitable(answer):
             answer = await answer
         chunks = codec.encode(answer)
