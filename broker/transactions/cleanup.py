@@ -12,7 +12,7 @@ from broker.clock import Clock, Domain, Periodic, Timer
 from broker.coordinator_runtime.runtime import CoordinatorRuntime
 from broker.logging import get_logger
 from broker.loop.coroutines import start_in_background
-from broker.transactions import state as rules
+from broker.transactions import decisions
 from broker.transactions.deadlines import first_expiry_ms, first_timeout_ms
 from broker.transactions.entry import Entry
 from broker.transactions.records import tombstone_batch
@@ -84,7 +84,7 @@ class Cleanup:
             if entry is None or not shard.is_current():
                 return
             now_ms = self._clock.now_for(entry.txn.start_ms, Domain.TRANSACTIONS)
-            if not rules.is_timed_out(entry.txn, entry.pending, now_ms):
+            if not decisions.is_timed_out(entry.txn, entry.pending, now_ms):
                 return
             if fresh is None:
                 log_events.info("transaction timed out", transactional_id=transactional_id)
@@ -100,7 +100,7 @@ class Cleanup:
         for shard in self._runtime.open():
             for transactional_id, entry in tuple(shard.entries.items()):
                 now_ms = self._clock.now_for(entry.txn.last_update_ms, Domain.IDS)
-                if rules.is_expired(entry.txn, entry.pending, now_ms, expiration_ms):
+                if decisions.is_expired(entry.txn, entry.pending, now_ms, expiration_ms):
                     expiry = _expire(shard, transactional_id, entry, self._clock.now_ms())
                     start_in_background(expiry, self._life)
 

@@ -1,4 +1,4 @@
-"""The transaction coordinator's shell: it runs what ``state`` decides.
+"""The transaction coordinator's shell: it runs what `decisions` decides.
 
 Persist, then respond, then act: the order is that of the lines. Each request is a coroutine that is started eagerly
 (`broker.loop.coroutines`): on one node without ``flush.messages`` nothing waits, and a whole EndTxn (PrepareX, markers,
@@ -24,7 +24,7 @@ from broker.loop.life import NodeLife
 from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.topics import TRANSACTION_STATE
-from broker.transactions import state as rules
+from broker.transactions import decisions
 from broker.transactions.after_crash import report_lost_decisions
 from broker.transactions.cleanup import Cleanup
 from broker.transactions.entry import Entry, PendingCompleteTxn
@@ -171,7 +171,7 @@ class TransactionCoordinator(MetadataListener):
             if entry is None and fresh is not None:
                 entry = shard.entries[transactional_id] = Entry(Transaction(transactional_id, fresh))
             if entry is not None:
-                decision = rules.init_producer_id(
+                decision = decisions.init_producer_id(
                     entry.txn,
                     entry.pending,
                     timeout_ms=timeout_ms,
@@ -206,7 +206,7 @@ class TransactionCoordinator(MetadataListener):
         if not isinstance(found, tuple):
             return Answer(found)
         shard, entry = found
-        decision = rules.add_partitions(
+        decision = decisions.add_partitions(
             entry.txn if entry else None,
             entry.pending if entry else None,
             producer_id=producer_id,
@@ -231,7 +231,7 @@ class TransactionCoordinator(MetadataListener):
         if not isinstance(found, tuple):
             return dict.fromkeys(partitions, found)
         entry = found[1]
-        return rules.verify_partitions(
+        return decisions.verify_partitions(
             entry.txn if entry else None, producer_id=producer_id, epoch=epoch, partitions=partitions
         )
 
@@ -249,7 +249,7 @@ class TransactionCoordinator(MetadataListener):
             now_ms = self._clock.now_ms()
             decision: Answer | Transition | NeedsProducerId
             if bumps_epoch:
-                decision = rules.end_v2(
+                decision = decisions.end_v2(
                     txn,
                     pending,
                     producer_id=producer_id,
@@ -259,7 +259,7 @@ class TransactionCoordinator(MetadataListener):
                     fresh_producer_id=fresh,
                 )
             else:
-                decision = rules.end_v1(
+                decision = decisions.end_v1(
                     txn, pending, producer_id=producer_id, epoch=epoch, committed=committed, now_ms=now_ms
                 )
             if not isinstance(decision, NeedsProducerId):
@@ -354,7 +354,7 @@ class TransactionCoordinator(MetadataListener):
         entry = completion.entry
         while await completion.all_committed():
             now_ms = self._clock.now_ms()
-            after = rules.complete(entry.txn, now_ms)
+            after = decisions.complete(entry.txn, now_ms)
             crash_point("txn.complete.before")
             records = state_batch(after, self._value_version, now_ms)
             error = await shard.write(records, after.transactional_id, COMPLETE_APPEND)
@@ -374,7 +374,7 @@ class TransactionCoordinator(MetadataListener):
 
         While that is waited for nothing is pending, as nothing is decided: Kafka has its id at once.
         """
-        transition = rules.abort_by_coordinator(
+        transition = decisions.abort_by_coordinator(
             entry.txn,
             transaction_version=self._transaction_version,
             failed_fence=entry.failed_fence,

@@ -1,6 +1,6 @@
 """One transactional id as a value, its states, and what a coordinator may decide about it.
 
-What becomes of it stands in `broker.transactions.state`.
+What becomes of it stands in `broker.transactions.decisions`.
 """
 
 from __future__ import annotations

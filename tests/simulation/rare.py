@@ -57,7 +57,7 @@ def _serves_without_leading(found: Any, wanted: Any) -> bool:
 
 
 _PRODUCERS: Final = "storage.producers:ProducerStateManager"
-_TXN: Final = "broker.transactions.state"
+_TXN: Final = "broker.transactions.decisions"
 _PARTITION: Final = "broker.replicas.partition.partition:Partition"
 _READING: Final = "broker.replicas.partition.reading:ReadablePartition"
 _FETCH: Final = "broker.requests.fetch_reading:FetchReading._replica"
@@ -206,7 +206,7 @@ BY_CALL: Final[dict[str, tuple[str, When]]] = {
     "compaction replaces segments": ("storage.log:Log.replace", _is_true),
     "recovery begins with a producer snapshot": ("storage.recovery._read_snapshot", _is_true),
     "a log is cut": ("storage.log:Log.truncate_to", _is_true),
-    "an id expires": ("broker.transactions.state.is_expired", _is_true),
+    "an id expires": ("broker.transactions.decisions.is_expired", _is_true),
     "a move of replicas is completed": (f"{_ELECTIONS}._completed", _is_true),
     "DeleteRecords waits for a follower": (
         f"{_PARTITION}.delete_records",

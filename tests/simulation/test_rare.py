@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.transactions import state
+from broker.transactions import decisions
 from broker.transactions.transaction import AbortFirst, Answer, Transaction, TransactionState
 from protocol.errors import ErrorCode
 from tests.simulation import nightly, rare
@@ -14,7 +14,9 @@ def test_a_path_is_noted_when_the_broker_passes_it():
     reached = rare.watch()
     txn = Transaction("id", 1, epoch=3, state=TransactionState.ONGOING)
     asked = {"timeout_ms": 1, "producer_id": -1, "epoch": -1, "now_ms": 0}
-    assert state.init_producer_id(txn, None, **asked) == AbortFirst(Answer(ErrorCode.concurrent_transactions))
+    assert decisions.init_producer_id(txn, None, **asked) == AbortFirst(
+        Answer(ErrorCode.concurrent_transactions)
+    )
     assert reached.names == {"InitProducerId aborts an open transaction"}
     assert not rare.watch().names
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.state import add_partitions, verify_partitions
+from broker.transactions.decisions import add_partitions, verify_partitions
 from broker.transactions.transaction import Answer, Transaction, TransactionState, Transition
 from protocol.errors import ErrorCode
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.state import add_partitions, complete, end_v1, end_v2
+from broker.transactions.decisions import add_partitions, complete, end_v1, end_v2
 from broker.transactions.transaction import (
     NEEDS_PRODUCER_ID,
     Answer,

@@ -9,7 +9,7 @@ import pytest
 
 from broker.apis.end_txn import end_txn
 from broker.apis.init_producer_id import init_producer_id
-from broker.transactions import state as rules
+from broker.transactions import decisions
 from protocol.batch import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest
@@ -172,8 +172,8 @@ async def test_an_exception_after_the_wait_is_the_request_s(world, monkeypatch):
     def broken(*arguments: object, **more: object) -> None:
         raise AssertionError("a broken invariant")
 
-    monkeypatch.setattr(rules, "init_producer_id", broken)
-    monkeypatch.setattr(rules, "end_v2", broken)
+    monkeypatch.setattr(decisions, "init_producer_id", broken)
+    monkeypatch.setattr(decisions, "end_v2", broken)
     for future in waiting_for_ids:
         future.set_result(500)
     for answer in answers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.state import abort_by_coordinator, complete, init_producer_id
+from broker.transactions.decisions import abort_by_coordinator, complete, init_producer_id
 from broker.transactions.transaction import (
     NEEDS_PRODUCER_ID,
     AbortFirst,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.state import complete
+from broker.transactions.decisions import complete
 from broker.transactions.transaction import VALID_PREDECESSORS, Transaction, TransactionState
 
 # A judge, so a copy. As in Kafka's TransactionState: every pair that is not listed is illegal.

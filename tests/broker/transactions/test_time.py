@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.state import is_expired, is_timed_out
+from broker.transactions.decisions import is_expired, is_timed_out
 from broker.transactions.transaction import TIMEOUT_NEVER_MS, Transaction, TransactionState
 
 SETTLED = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
