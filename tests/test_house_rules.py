@@ -19,6 +19,10 @@ SERVER = ("protocol", "storage", "broker", "lab", "proxy", "server")
 PRODUCT = (*SERVER, "tools", "odradek")
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 500
+LONGER = {
+    "broker/replicas/partition/partition.py": "one replica: what its leader appends, and what readers get",
+}
+"""Modules that are one thing all the same."""
 
 # Written by a program, not by hand.
 GENERATED = ("protocol/messages/",)
@@ -165,7 +169,7 @@ def test_a_function_fits_a_screen():
 
 def test_a_module_is_not_a_warehouse():
     lengths = {name_of(path): len(path.read_text("utf-8").splitlines()) for path in sources(*PRODUCT)}
-    assert {name: lines for name, lines in lengths.items() if lines > MODULE_LINES_MAX} == {}
+    assert {name for name, lines in lengths.items() if lines > MODULE_LINES_MAX} == {*LONGER}
 
 
 def test_the_product_says_things_through_its_log():

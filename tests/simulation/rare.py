@@ -59,7 +59,6 @@ def _serves_without_leading(found: Any, wanted: Any) -> bool:
 _PRODUCERS: Final = "storage.producers:ProducerStateManager"
 _TXN: Final = "broker.transactions.decisions"
 _PARTITION: Final = "broker.replicas.partition.partition:Partition"
-_READING: Final = "broker.replicas.partition.reading:ReadablePartition"
 _FETCH: Final = "broker.requests.fetch_reading:FetchReading._replica"
 _HEARTBEAT: Final = "broker.groups.consumer.heartbeat"
 _ELECTIONS: Final = "broker.metadata.elections"
@@ -107,11 +106,11 @@ BY_CALL: Final[dict[str, tuple[str, When]]] = {
         _is_true,
     ),
     "a follower's log has left its leader's": (
-        f"{_READING}.diverging",
+        f"{_PARTITION}.diverging",
         lambda found, *_: found[1] is not None,
     ),
     "a Fetch of an old leader epoch is fenced": (
-        f"{_READING}.check_epoch",
+        f"{_PARTITION}.check_epoch",
         _returns(ErrorCode.fenced_leader_epoch),
     ),
     "a consumer reads from a follower": (

@@ -1,19 +1,19 @@
 cimport cython
 from broker.injection.points cimport FaultInjection
 from broker.replicas.partition.delayed_operations cimport DelayedOperations
-from broker.replicas.partition.reading cimport ReadablePartition
 from broker.replicas.partition.unconfirmed_writes cimport UnconfirmedWrites
 from protocol.batch cimport RecordBatch
 from storage.config cimport LogConfig
 from storage.log cimport Log
 from storage.producers cimport ProducerStateManager
 
-cdef class Partition(ReadablePartition):
+cdef class Partition:
     cdef object __weakref__
-    cdef public tuple key
-    cdef public object name, topic_id, following, _clock, _verification_enabled, listener, replicas, isr
+    cdef public tuple key, _said
+    cdef public object topic, leading, offline, name, topic_id, following, _clock, _verification_enabled, listener, replicas, isr
     cdef public bint is_internal, unflushed, high_watermark_moved, leads_alone
-    cdef public long long leader_id, _node_id
+    cdef public long long index, leader_epoch, leader_id, high_watermark, _node_id, _served_offset, _checked_offset
+    cdef public Log log
     cdef public FaultInjection _injection
     cdef public UnconfirmedWrites unconfirmed
     cdef public DelayedOperations delayed

@@ -3,14 +3,14 @@ from typing import NoReturn
 import pytest
 
 from broker.replicas.partition import bounds
-from broker.replicas.partition.reading import ReadablePartition
+from broker.replicas.partition.partition import Partition
 
 
 @pytest.fixture(autouse=True)
 def bounds_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A high watermark outside of its log, which the broker clamps, fails the test."""
 
-    def fail(partition: ReadablePartition) -> NoReturn:
+    def fail(partition: Partition) -> NoReturn:
         raise AssertionError(
             f"log start, high watermark, log end are {partition.log_start_offset}, "
             f"{partition.high_watermark}, {partition.log_end_offset}"
