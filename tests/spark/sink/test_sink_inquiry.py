@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from odradek.cli import main
-from odradek.spark.sink import MayBeLost, NotDecided, commit, plan, resolve, status
+from odradek.spark.sink import MayBeLost, NotDecided, decision, plan, resolve, status
 from odradek.spark.wire import Cluster
 from tests.spark.sink.test_sink_source import (
     Context,
@@ -39,7 +39,7 @@ def decided_and_dead(sink, task, monkeypatch, batch: int):
     def die(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commit, "_end_all", die)
+    monkeypatch.setattr(decision, "_end_all", die)
     with pytest.raises(KeyboardInterrupt):
         stream(sink).commit(messages, batch)
     monkeypatch.undo()
@@ -106,7 +106,7 @@ def test_what_an_ended_query_has_left_open_is_named_and_aborted(kafka, sink, tas
 def test_a_driver_that_died_in_its_decision_is_said_and_ended(kafka, sink, task, monkeypatch):
     planned = pickle.dumps(stream(sink))
     messages = [task(planned, ["a"], Context(0, 0))]
-    monkeypatch.setattr(commit, "reached", lambda point, batch=None: 1 / (point != "decision.written"))
+    monkeypatch.setattr(decision, "reached", lambda point, batch=None: 1 / (point != "decision.written"))
     with pytest.raises(ZeroDivisionError):
         stream(sink).commit(messages, 0)
     monkeypatch.undo()

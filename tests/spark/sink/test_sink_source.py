@@ -227,11 +227,13 @@ class TestZombies:
     def test_a_program_that_takes_it_after_the_decision_makes_it_loud(self, kafka, sink, task, monkeypatch):
         planned = pickle.dumps(stream(sink))
         messages = [task(planned, ["a"], Context(0, 0)), task(planned, ["b"], Context(1, 0))]
-        from odradek.spark.sink import commit
+        from odradek.spark.sink import decision
 
-        end = commit._end_all
+        end = decision._end_all
         monkeypatch.setattr(
-            commit, "_end_all", lambda *given: take(sink, messages[1].report.transactional_id) or end(*given)
+            decision,
+            "_end_all",
+            lambda *given: take(sink, messages[1].report.transactional_id) or end(*given),
         )
         with pytest.raises(MayBeLost, match="may be lost"):
             stream(sink).commit(messages, 0)
@@ -249,7 +251,7 @@ class TestZombies:
         assert values(kafka, sink) == ["a", "c", "d"]
 
     def test_a_topic_that_is_made_anew_after_the_decision_makes_it_loud(self, kafka, sink, task, monkeypatch):
-        from odradek.spark.sink import commit
+        from odradek.spark.sink import decision
 
         run_batch(sink, task, 0, [["a"]])
         planned = pickle.dumps(stream(sink))
@@ -258,7 +260,7 @@ class TestZombies:
         def die(*given):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(commit, "_end_all", die)
+        monkeypatch.setattr(decision, "_end_all", die)
         with pytest.raises(KeyboardInterrupt):
             stream(sink).commit(messages, 1)
         monkeypatch.undo()
@@ -482,10 +484,12 @@ def test_connections_that_were_idle_for_long_are_not_used(kafka, sink, task, mon
 def test_a_record_of_many_tasks_is_cut_over_partitions(kafka, sink, task):
     planned = pickle.dumps(stream(sink))
     messages = [task(planned, ["x"], Context(index, 0)) for index in range(30)]
-    from odradek.spark.sink import decision
+    from odradek.spark.sink import decision_record
 
     stream(sink).commit(messages, 0)
     assert len(progress(sink).transactions) == 30
-    assert len(decision.to_chunks(decision.SinkState(1, 1, 1, decision.Phase.DECIDED))) == 1
+    assert (
+        len(decision_record.to_chunks(decision_record.SinkState(1, 1, 1, decision_record.Phase.DECIDED))) == 1
+    )
     run_batch(sink, task, 1, [["y"]] * 30)
     assert values(kafka, sink) == ["x"] * 30 + ["y"] * 30
