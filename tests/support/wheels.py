@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.support.deadlines import TEST_S
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("broker", "protocol", "storage", "tools", "odradek")
+PACKAGES = ("broker", "lab", "protocol", "proxy", "server", "storage", "tools", "odradek")
 QUICK = {"CC": str(ROOT / "tests" / "support" / "quick-cc")}
 """A compiler that does not optimise: of what is compiled these tests ask that it is there and works, and wait less long."""
 
