@@ -1,4 +1,7 @@
-"""What a request needs on the cluster as a whole, and Kafka's words where the client lacks it (``AuthHelper``)."""
+"""Which rights a request needs, and Kafka's words where the client lacks one (``AuthHelper``).
+
+A handler that asks about one resource calls `RequestContext.authorize` itself.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from broker.requests.metadata_views import CLUSTER_NAME, authorized_operations
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from broker.node.context import RequestContext
+    from protocol.messages.produce import TopicProduceData
 
 
 def unauthorized(
@@ -22,6 +28,26 @@ def unauthorized(
     return frozenset(
         name for name in dict.fromkeys(names) if not context.authorize(operation, resource_type, name)
     )
+
+
+def unwritable_topics(
+    context: RequestContext, topics: Iterable[TopicProduceData], *, by_id: bool
+) -> frozenset[tuple[str, UUID | None]]:
+    """Topics of a Produce that the principal may not write to, there or not; an id without a topic is not among them."""
+    refused: set[tuple[str, UUID | None]] = set()
+    for topic in topics:
+        name: str | None = topic.name
+        if by_id:
+            found = context.node.metadata.topic_by_id(topic.topic_id)
+            name = None if found is None else found.name
+        if name is not None and not context.authorize("WRITE", "TOPIC", name):
+            refused.add((topic.name, topic.topic_id))
+    return frozenset(refused)
+
+
+def may_write_transactions(context: RequestContext, transactional_id: str) -> bool:
+    """May the principal produce with this transactional id?"""
+    return context.authorize("WRITE", "TRANSACTIONAL_ID", transactional_id)
 
 
 def describable_topics(context: RequestContext) -> Callable[[str], bool] | None:

@@ -16,6 +16,7 @@ from broker.loop.coroutines import Waiter, fork
 from broker.metadata.topics import is_internal
 from broker.replicas.partition.append_result import AppendResult
 from broker.replicas.partition.partition import Partition
+from broker.requests.authorization import may_write_transactions, unwritable_topics
 from broker.transactions.verification import Check
 from protocol import compression
 from protocol.batch import CODEC_MASK, MAGIC, TRANSACTIONAL, CorruptBatch, Reason, RecordBatch
@@ -98,7 +99,11 @@ class Produce:
         context = self.context
         replicas = context.node.replicas
         by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
-        unauthorized = self._unauthorized_topics() if context.node.authorizer is not None else None
+        unauthorized = (
+            unwritable_topics(context, self.request.topic_data, by_id=by_id)
+            if context.node.authorizer is not None
+            else None
+        )
         # A partition that is named twice gets the last of its batches, as on Kafka.
         items: dict[tuple[str, UUID | None, int], Item] = {}
         transactional: list[Item] = []
@@ -125,19 +130,6 @@ class Produce:
         if len(transactional) > 1:
             transactional = [item for item in transactional if item in self.items]
         return transactional
-
-    def _unauthorized_topics(self) -> set[tuple[str, UUID | None]]:
-        """Topics that the principal may not write to, there or not; an id without a topic is not among them."""
-        context = self.context
-        refused: set[tuple[str, UUID | None]] = set()
-        for topic in self.request.topic_data:
-            name: str | None = topic.name
-            if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
-                found = context.node.metadata.topic_by_id(topic.topic_id)
-                name = None if found is None else found.name
-            if name is not None and not context.authorize("WRITE", "TOPIC", name):
-                refused.add((topic.name, topic.topic_id))
-        return refused
 
     def _locate(self, item: Item) -> None:
         """Resolve the topic; the check that this node leads it comes later, as in Kafka."""
@@ -189,10 +181,7 @@ class Produce:
             for item in transactional
             if item.batch is not None
         }
-        if transactional_id is None or (
-            self.context.node.authorizer is not None
-            and not self.context.authorize("WRITE", "TRANSACTIONAL_ID", transactional_id)
-        ):
+        if transactional_id is None or not may_write_transactions(self.context, transactional_id):
             error = ErrorCode.transactional_id_authorization_failed
         elif len(producers) > 1:
             error = ErrorCode.invalid_producer_id_mapping
