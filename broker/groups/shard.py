@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
 from broker.coordinator_runtime.damaged_records import DamagedRecords
-from broker.coordinator_runtime.shard import CoordinatorShard
+from broker.coordinator_runtime.shard import CoordinatorShard, verdict_at
 from broker.groups import classic, timeouts
 from broker.groups.coordinator_state import GroupCoordinatorState
 from broker.groups.effects import (
@@ -212,13 +212,11 @@ class GroupShard(CoordinatorShard):
         What is held is not in memory yet, and its request fails when the leadership goes. The caller decides again behind
         this: a member may be gone by then, and its partition another's.
         """
-        verdict: Waiter[ErrorCode] = Waiter()
         partition = self.partition
         at = InjectionPoint(
             "group.append", self.leader_id, partition.topic, partition.index, group_id=group_id
         )
-        self._injection.intercept(at, partial(verdict.wake, NONE), verdict.wake)
-        return self.client_error(await self._woken(verdict))
+        return self.client_error(await self._woken(verdict_at(self._injection, at)))
 
     def append_records(
         self,
