@@ -212,6 +212,7 @@ def fail_and_unload(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[
             member.syncing = None
         out.append(Cancel(session(member.member_id)))
     out += (Cancel(JOIN_TIMER), Cancel(SYNC_TIMER))
+    group.last_append = None
     group.move_to(ClassicGroupState.DEAD, now_ms)
     return out
 

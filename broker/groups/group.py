@@ -76,6 +76,8 @@ class ClassicGroup:
     initial_remaining_ms: int = 0
     subscriptions: tuple[bytes, ...] | None = None
     """What the members of this generation subscribe to, unparsed; None when that is not for us to know."""
+    last_append: object | None = None
+    """The last of its records that was to be written; None of a deleted group."""
     written: GroupMetadataValue | None = None
     """The last record of this group in the log: what a rebuilt memory would start from."""
     unwritten: bool = False

@@ -372,11 +372,15 @@ class GroupShard(CoordinatorShard):
                 case Answer(token, response):
                     _waiter(token).wake(response)
         if append is not None:
+            group.last_append = append
             start_in_background(self._store(group, append, behind), self.life)
 
     async def _store(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
         """Write the record of a group. The responses behind it are sent once it is committed, or as errors."""
         error = await self.may_append(group.group_id) if self.is_intercepted else NONE
+        if error is NONE and group.last_append is not append:
+            await self._drop(group, append, behind)
+            return
         if error is NONE:
             record = LogRecord(GroupMetadataKey(group.group_id), append.value, GROUP_METADATA_VERSION)
             error, end_offset = self.append_records([record])
@@ -401,6 +405,13 @@ class GroupShard(CoordinatorShard):
                 generation=group.generation,
                 members=len(group.members),
             )
+
+    async def _drop(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
+        """A rule has held a record up until it was out of date: a later one is in the log, or the group was deleted."""
+        deleted = group.state is ClassicGroupState.DEAD
+        error = ErrorCode.unknown_member_id if deleted else await self.read()
+        self.run(group, classic.on_append_late(group, append, error, self.clock.now_ms()))
+        _respond(behind, error)
 
     # -- timers -------------------------------------------------------------------------------------------------
 

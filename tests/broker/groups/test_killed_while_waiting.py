@@ -193,6 +193,21 @@ async def sync_whose_assignment_is_not_committed(world: World) -> Requests:
 
 
 @walk
+async def assignment_that_is_out_of_date_when_a_rule_lets_it_go(world: World) -> Requests:
+    joining = world.join(version=3)
+    world.clock.advance(0)
+    member = (await joining).member_id
+    world.injection.points = gate = Gate("group.append")
+    syncing = world.sync(member, {member: b"all"})
+    world.injection.points = None
+    hold_commits(world)
+    leaving = world.ask("leave_group", 3, group_id="g", members=[MemberIdentity(member_id=member)])
+    assert (await syncing).error_code == E.unknown_member_id
+    gate.release()
+    return [leaving]
+
+
+@walk
 async def heartbeat_behind_a_commit(world: World) -> Requests:
     member = await world.member()
     hold_commits(world)

@@ -11,6 +11,7 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.metadata.values import PartitionState
 from protocol.errors import ErrorCode as E
+from protocol.messages.leave_group import MemberIdentity
 from tests.broker.groups.consumer.test_consumer_groups import Client
 from tests.broker.groups.world import NODE_ID, World, settled, turn
 from tests.support.points import Gate
@@ -225,3 +226,50 @@ async def test_an_offset_that_is_committed_again_by_then_does_not_expire(world: 
     world.commit(6)
     gate.release()
     assert world.fetch() == (6, E.none)
+
+
+async def test_the_record_of_a_group_that_is_deleted_by_then_is_not_written(world: World) -> None:
+    world.injection.points = gate = Gate("group.append")
+    joining = world.join()
+    world.injection.points = None
+    (deleted,) = world.ask("delete_groups", 2, groups_names=["g"]).results
+    assert deleted.error_code == E.none
+    gate.release()
+    assert (await joining).error_code == E.unknown_member_id
+    world.restart()
+    assert world.groups.all_groups() == []
+
+
+async def test_the_assignment_of_a_generation_that_is_over_by_then_is_not_written(world: World) -> None:
+    joining = world.join(version=3)
+    world.clock.advance(0)
+    member = (await joining).member_id
+    world.injection.points = gate = Gate("group.append")
+    syncing = world.sync(member, {member: b"all"})
+    world.injection.points = None
+    leaving = [MemberIdentity(member_id=member)]
+    assert world.ask("leave_group", 3, group_id="g", members=leaving).error_code == E.none
+    gate.release()
+    assert (await syncing).error_code == E.unknown_member_id
+    before = world.groups.memory()
+    world.restart()
+    assert world.groups.memory() == before
+    assert world.commit(5, member_id=member, generation_id_or_member_epoch=1) is E.unknown_member_id
+
+
+async def test_the_record_of_a_member_that_came_back_is_not_written_behind_a_later_one(world: World) -> None:
+    """The later one has the new ids of both."""
+    joining = [world.join(group_instance_id=instance) for instance in "ij"]
+    world.clock.advance(0)
+    first, second = [(await each).member_id for each in joining]
+    world.sync(first, {first: b"1", second: b"2"})
+    world.injection.points = gate = Gate("group.append")
+    back = world.join(group_instance_id="i")
+    world.injection.points = None
+    later = world.join(group_instance_id="j")
+    gate.release()
+    ids = {(await back).member_id, later.member_id}
+    assert {member.member_id for member in world.groups.find("g").members} == ids
+    before = world.groups.memory()
+    world.restart()
+    assert world.groups.memory() == before
