@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from broker.clock import Domain
+from broker.clock.sleeping import Sleep
 from broker.loop.coroutines import Waiter, start
 from broker.loop.life import NodeLife
 from broker.loop.slices import TurnsApart
@@ -19,6 +22,7 @@ from broker.security.sasl.authenticator import (
     SaslServerAuthenticator,
 )
 from broker.security.sasl.mechanism import AuthenticationFailed
+from tests.support.clock import FakeClock
 
 CLIENTS = 5
 
@@ -122,3 +126,14 @@ async def test_a_failure_after_the_client_has_gone_is_no_one_s() -> None:
     login.end()
     asked.fail(AuthenticationFailed("no"))
     assert await future == Evaluated(b"")
+
+
+async def test_a_failure_that_waits_ends_with_its_node() -> None:
+    clock, life = FakeClock(), NodeLife()
+    delay = partial(Sleep, clock, 100, Domain.CONNECTIONS)
+    login = SaslServerAuthenticator({}, lambda: 0, turn=TurnsApart().turn, delay=delay)
+    start(login.delay_failure(), life)
+    assert len(clock.timers) == 1
+    life.end()
+    assert clock.timers == []
+    login.end()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from functools import partial
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from broker.loop.coroutines import start
+from broker.loop.life import NodeLife
 from broker.security.sasl.jwks import (
     BODY_MAX,
     MISSING_KEY_ID_MS,
@@ -278,6 +281,16 @@ async def endpoint():
 
 async def test_keys_come_by_http(endpoint: str) -> None:
     assert select(parse_jwks(await fetch(f"{endpoint}/keys")), "ES256", "ec") is not None
+
+
+async def test_a_login_that_runs_in_no_task_fetches_keys_too(endpoint: str) -> None:
+    keys = JwksEndpoint("keys", partial(fetch, f"{endpoint}/keys"), Refresh(1000, 100, 1000), lambda: NOW_MS)
+    found = asyncio.Queue[asyncio.Future[Jwk | None]]()
+    # As a connection does it: the loop calls, and no task is there.
+    asyncio.get_running_loop().call_soon(
+        lambda: found.put_nowait(start(keys.find("ES256", "ec"), NodeLife()))
+    )
+    assert await (await found.get()) is not None
 
 
 @pytest.mark.parametrize(
