@@ -7,7 +7,8 @@ ids (KIP-516). v0-v2 are announced and not served, as on Kafka: old librdkafka r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 from broker.node.context import RequestContext
 from broker.replicas.partition import AppendResult
@@ -29,10 +30,10 @@ FIRST_VERSION_WITH_LEADER_HINTS = 10
 
 
 @api(key=0, versions=range(3, 14), announced=range(14))
-async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | NoResponse:
-    work = Produce(request, context)
-    await work.run()
-    return _be_silent(work) if request.acks == 0 else _phrase(work)
+def produce(
+    request: ProduceRequest, context: RequestContext
+) -> Coroutine[Any, Any, ProduceResponse | NoResponse]:
+    return Produce(request, context, _be_silent if request.acks == 0 else _phrase).run()
 
 
 def _be_silent(work: Produce) -> NoResponse:

@@ -16,7 +16,7 @@ cdef class Item:
     cdef public AppendResult result
 
 cdef class Produce:
-    cdef public object request
+    cdef public object _phrase, request
     cdef public RequestContext context
     cdef public bint _has_transactional
     cdef public list items

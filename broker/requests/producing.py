@@ -6,7 +6,7 @@ records that must be read first, or for the high watermark (acks=all).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -25,7 +25,8 @@ from storage.validation import Checked, Invalid
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext
-    from protocol.messages.produce import ProduceRequest
+    from broker.requests.api import NoResponse
+    from protocol.messages.produce import ProduceRequest, ProduceResponse
     from storage.steps import Steps
 
 log_events = get_logger()
@@ -65,22 +66,28 @@ class Item:
 
 
 class Produce:
-    """One request under way."""
+    """One request under way; ``phrase`` makes the response of its items."""
 
-    __slots__ = ("_has_transactional", "context", "items", "request")
+    __slots__ = ("_has_transactional", "_phrase", "context", "items", "request")
 
-    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+    def __init__(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        phrase: Callable[[Produce], ProduceResponse | NoResponse],
+    ) -> None:
         self.request = request
         self.context = context
+        self._phrase = phrase
         # The name is asked for before anything else, so a batch that is refused on its own counts as well.
         self._has_transactional = False
         self.items: list[Item] = []
 
-    async def run(self) -> None:
-        """Return with the result of every item in place, once the acks that the client asks for are there."""
+    async def run(self) -> ProduceResponse | NoResponse:
+        """The response, once the acks that the client asks for are there."""
         transactional = self._look()
         if self._has_transactional and self._refuse_as_a_whole(transactional):
-            return
+            return self._phrase(self)
         if transactional:
             await self._verify(transactional)
         for appended in self._append():
@@ -91,6 +98,7 @@ class Produce:
                 await self._await_commit(waiting)
         elif self.context.node.injection.points is not None:
             await self._await_disk()
+        return self._phrase(self)
 
     # -- looking ------------------------------------------------------------------------------------------------
 
