@@ -424,7 +424,8 @@ class Partition:
         if unconfirmed.held or end_offset - log.flushed_offset >= log.config.flush_messages:
             end_offset = unconfirmed.committable_end_offset()
         if self.leading is None:
-            if end_offset > self.high_watermark:
+            # Neither holds where the node has died in the fsync that was begun above.
+            if self.leads_alone and end_offset > self.high_watermark:
                 self.high_watermark = end_offset
                 if self.delayed.commits.pending or self.delayed.watchers:
                     self.delayed.committed(end_offset)
