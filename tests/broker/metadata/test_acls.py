@@ -237,3 +237,12 @@ async def test_an_earlier_image_is_restored(tmp_path: Path) -> None:
         apply(image, record, MetadataDelta())
     assert image.acls == saved.acls
     await cluster.close()
+
+
+async def test_an_image_like_that_of_now_is_restored_without_a_record(tmp_path: Path) -> None:
+    cluster: ClusterMetadata = open_cluster(tmp_path)
+    saved = copy_of(cluster.image)
+    offset = cluster.image.offset
+    await cluster.cluster_control.restore(saved, [])
+    assert cluster.image.offset == offset
+    await cluster.close()
