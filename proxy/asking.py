@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.cluster.addresses import host_and_port
+from broker.loop.coroutines import start
+from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.requests.api import CloseConnection
 from protocol.codec import MalformedRequest, version_of_response
@@ -72,6 +74,7 @@ class _Peer:
         self.buffers = buffers
         self.link = Link(self)
         self._slices = slices
+        self._life = NodeLife()
         self._tls = tls
         self._correlation_id = 0
         self._announced: asyncio.Future[Any] | None = None
@@ -108,7 +111,7 @@ class _Peer:
         header = request_header(api_key, version, self._correlation_id, CLIENT_ID)
         frame = await self.link.request(encoded_request(api_key, version, request, header), _unread)
         steps = response_steps(api_key, version_of_response(api_key, version, frame), frame)
-        response = self._slices.answer(steps)
+        response = start(self._slices.run(steps), self._life)
         return await response if isinstance(response, asyncio.Future) else response
 
 

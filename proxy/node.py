@@ -11,6 +11,7 @@ from uuid import UUID
 
 from broker.cluster.addresses import host_and_port
 from broker.logging import get_logger
+from broker.loop.coroutines import start
 from broker.loop.life import NodeLife
 from broker.net.connections import ConnectionQuotas, Connections, Registered
 from broker.net.server import Server
@@ -212,19 +213,11 @@ class ProxyNode:
         return partial(_as_it_is, key, version)
 
     def _read(self, key: int, version: int, received: Received, frame: Frame) -> Any:
-        response = self.slices.answer(response_steps(key, version, frame))
-        if isinstance(response, asyncio.Future):
-            return self._read_later(key, version, received, frame, response)
-        return self._rewritten(key, version, received, frame, response)
+        return start(self._rewritten(key, version, received, frame), self.life)
 
-    async def _read_later(
-        self, key: int, version: int, received: Received, frame: Frame, reading: asyncio.Future[Any]
-    ) -> Any:
-        outcome = self._rewritten(key, version, received, frame, await reading)
-        return await outcome if asyncio.iscoroutine(outcome) else outcome
-
-    def _rewritten(self, key: int, version: int, received: Received, frame: Frame, response: Any) -> Any:
+    async def _rewritten(self, key: int, version: int, received: Received, frame: Frame) -> Any:
         """The response with the proxy's addresses; the frame as it came where it names none."""
+        response = await self.slices.run(response_steps(key, version, frame))
         if key == METADATA:
             self._context.topics.heard(response)
         elif key == FETCH and self._context.tracks_sessions and not response.error_code:
@@ -232,15 +225,14 @@ class ProxyNode:
         named = list(endpoints_in(key, version, response)) if has_addresses(key, version) else []
         if not named:
             return frame
-        listeners = [self._context.listener_of(node_id, part.host, part.port) for node_id, part in named]
+        listeners = self._listeners_of(named)
         if None in listeners:
-            return self._with_new_listeners(response, named)
+            await self._context.open_listeners([(node_id, part.host, part.port) for node_id, part in named])
+            listeners = self._listeners_of(named)
         return _addressed(response, named, listeners)
 
-    async def _with_new_listeners(self, response: Any, named: Sequence[Named]) -> Any:
-        await self._context.open_listeners([(node_id, part.host, part.port) for node_id, part in named])
-        listeners = [self._context.listener_of(node_id, part.host, part.port) for node_id, part in named]
-        return _addressed(response, named, listeners)
+    def _listeners_of(self, named: Sequence[Named]) -> list[Listener | None]:
+        return [self._context.listener_of(node_id, part.host, part.port) for node_id, part in named]
 
     def _read_versions(self, link: Link, version: int, received: Received, frame: Frame) -> Any:
         if version_of_response(API_VERSIONS, version, frame) != version:

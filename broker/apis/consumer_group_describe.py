@@ -5,7 +5,7 @@ v1 tells which protocol each member speaks.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -37,15 +37,15 @@ HAS_OTHER_TOPICS: Final = "The group has described topic(s) that the client is n
 
 
 @api(key=69, versions=range(2))
-def consumer_group_describe(
+async def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext
-) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
+) -> ConsumerGroupDescribeResponse:
     if not serves_consumer_groups(context):
         error = ErrorCode.unsupported_version
         return ConsumerGroupDescribeResponse(
             groups=[DescribedGroup(group_id=group_id, error_code=error) for group_id in request.group_ids]
         )
-    return context.node.slices.answer(_answer(request, context))
+    return await context.node.slices.run(_answer(request, context))
 
 
 def _answer(

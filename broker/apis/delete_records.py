@@ -5,14 +5,13 @@ v1 changed the quota only, v2 is flexible.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Final
 
 from broker.metadata.topics import is_internal
 from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
 from broker.requests.api import api
-from broker.requests.delayed import Delayed
+from broker.requests.parking import Parking
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -44,9 +43,7 @@ class _Deletion:
 
 
 @api(key=21, versions=range(3))
-def delete_records(
-    request: DeleteRecordsRequest, context: RequestContext
-) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     # A partition that is named twice counts once, by its last offset, as in Kafka.
     wanted = {
         (topic.name, partition.partition_index): partition.offset
@@ -54,24 +51,19 @@ def delete_records(
         for partition in topic.partitions
     }
     deletions = [_delete(context, name, index, offset) for (name, index), offset in wanted.items()]
-    if not any(deletion.pending for deletion in deletions):
-        return _response(deletions)
-
-    def ready() -> bool:
-        for deletion in deletions:
-            if deletion.pending:
-                _look_again(context, deletion)
-        return not any(deletion.pending for deletion in deletions)
-
-    def finish() -> DeleteRecordsResponse:
-        if not ready():
-            for deletion in deletions:
-                if deletion.pending:
-                    deletion.error = ErrorCode.request_timed_out
-        return _response(deletions)
-
-    watched = [deletion.partition for deletion in deletions if deletion.pending and deletion.partition]
-    return Delayed(context.node.clock, request.timeout_ms, watched, ready, finish).future
+    pending = [deletion for deletion in deletions if deletion.pending]
+    if pending:
+        watched = [deletion.partition for deletion in pending if deletion.partition]
+        with Parking(context.node.clock, request.timeout_ms, watched) as parking:
+            in_time = True
+            while pending and in_time:
+                in_time = await parking.moved()
+                for deletion in pending:
+                    _look_again(context, deletion)
+                pending = [deletion for deletion in pending if deletion.pending]
+        for deletion in pending:
+            deletion.error = ErrorCode.request_timed_out
+    return _response(deletions)
 
 
 def _delete(context: RequestContext, name: str, index: int, offset: int) -> _Deletion:

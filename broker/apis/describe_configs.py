@@ -5,7 +5,7 @@ v1: sources and synonyms (KIP-226). v3: types and documentation (KIP-569).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.loop.slices import each
@@ -35,15 +35,15 @@ _Describe = Callable[[str, "RequestContext"], Iterator[Setting]]
 
 
 @api(key=32, versions=range(1, 5))
-def describe_configs(
+async def describe_configs(
     request: DescribeConfigsRequest, context: RequestContext
-) -> DescribeConfigsResponse | Awaitable[DescribeConfigsResponse]:
+) -> DescribeConfigsResponse:
     if any(resource.resource_type not in _KINDS for resource in request.resources):
         # One resource of an unknown kind spoils the whole request.
         return DescribeConfigsResponse(
             results=[_refused(one, ErrorCode.invalid_request, _MALFORMED) for one in request.resources]
         )
-    return context.node.slices.answer(_answer(request, context))
+    return await context.node.slices.run(_answer(request, context))
 
 
 def _answer(request: DescribeConfigsRequest, context: RequestContext) -> Steps[DescribeConfigsResponse]:

@@ -6,7 +6,6 @@ GROUP_ID_NOT_FOUND where older versions show a Dead group.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Final
 
 from broker.groups.consumer.group import ConsumerGroup
@@ -28,10 +27,8 @@ GROUP_ID_NOT_FOUND_SINCE: Final = 6
 
 
 @api(key=15, versions=range(7))
-def describe_groups(
-    request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
-    return context.node.slices.answer(_answer(request, context))
+async def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    return await context.node.slices.run(_answer(request, context))
 
 
 def _answer(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:

@@ -6,8 +6,6 @@ while it ends: ``kafka-transactions.sh find-hanging`` tells by it who will still
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from broker.loop.slices import each
 from broker.metadata.topics import by_topic
 from broker.node.context import RequestContext
@@ -24,10 +22,10 @@ from storage.steps import Steps
 
 
 @api(key=65, versions=range(1))
-def describe_transactions(
+async def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
-    return context.node.slices.answer(_answer(request, context))
+) -> DescribeTransactionsResponse:
+    return await context.node.slices.run(_answer(request, context))
 
 
 def _answer(

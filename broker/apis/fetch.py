@@ -7,17 +7,17 @@ KIP-516 (v13) topic ids for names; KIP-903 (v15) moves the follower's id; KIP-95
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 from broker.clock import Domain
 from broker.node.context import RequestContext
 from broker.node.fetch_sessions import Answers, CachedPartition, Key, Opened
-from broker.requests.api import DelayedResponse, api
-from broker.requests.delayed import Delayed
+from broker.requests.api import api
 from broker.requests.fetch_quota import FetchQuota
-from broker.requests.fetch_reading import TOPIC_IDS_SINCE, FetchReading, ReadOutcome, replica_id, topic_name
+from broker.requests.fetch_reading import TOPIC_IDS_SINCE, FetchReading, replica_id, topic_name
 from broker.requests.metadata_views import NO_NODE, address_of
+from broker.requests.parking import Parking
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -31,37 +31,37 @@ ISOLATION_LEVELS = (0, 1)
 
 
 @api(key=1, versions=range(4, 19))
-def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[object]:
+async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
     if request.isolation_level not in ISOLATION_LEVELS:
         return _impossible(request)
-    opened = _open(request, context)
+    follower = replica_id(request)
+    opened = _open(request, context, is_follower=follower >= 0)
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened)
     quota = FetchQuota(request, context)
-    reading = FetchReading(request, context, opened.wanted, quota.bytes_max)
-
-    def respond(outcome: ReadOutcome) -> FetchResponse:
-        answers = outcome.answers + reading.refused
-        if quota.is_set:
-            throttle_ms = quota.charge(FetchResponse(responses=_by_topic(answers)), context.api_version)
-            if throttle_ms:
-                return _throttled(opened, throttle_ms)
-        return _respond(request, context, opened, answers)
-
+    reading = FetchReading(request, context, opened.wanted, follower, quota.bytes_max)
     outcome = reading.read()
-    if request.max_wait_ms <= 0 or outcome.must_answer or outcome.bytes_read >= reading.min_bytes:
-        return respond(outcome)
+    enough = request.max_wait_ms <= 0 or outcome.must_answer or outcome.bytes_read >= reading.min_bytes
     # Kafka looks before it parks: an offset past what may be read, or in an older segment, waits for nothing.
-    if reading.ready():
-        return respond(outcome)
-    delayed = Delayed(
-        context.node.clock,
-        request.max_wait_ms,
-        [partition for _, partition in reading.readable],
-        reading.ready,
-        lambda: respond(reading.read()),
+    if not enough and not reading.ready():
+        watched = [partition for _, partition in reading.readable]
+        gives_way = context.node.config.fetch_gives_way
+        with Parking(context.node.clock, request.max_wait_ms, watched, gives_way=gives_way) as parking:
+            while await parking.moved() and not reading.ready():
+                pass
+        outcome = reading.read()
+    answers = outcome.answers + reading.refused
+    if quota.is_set:
+        throttle_ms = quota.charge(FetchResponse(responses=_by_topic(answers)), context.api_version)
+        if throttle_ms:
+            return _throttled(opened, throttle_ms)
+    error, session_id, answers = opened.answer(answers, context.node.clock.now_ms(Domain.CONNECTIONS))
+    return FetchResponse(
+        error_code=error,
+        session_id=session_id,
+        responses=_by_topic(answers),
+        node_endpoints=() if follower >= 0 else _leaders(context, answers),
     )
-    return DelayedResponse(delayed) if context.node.config.fetch_gives_way else delayed.future
 
 
 def _impossible(request: FetchRequest) -> FetchResponse:
@@ -85,7 +85,7 @@ def _impossible(request: FetchRequest) -> FetchResponse:
     )
 
 
-def _open(request: FetchRequest, context: RequestContext) -> Opened | ErrorCode:
+def _open(request: FetchRequest, context: RequestContext, *, is_follower: bool) -> Opened | ErrorCode:
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     asked: dict[Key, CachedPartition] = {}
     for topic in request.topics:
@@ -110,20 +110,8 @@ def _open(request: FetchRequest, context: RequestContext) -> Opened | ErrorCode:
         asked,
         forgotten,
         uses_topic_ids=uses_topic_ids,
-        follower=replica_id(request) >= 0,
+        follower=is_follower,
         now_ms=context.node.clock.now_ms(Domain.CONNECTIONS),
-    )
-
-
-def _respond(
-    request: FetchRequest, context: RequestContext, opened: Opened, answers: Answers
-) -> FetchResponse:
-    error, session_id, answers = opened.answer(answers, context.node.clock.now_ms(Domain.CONNECTIONS))
-    return FetchResponse(
-        error_code=error,
-        session_id=session_id,
-        responses=_by_topic(answers),
-        node_endpoints=_leaders(request, context, answers),
     )
 
 
@@ -154,13 +142,13 @@ def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
     return responses
 
 
-def _leaders(request: FetchRequest, context: RequestContext, answers: Answers) -> Sequence[NodeEndpoint]:
+def _leaders(context: RequestContext, answers: Answers) -> Sequence[NodeEndpoint]:
     """Where a consumer finds the leaders that errors of this answer name (KIP-951)."""
     leaders: set[int] = set()
     for _, answer in answers:
         if answer.error_code:  # only an error names one
             leaders.add(answer.current_leader.leader_id)
-    if not leaders or replica_id(request) >= 0:
+    if not leaders:
         return ()
     addresses = (address_of(context, node_id) for node_id in sorted(leaders - {NO_NODE}))
     return [

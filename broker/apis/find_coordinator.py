@@ -7,7 +7,6 @@ The internal topic is made within the request that first needs it, so 15 is left
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from broker.logging import get_logger
@@ -51,15 +50,17 @@ _Found = tuple[ErrorCode, Address]
 
 
 @api(key=10, versions=range(7))
-def find_coordinator(
+async def find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+) -> FindCoordinatorResponse:
     kind = _KINDS.get(request.key_type)
     if kind is None:
         return _refused_kind(request, context)
-    if context.node.metadata.topic(kind.topic) is not None or not _finds_any(request, context, kind):
-        return _answer_in_slices(request, context, kind)
-    return _create_and_answer(request, context, kind)
+    if context.node.metadata.topic(kind.topic) is None and _finds_any(request, context, kind):
+        # Where more replicas are asked for than there are brokers there is no coordinator: Kafka responds 15, and so do we.
+        with contextlib.suppress(ApiError):
+            await context.node.metadata.auto_topic_creation.ensure_internal_topic(kind.topic)
+    return await context.node.slices.run(_answer(request, context, kind))
 
 
 def _refused_kind(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
@@ -85,22 +86,6 @@ def _finds_any(request: FindCoordinatorRequest, context: RequestContext, kind: _
     """The internal topic is made for a client that may ask for what is kept there."""
     keys = request.coordinator_keys if context.api_version >= MANY_KEYS_SINCE else (request.key,)
     return any(context.authorize("DESCRIBE", kind.resource_type, key) for key in keys)
-
-
-async def _create_and_answer(
-    request: FindCoordinatorRequest, context: RequestContext, kind: _Kind
-) -> FindCoordinatorResponse:
-    # Where more replicas are asked for than there are brokers there is no coordinator: Kafka answers 15 then, and so we do.
-    with contextlib.suppress(ApiError):
-        await context.node.metadata.auto_topic_creation.ensure_internal_topic(kind.topic)
-    answer = _answer_in_slices(request, context, kind)
-    return answer if isinstance(answer, FindCoordinatorResponse) else await answer
-
-
-def _answer_in_slices(
-    request: FindCoordinatorRequest, context: RequestContext, kind: _Kind
-) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    return context.node.slices.answer(_answer(request, context, kind))
 
 
 def _answer(

@@ -8,7 +8,6 @@ here; v10 says how long a search in a tier may take.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable
 from typing import Final
 
 from broker.loop.slices import ELEMENTS_PER_SLICE
@@ -53,10 +52,8 @@ OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 
 @api(key=2, versions=range(1, 12))
-def list_offsets(
-    request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    return context.node.slices.answer(_answer(request, context))
+async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    return await context.node.slices.run(_answer(request, context))
 
 
 def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:

@@ -7,7 +7,7 @@ v13: a top-level error code (KIP-1102; never set here).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -41,10 +41,8 @@ ELEMENTS_PER_SLICE: Final = 500
 
 
 @api(key=3, versions=range(14))
-def metadata(
-    request: MetadataRequest, context: RequestContext
-) -> MetadataResponse | Awaitable[MetadataResponse]:
-    return context.node.slices.answer(_answer(request, context))
+async def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    return await context.node.slices.run(_answer(request, context))
 
 
 def _answer(request: MetadataRequest, context: RequestContext) -> Generator[None, None, MetadataResponse]:

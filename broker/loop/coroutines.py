@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from broker.logging import get_logger
 from broker.loop.life import LifeOver
@@ -66,6 +66,7 @@ class Waiter(Generic[T]):
         """Resume the coroutine with an exception."""
         if self._value is MISSING:
             self._error = error
+            del error  # what the coroutine makes of it may have a traceback that leads to this frame
             self.wake(cast(T, None))
 
     # As a future has them, for the value of a coroutine that runs beside another (`fork`).
@@ -93,20 +94,31 @@ class Waiter(Generic[T]):
         if self._value is MISSING:
             return self
         if self._error is not None:
-            raise self._error
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # its traceback leads to this frame: the two would keep what the request has
         raise StopIteration(self._value)
 
 
+class Outcome(Protocol):
+    """What is told the value of a coroutine: a future, a `Waiter`, a request that waits."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Any, /) -> None: ...
+
+    def set_exception(self, exception: Any, /) -> None: ...
+
+
 class Suspended:
-    """A coroutine that waits, and the future or the waiter of its value; without these it runs in the background."""
+    """A coroutine that waits, and what is told its value; without this it runs in the background."""
 
     __slots__ = ("_coroutine", "_future", "_life", "waits_at")
 
     def __init__(
-        self,
-        coroutine: Coroutine[Any, Any, Any],
-        life: NodeLife,
-        future: asyncio.Future[Any] | Waiter[Any] | None,
+        self, coroutine: Coroutine[Any, Any, Any], life: NodeLife, future: Outcome | None = None
     ) -> None:
         self._coroutine = coroutine
         self._life = life
@@ -143,16 +155,20 @@ class Suspended:
         try:
             waits_at = self._coroutine.send(None)
         except StopIteration as end:
-            future = self._future
+            future = self._take_future()
             if future is not None and not future.done():
                 future.set_result(end.value)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:  # a task that it awaited ends with the process
             # Its traceback leads to this frame: no future in it, which would keep the error, and what the request has.
             _fail(self._take_future(), error)
         else:
             self.suspend(waits_at)
 
-    def _take_future(self) -> asyncio.Future[Any] | Waiter[Any] | None:
+    def tell(self, outcome: Outcome) -> None:
+        """Give its value, or its exception, to ``outcome``."""
+        self._future = outcome
+
+    def _take_future(self) -> Outcome | None:
         future, self._future = self._future, None
         return future
 
@@ -160,6 +176,7 @@ class Suspended:
         """End it at the line where it waits: its ``finally`` runs, and writes nothing."""
         if isinstance(self.waits_at, Waiter):
             self.waits_at.let_go()
+        self._future = None
         try:
             self._coroutine.close()
         except Exception:
@@ -179,6 +196,17 @@ def start(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> T | asyncio.Futu
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     Suspended(coroutine, life, future).suspend(waits_at)
     return future
+
+
+def begin(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> T | Suspended:
+    """The same for one that has to know where the coroutine waits: its value, or what `Suspended.tell` is called of."""
+    try:
+        waits_at = coroutine.send(None)
+    except StopIteration as end:
+        return cast(T, end.value)
+    suspended = Suspended(coroutine, life)
+    suspended.suspend(waits_at)
+    return suspended
 
 
 def fork(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> Waiter[T]:
@@ -210,10 +238,10 @@ def start_in_background(coroutine: Coroutine[Any, Any, object], life: NodeLife) 
     Suspended(coroutine, life, None).suspend(waits_at)
 
 
-def _fail(future: asyncio.Future[Any] | Waiter[Any] | None, error: Exception) -> None:
+def _fail(future: Outcome | None, error: BaseException) -> None:
     if future is not None and not future.done():
         future.set_exception(error)
-    elif not isinstance(error, LifeOver):
+    elif not isinstance(error, (LifeOver, asyncio.CancelledError)):
         log.error("a coroutine failed, and no request waits for it", exc_info=error)
 
 

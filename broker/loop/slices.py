@@ -1,8 +1,11 @@
 """Long work on the loop, a slice a turn, for all nodes together; what can run beside the loop goes into a thread.
 
+    async def list_offsets(request, context):
+        return await context.node.slices.run(search(request))    # at once, if that is one slice
+
 Threads alone would not do: Python lets one of them run at a time and takes the turn away every 5 ms, so a walk over a
-million records in a thread makes each of the loop's steps wait that long. In slices it is half a millisecond, and the order
-of things is the same in every run.
+million records in a thread makes each of the loop's steps wait that long to go on. In slices it is half a millisecond, and
+the order of things is the same in every run.
 """
 
 from __future__ import annotations
@@ -10,8 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
+from functools import partial
 from typing import Any, Final, TypeVar
 
+from broker.loop.coroutines import Waiter, start_in_background
+from broker.loop.life import NodeLife
 from storage.steps import Steps
 
 APART_AT_ONCE: Final = 2
@@ -35,117 +41,149 @@ def each(elements: Iterable[T], answer: Callable[[T], R]) -> Generator[None, Non
     return answers
 
 
-class _Job:
-    __slots__ = ("apart", "result", "steps", "then", "work")
+class _Place(Waiter[None]):
+    """A place in a queue. One whose job was closed, as its node died, is passed over."""
 
-    def __init__(self, steps: Steps[Any], then: Then) -> None:
-        self.steps = steps
-        self.then = then
-        self.result: Any = None
-        self.work: Callable[[], Any] | None = None
-        self.apart = False
+    __slots__ = ("is_left",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_left = False
+
+
+class _Queue:
+    """Jobs that wait for the same thing, in the order of their coming."""
+
+    def __init__(self) -> None:
+        self._places: deque[_Place] = deque()
+
+    async def wait(self) -> None:
+        place = _Place()
+        self._places.append(place)
+        try:
+            await place
+        finally:
+            place.is_left = True
+
+    def next(self) -> Callable[[], None] | None:
+        """What lets the first one go on; None if none waits."""
+        while self._places:
+            place = self._places.popleft()
+            if not place.is_left:
+                return partial(place.wake, None)
+        return None
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 class Slices:
     """Any number of jobs; each turn of the loop continues one of them, in turns."""
 
     def __init__(self) -> None:
-        self._ready: deque[_Job] = deque()
-        self._waiting: deque[_Job] = deque()
+        self._ready = _Queue()
+        self._waiting = _Queue()
         self._apart = 0
         self._armed = False
+        self._life = NodeLife()
 
-    def start(self, steps: Steps[Any], then: Then) -> None:
-        """Do the first slice now. If that is all, ``then`` is called before this returns."""
-        self._go_on(_Job(steps, then))
-
-    def answer(self, steps: Steps[T]) -> T | asyncio.Future[T]:
-        """What the steps return, if they take one slice; otherwise a future of it, for a handler to wait for."""
+    async def run(self, steps: Steps[T]) -> T:
+        """What the steps return. The first slice is done now; if it is the only one, this waits for nothing."""
+        thread: _Thread | None = None
         try:
             work = next(steps)
+            while True:
+                if work is None:
+                    await self._turn()
+                    work = next(steps)
+                    continue
+                if thread is None:
+                    if self._apart == APART_AT_ONCE:
+                        await self._waiting.wait()
+                    self._apart += 1
+                    thread = _Thread()
+                # A result may be large, and an error's traceback leads to this frame: neither gets a name here.
+                await thread.do(work)
+                await self._turn()
+                work = thread.hand_over(steps)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        finally:
+            if thread is not None:
+                thread.end(self._left)
 
-        def done(outcome: Any) -> None:
-            if future.done():
-                return  # its connection is gone
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+    def start(self, steps: Steps[Any], then: Then) -> None:
+        """Call ``then`` with the outcome of `run`; before this returns, if one slice is all."""
+        start_in_background(self._tell(steps, then), self._life)
 
-        job = _Job(steps, done)
-        job.work = work
-        self._queue(job)
-        return future
-
-    def _go_on(self, job: _Job) -> None:
-        result, job.result = job.result, None
+    async def _tell(self, steps: Steps[Any], then: Then) -> None:
         try:
-            if isinstance(result, BaseException):
-                try:
-                    job.work = job.steps.throw(result)
-                finally:
-                    del result  # its traceback leads to this frame: the two would keep what the steps have
-            else:
-                job.work = job.steps.send(result)
-        except StopIteration as end:
-            self._end(job, end.value)
+            outcome = await self.run(steps)
         except Exception as error:
-            self._end(job, error)
+            then(error)
         else:
-            self._queue(job)
+            then(outcome)
 
-    def _queue(self, job: _Job) -> None:
-        """Its next slice is for a later turn, its work for a thread."""
-        if job.work is None:
-            self._make_ready(job)
-        elif job.apart or self._apart < APART_AT_ONCE:
-            self._run_apart(job)
-        else:
-            self._waiting.append(job)
+    async def _turn(self) -> None:
+        self._arm()
+        await self._ready.wait()
 
-    def _end(self, job: _Job, outcome: object) -> None:
-        if job.apart:
-            self._apart -= 1
-            if self._waiting:
-                self._run_apart(self._waiting.popleft())
-        # An error's traceback leads to the job, and ``then`` to the future that has the error.
-        then = job.then
-        del job.then
-        then(outcome)
-
-    def _make_ready(self, job: _Job) -> None:
-        self._ready.append(job)
+    def _arm(self) -> None:
         if not self._armed:
             self._armed = True
-            asyncio.get_running_loop().call_soon(self._turn)
+            asyncio.get_running_loop().call_soon(self._go_on)
 
-    def _turn(self) -> None:
+    def _go_on(self) -> None:
         self._armed = False
-        job = self._ready.popleft()
+        resume = self._ready.next()
         if self._ready:
-            self._armed = True
-            asyncio.get_running_loop().call_soon(self._turn)
-        self._go_on(job)
+            self._arm()
+        if resume is not None:
+            resume()
 
-    def _run_apart(self, job: _Job) -> None:
-        if not job.apart:
-            job.apart = True
-            self._apart += 1
-        work, job.work = job.work, None
-        assert work is not None
-        future = asyncio.get_running_loop().run_in_executor(None, work)
+    def _left(self) -> None:
+        """A job that had work in a thread has ended."""
+        self._apart -= 1
+        resume = self._waiting.next()
+        if resume is not None:
+            resume()
 
-        def done(future: asyncio.Future[Any]) -> None:
-            if future.cancelled():
-                return  # the loop ends
-            error = future.exception()
-            job.result = future.result() if error is None else error
-            self._make_ready(job)
 
-        future.add_done_callback(done)
+class _Thread:
+    """Where a job does work beside the loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[Any] | None = None
+
+    async def do(self, work: Callable[[], Any]) -> None:
+        self._future = self._loop.run_in_executor(None, work)
+        await asyncio.wait([self._future])
+
+    def hand_over(self, steps: Steps[Any]) -> Callable[[], Any] | None:
+        """Give the steps the result of their work, or its error."""
+        future, self._future = self._future, None
+        assert future is not None
+        error = future.exception()
+        if error is None:
+            return steps.send(future.result())
+        try:
+            return steps.throw(error)
+        finally:
+            del error, future
+
+    def end(self, left: Callable[[], object]) -> None:
+        """Call ``left`` in the next turn; if the job was closed while its thread works, once that has ended."""
+        if self._future is None:
+            self._loop.call_soon(left)
+        else:
+            self._future.add_done_callback(partial(_retrieve, left))
+
+
+def _retrieve(left: Callable[[], object], future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
+    left()
 
 
 class TurnsApart:

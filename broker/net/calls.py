@@ -6,13 +6,12 @@ request costs one test of one attribute. This module does not know the intercept
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from broker.logging import get_logger
-from broker.loop.coroutines import start
+from broker.loop.coroutines import start_in_background
 from broker.net.routes import Route
 from broker.node.context import RequestContext
 from broker.node.served import ServedNode
@@ -167,29 +166,27 @@ class Call:
         self.note(CallEvent.HANDLED_ALONE)
         try:
             outcome = self.route.handler(self.received, self.context)
-            if hasattr(outcome, "send"):
-                outcome = start(cast("Coroutine[Any, Any, object]", outcome), self.node.life)
         except Exception as error:
             # Not kept in a variable of this frame, to which its traceback leads: the two would keep the request.
             self._handled_alone(error)
             return
         if hasattr(outcome, "__await__"):
-            asyncio.ensure_future(_as_awaitable(outcome)).add_done_callback(self._forget)
+            start_in_background(self._handle_alone(outcome), self.node.life)
         else:
             self._handled_alone(outcome)
 
-    def _forget(self, future: asyncio.Future[object]) -> None:
-        if not future.cancelled():
-            self._handled_alone(future.exception() or future.result())
+    async def _handle_alone(self, outcome: Any) -> None:
+        try:
+            response = await outcome
+        except Exception as error:
+            self._handled_alone(error)
+        else:
+            self._handled_alone(response)
 
     def _handled_alone(self, outcome: object) -> None:
         self.hooked(outcome)
         if isinstance(outcome, Exception):
             log.info("request handled without a client failed", api=self.route.api.name, error=repr(outcome))
-
-
-async def _as_awaitable(outcome: Awaitable[object]) -> object:
-    return await outcome
 
 
 class CallInterceptor(Protocol):

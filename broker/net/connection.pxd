@@ -5,7 +5,7 @@ from protocol.frame cimport RequestHeader
 
 cdef class Connection:
     cdef object __weakref__
-    cdef public object _shared, listener, connection_id, host, port, peer, address, last_active_tick, _transport, _frame, _pending, _parked, client, _unsent, authentication
+    cdef public object _shared, listener, connection_id, host, port, peer, address, last_active_tick, _transport, _frame, _pending, client, _unsent, authentication
     cdef public bytes _kept
     cdef public long long _holds, _answers_bytes
     cdef public bint _reading, _muted

@@ -9,14 +9,13 @@ that holds it, a paused node, and the end. What arrives meanwhile is kept, up to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.logging import get_logger
-from broker.loop.coroutines import start, start_in_background
+from broker.loop.coroutines import Suspended, begin, start_in_background
 from broker.loop.transports import addresses, as_java_writes, reset_transport
 from broker.net.calls import Call, CallEvent
 from broker.net.connection_limits import (
@@ -32,8 +31,9 @@ from broker.net.interception import offer
 from broker.net.paused_transport import paused, resumed
 from broker.net.refusals import bad_size, refuse
 from broker.net.refusals import failed as failed_answer
+from broker.net.waiting_request import WaitingRequest, awaited
 from broker.node.context import ClientInformation, RequestContext
-from broker.requests.api import NO_RESPONSE, CloseConnection, CompletableEarly, DelayedResponse
+from broker.requests.api import NO_RESPONSE, CloseConnection
 from broker.resources.unsent import Unsent
 from protocol.codec import MalformedRequest
 from protocol.frame import RequestHeader, parse_request_header
@@ -65,7 +65,6 @@ class Connection:
         "_holds",
         "_kept",
         "_muted",
-        "_parked",
         "_pending",
         "_reading",
         "_shared",
@@ -94,8 +93,7 @@ class Connection:
         self._holds, self._reading, self._muted = 0, True, False
         self._kept = b""  # not yet cut into frames
         self._frame: PartialFrame | None = None
-        self._pending: asyncio.Future[object] | None = None
-        self._parked: CompletableEarly | None = None
+        self._pending: WaitingRequest | None = None
         self._contexts: dict[int, RequestContext] = {}  # by API and version, of the last requests
         self._answers: list[bytes | memoryview] = []
         self._answers_bytes = 0
@@ -130,8 +128,7 @@ class Connection:
         if self.authentication is not None:
             self.authentication.end()
         if self._pending is not None:
-            # The handler that delays the request learns of it by the cancellation, and frees what waits for it.
-            self._pending.cancel()
+            self._pending.client_gone()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._shared.landing if self._frame is None else self._frame.room()
@@ -153,8 +150,7 @@ class Connection:
                     self._start_or_stop_reading()
         elif self._holds:
             self._kept += shared.landing[:nbytes]
-            if self._parked is not None:
-                self._give_way(self._parked)
+            self._give_way()
             self._start_or_stop_reading()
         elif self._kept:
             # The first bytes of a size, or what was kept to the end of a turn.
@@ -243,8 +239,7 @@ class Connection:
                 self._end_turn()
         if position < end and not self._holds & CLOSED:
             self._kept = bytes(data[position:])
-            if self._parked is not None:
-                self._give_way(self._parked)
+            self._give_way()
         if self._answers:
             self._shared.answers.write(self)
         if self._kept or not self._reading or self._holds & WRITE_BUFFER_FULL:
@@ -305,7 +300,9 @@ class Connection:
             context = self._begin_context(header, identity)
         if isinstance(request, GeneratorType):
             # The view in ``frame`` ends with this call, the bytes do not.
-            self._in_slices(request, partial(self._decoded, header, route, memoryview(frame), context))
+            start_in_background(
+                self._decode_long(header, route, memoryview(frame), context, request), shared.life
+            )
         elif shared.calls.chain is None:
             self._handle(route, header.correlation_id, request, context, None)
         else:
@@ -329,41 +326,52 @@ class Connection:
         self, header: RequestHeader, route: Route, frame: Frame, context: RequestContext, request: Any
     ) -> None:
         interceptors = self._shared.calls.chain
-        if isinstance(request, Exception):
-            self.close("malformed request", error=str(request), bytes=len(frame))
-        elif interceptors is not None and interceptors.wants(header.api_key):
+        if interceptors is not None and interceptors.wants(header.api_key):
             offer(self, header, route, frame, request, context)
         else:
             self._handle(route, header.correlation_id, request, context, None)
 
-    def _in_slices(self, steps: Steps[Any], then: Callable[[Any], object]) -> None:
-        """Go on with ``then`` once the steps are done, and with the next request after that."""
-        self._holds |= SLICED
+    async def _decode_long(
+        self, header: RequestHeader, route: Route, frame: Frame, context: RequestContext, steps: Steps[Any]
+    ) -> None:
+        """Read a request in slices, and handle it; the next request is looked at after that."""
+        try:
+            request = await self._in_slices(steps)
+        except Exception as error:
+            if not self._holds & CLOSED:
+                self.close("malformed request", error=str(error), bytes=len(frame))
+            return
+        if not self._holds & CLOSED:
+            self._decoded(header, route, frame, context, request)
+            self._lift(0)  # what it began holds the next request: a handler that waits, a long answer
 
-        def done(outcome: object) -> None:
+    async def _in_slices(self, steps: Steps[Any]) -> Any:
+        """What the steps return; meanwhile no request is handled."""
+        self._holds |= SLICED
+        try:
+            return await self._shared.node.slices.run(steps)
+        finally:
             self._holds &= ~SLICED
             self.last_active_tick = self._shared.tick
-            if not self._holds & CLOSED:
-                then(outcome)
-                self._lift(0)  # what it began holds the next request: a handler that waits, a long answer
-
-        self._shared.node.slices.start(steps, done)
 
     def _handle(
         self, route: Route, correlation_id: int, request: Any, context: RequestContext, call: Call | None
     ) -> None:
         try:
-            outcome = route.handler(request, context)
-            if hasattr(outcome, "send"):  # a coroutine
-                outcome = start(cast("Coroutine[Any, Any, object]", outcome), context.node.life)
+            outcome: Any = route.handler(request, context)
+            if hasattr(outcome, "__await__"):
+                outcome = begin(outcome if hasattr(outcome, "send") else awaited(outcome), context.node.life)
         except Exception as error:
             # Not kept in a variable of this frame, to which its traceback leads: the two would keep the request.
             self._answer(route, correlation_id, error, call)
             return
-        if hasattr(outcome, "__await__"):
-            self._wait(route, correlation_id, cast(Awaitable[object], outcome), call)
-        else:
+        if not isinstance(outcome, Suspended):
             self._answer(route, correlation_id, outcome, call)
+            return
+        self._holds |= IN_PROGRESS
+        self._pending = WaitingRequest(self, route, correlation_id, call, outcome)
+        if call is not None:
+            call.note(CallEvent.DELAYED)
 
     def proceed(self, call: Call) -> None:
         """Handle a request that was held; not if its connection is closed, since no client waits for it."""
@@ -399,42 +407,15 @@ class Connection:
             self._kept, self._frame = b"", None
             reset_transport(self._transport)
 
-    def _wait(self, route: Route, correlation_id: int, outcome: Awaitable[object], call: Call | None) -> None:
-        if isinstance(outcome, DelayedResponse):
-            self._parked = outcome.request
-            future: asyncio.Future[object] = outcome.request.future
-        else:
-            future = asyncio.ensure_future(outcome)
-        self._holds |= IN_PROGRESS
-        self._pending = future
-        if call is not None:
-            call.note(CallEvent.DELAYED)
-        future.add_done_callback(partial(self._on_outcome, route, correlation_id, call))
-
-    def _give_way(self, parked: CompletableEarly) -> None:
+    def _give_way(self) -> None:
         """A Fetch waits for data, and its client for something else behind it: Kafka lets it wait. Not for a further Fetch:
         two of them would keep each other, and us, busy for nothing."""
-        if len(self._kept) >= SIZE_AND_KEY.size and SIZE_AND_KEY.unpack_from(self._kept)[1] != FETCH:
-            self._parked = None
-            parked.complete_early()
-
-    def _on_outcome(
-        self, route: Route, correlation_id: int, call: Call | None, future: asyncio.Future[object]
-    ) -> None:
-        self._pending = self._parked = None
-        self.last_active_tick = self._shared.tick
-        if future.cancelled():
-            outcome: object = CloseConnection("the request was cancelled")
-        else:
-            outcome = future.exception() or future.result()
-        if self._holds & CLOSED:
-            if call is not None:
-                call.note(CallEvent.GONE)
-            if isinstance(outcome, Exception) and not isinstance(outcome, CloseConnection):
-                route.log_failure(self.connection_id, outcome)
-            return
-        self._answer(route, correlation_id, outcome, call)
-        self._lift(IN_PROGRESS)
+        if (
+            self._pending is not None
+            and len(self._kept) >= SIZE_AND_KEY.size
+            and SIZE_AND_KEY.unpack_from(self._kept)[1] != FETCH
+        ):
+            self._pending.give_way()
 
     # ---- answers
 
@@ -454,13 +435,25 @@ class Connection:
             except Exception as error:
                 chunks = failed_answer(self, route, error)
         if isinstance(chunks, GeneratorType):
-            self._in_slices(chunks, partial(self._send, route, correlation_id, call))
+            start_in_background(self._send_long(route, correlation_id, call, chunks), self._shared.life)
         else:
             self._send(route, correlation_id, call, chunks)
 
+    async def _send_long(
+        self, route: Route, correlation_id: int, call: Call | None, steps: Steps[Any]
+    ) -> None:
+        """Encode a response in slices, and send it; the next request is looked at after that."""
+        try:
+            chunks = await self._in_slices(steps)
+        except Exception as error:
+            if self._holds & CLOSED:
+                return
+            chunks = failed_answer(self, route, error)
+        if not self._holds & CLOSED:
+            self._send(route, correlation_id, call, chunks)
+            self._lift(0)
+
     def _send(self, route: Route, correlation_id: int, call: Call | None, chunks: Any) -> None:
-        if isinstance(chunks, Exception):
-            chunks = failed_answer(self, route, chunks)
         if chunks is None:
             if call is not None:
                 call.note(CallEvent.GONE)

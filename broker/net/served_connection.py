@@ -8,10 +8,12 @@ from typing import Any, Protocol
 class ServedConnection(Protocol):
     """`broker.net.connection.Connection`, to modules that it imports itself."""
 
+    _pending: Any
     _shared: Any
     _holds: int
     client: Any
     connection_id: int
+    last_active_tick: int
 
     @property
     def is_closed(self) -> bool: ...

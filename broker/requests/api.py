@@ -6,14 +6,11 @@ module is imported for its first request: `broker.requests.served` says beforeha
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
-
-from protocol.slotted import slotted
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext
@@ -39,28 +36,7 @@ class NoResponse:
 NO_RESPONSE: Final = NoResponse()
 
 
-class CompletableEarly(Protocol):
-    """A request that waits, and can do without."""
-
-    future: asyncio.Future[Any]
-
-    def complete_early(self) -> None:
-        """Answer with what there is."""
-        ...
-
-
-@slotted(frozen=True)
-class DelayedResponse:
-    """Returned by a handler that waits for something which the client can do without: it gives way to what the same
-    client asks next (Fetch, of which an empty answer before its time is as good as one in time)."""
-
-    request: CompletableEarly
-
-    def __await__(self) -> Generator[object, None, object]:
-        return self.request.future.__await__()
-
-
-# A handler returns the response, or an awaitable of it when it must wait. Only then is a task made.
+# A handler returns the response, or is a coroutine of it (`broker.loop.coroutines`) if it may have to wait.
 Handler = Callable[[Any, "RequestContext"], "object | Awaitable[object]"]
 H = TypeVar("H", bound="Callable[..., object]")
 

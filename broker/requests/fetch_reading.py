@@ -69,12 +69,13 @@ class FetchReading:
         request: FetchRequest,
         context: RequestContext,
         partitions: Sequence[CachedPartition],
+        follower: int,
         bytes_max: float = inf,
     ) -> None:
         self._context = context
         self._node = context.node
         self._read_committed = request.isolation_level == READ_COMMITTED
-        self._replica_id = replica_id(request)
+        self._replica_id = follower
         self._knows_racks = context.api_version >= RACKS_SINCE and self._replica_id < 0
         self._rack = request.rack_id if self._knows_racks else ""
         self._bytes_max = int(min(request.max_bytes, context.node.config.fetch_max_bytes, bytes_max))

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from broker.clock import Domain, SystemClock
 from broker.cluster import Cluster
+from broker.loop.coroutines import start
+from broker.loop.life import NodeLife
 from broker.metadata import ApiError
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.metadata.values import TOPIC_RESOURCE, PartitionState
@@ -113,7 +115,9 @@ def no_leader(cluster: Cluster, topic: str, partition: PartitionState) -> HttpEr
 
 async def first_at(node: Node, partition: Partition, time_ms: int, *, read_committed: bool) -> int:
     """The offset of the first record at a time or later; where readers get to, if there is none."""
-    search = node.slices.answer(partition.offset_for_timestamp(time_ms, read_committed=read_committed))
+    steps = partition.offset_for_timestamp(time_ms, read_committed=read_committed)
+    # In no life of a node: a search ends by itself where the log is closed.
+    search = start(node.slices.run(steps), NodeLife())
     found = await search if isinstance(search, asyncio.Future) else search
     check(found.error, f"{partition.topic}-{partition.index}")
     end = partition.last_stable_offset if read_committed else partition.high_watermark

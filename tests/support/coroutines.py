@@ -6,6 +6,7 @@ A coroutine that is dropped without being awaited is a RuntimeWarning of Python'
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import pytest
@@ -58,3 +59,8 @@ def values_of(coroutine: Coroutine[Any, Any, T], life: NodeLife | None = None) -
 
     coroutines.start_in_background(run(), life or NodeLife())
     return values
+
+
+def served(handler: Callable[[Any, Any], object]) -> Callable[[Any, Any], Any]:
+    """The handler as a connection calls it (`handled`)."""
+    return partial(handled, handler)

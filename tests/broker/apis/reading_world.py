@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.clock import Domain
+from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.metadata.values import BrokerRegistration, Endpoint, PartitionState, Topic
 from broker.node import Listener
@@ -61,6 +62,7 @@ class World:
             ),
             fetch_sessions=FetchSessionCache(1000, lambda: next(ids)),
             quotas=SimpleNamespace(are_set=False),
+            life=NodeLife(),
             slices=Slices(),
             authorizer=SimpleNamespace(authorize=self._authorize),
         )

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.apis.delete_records import delete_records
+from broker.apis.delete_records import delete_records as delete_records_handler
 from broker.metadata.topics import CONSUMER_OFFSETS
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
@@ -17,6 +17,9 @@ from protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from tests.broker.apis.reading_world import World
+from tests.support.coroutines import served
+
+delete_records = served(delete_records_handler)
 
 TIMEOUT_MS = 1000
 
@@ -132,6 +135,19 @@ async def test_replicas_that_lag_too_long_are_a_timeout(world, slow):
     world.clock.advance(TIMEOUT_MS)
     assert results_of(waiting.result()) == [result(0, ErrorCode.request_timed_out, 2)]
     assert (world.watchers, world.clock.timers) == (0, [])
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+async def test_a_node_that_dies_leaves_no_watch_and_no_timer(world, slow, looks):
+    waiting = delete_records(ask((0, 5)), world.context(2, 21))
+    for _ in range(looks):
+        world.partitions["t", 0].delayed.notify()
+        await asyncio.sleep(0)
+    world.node.life.end()
+    assert (world.watchers, world.clock.timers) == (0, [])
+    world.partitions["t", 0].delayed.notify()
+    await asyncio.sleep(0)
+    assert not waiting.done()
 
 
 async def test_a_leader_lost_while_waiting(world, slow):

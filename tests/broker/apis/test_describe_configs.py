@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.apis.describe_configs import describe_configs
+from broker.apis.describe_configs import describe_configs as describe_configs_handler
 from broker.metadata import NewTopic
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.broker.metadata.world import context_of, open_cluster
+from tests.support.coroutines import served
+
+describe_configs = served(describe_configs_handler)
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from broker.apis.describe_transactions import describe_transactions
+from broker.apis.describe_transactions import describe_transactions as describe_transactions_handler
 from protocol.errors import ErrorCode
 from protocol.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
+from tests.support.coroutines import served
 from tests.support.world import OTHER_NODE_ID, TRANSACTION_STATE, World
+
+describe_transactions = served(describe_transactions_handler)
 
 OK = ErrorCode.none
 

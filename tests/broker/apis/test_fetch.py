@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from broker.apis.fetch import fetch
+from broker.apis.fetch import fetch as fetch_handler
 from broker.metadata.values import PartitionState, Topic
 from broker.resources.unsent import UNSENT
 from protocol.batch import batches
@@ -24,6 +24,9 @@ from protocol.messages.fetch import (
     ReplicaState,
 )
 from tests.broker.apis.reading_world import NODE_ID, OTHER_NODE_ID, World, asked, partitions_of, request
+from tests.support.coroutines import served
+
+fetch = served(fetch_handler)
 
 READ_COMMITTED = {"isolation_level": 1}
 

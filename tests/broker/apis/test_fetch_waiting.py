@@ -7,11 +7,15 @@ import uuid
 
 import pytest
 
-from broker.apis.fetch import fetch
+from broker.apis.fetch import fetch as fetch_handler
 from broker.metadata.values import Topic
+from broker.requests.api import CloseConnection
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from tests.broker.apis.reading_world import World, asked, partitions_of, request
+from tests.support.coroutines import served
+
+fetch = served(fetch_handler)
 
 WAIT_MS = 500
 
@@ -56,11 +60,9 @@ async def test_data_ends_the_wait_in_the_turn_after_the_append(world):
 
 async def test_a_waiting_fetch_is_one_timer_and_a_watch_on_each_partition(world):
     topic = world.add_topic("t", 3)
-    waiting = park(world, (topic, [asked(0), asked(1), asked(2)]))
+    park(world, (topic, [asked(0), asked(1), asked(2)]))
     assert len(world.clock.timers) == 1
     assert world.watchers == 3
-    waiting.cancel()
-    await turn()
 
 
 async def test_time_ends_the_wait_with_what_there_is(world):
@@ -228,7 +230,7 @@ async def test_a_log_start_that_passes_the_reader_ends_the_wait(world):
 
 async def test_many_appends_of_one_turn_cost_one_look(world):
     topic = world.add_topic("t")
-    waiting = park(world, (topic, [asked()]), min_bytes=100_000)
+    park(world, (topic, [asked()]), min_bytes=100_000)
     looks = 0
     partition = world.partitions["t", 0]
     readable = partition.readable_bytes
@@ -243,26 +245,55 @@ async def test_many_appends_of_one_turn_cost_one_look(world):
         world.produce()
     await turn()
     assert looks == 1
-    waiting.cancel()
-    await turn()
 
 
-async def test_a_cancelled_wait_leaves_no_watch_and_no_timer(world):
+def parked(world: World):
+    """Where the one Fetch waits, as its connection finds it."""
+    (suspended,) = world.node.life.suspended_coroutines
+    return suspended.waits_at
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_a_client_that_goes_leaves_no_watch_and_no_timer(world, moved):
     topic = world.add_topic("t", 2)
     waiting = park(world, (topic, [asked(0), asked(1)]))
-    waiting.cancel()
-    await turn()
+    if moved:
+        world.produce()
+    parked(world).client_gone()
     assert_nothing_left(world)
+    await turn()
+    with pytest.raises(CloseConnection):
+        waiting.result()
 
 
-async def test_a_wait_cancelled_between_append_and_answer_is_quiet(world):
+@pytest.mark.parametrize("looks", [0, 1, 2])
+@pytest.mark.parametrize("moved", [False, True])
+async def test_a_node_that_dies_leaves_no_watch_and_no_timer(world, looks, moved):
+    """At each wait: before the first look, after looks that found too little, and between a move and its look."""
     topic = world.add_topic("t")
-    waiting = park(world, (topic, [asked()]))
-    world.produce()
-    waiting.cancel()
-    await turn()
-    assert waiting.cancelled()
+    waiting = park(world, (topic, [asked()]), min_bytes=100_000)
+    for _ in range(looks):
+        world.produce()
+        await turn()
+    if moved:
+        world.produce()
+    world.node.life.end()
     assert_nothing_left(world)
+    await turn()
+    assert not waiting.done(), "its client gets no response"
+
+
+@pytest.mark.parametrize("gives_way", [False, True])
+async def test_it_gives_way_with_what_there_is(world, gives_way):
+    topic = world.add_topic("t")
+    world.node.config.fetch_gives_way = gives_way
+    waiting = park(world, (topic, [asked()]), min_bytes=100_000)
+    world.produce()
+    parked(world).give_way()
+    assert waiting.done() == gives_way
+    if gives_way:
+        assert partitions_of(waiting.result())["t", 0].records
+        assert_nothing_left(world)
 
 
 async def test_a_failure_while_looking_is_the_requests_and_not_the_appends(world):

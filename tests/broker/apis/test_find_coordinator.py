@@ -6,12 +6,15 @@ import inspect
 
 import pytest
 
-from broker.apis.find_coordinator import find_coordinator
+from broker.apis.find_coordinator import find_coordinator as find_coordinator_handler
 from protocol.errors import ErrorCode
 from protocol.hashing import partition_for
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.records import cluster_metadata as schema
 from tests.broker.metadata.world import context_of, open_cluster
+from tests.support.coroutines import served
+
+find_coordinator = served(find_coordinator_handler)
 
 TOPICS = {0: "__consumer_offsets", 1: "__transaction_state"}
 MALFORMED = (

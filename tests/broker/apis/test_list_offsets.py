@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.apis.list_offsets import list_offsets
+from broker.apis.list_offsets import list_offsets as list_offsets_handler
 from broker.replicas.partition import TimestampOffset
 from protocol.batch import build_batch
 from protocol.codec import client_codec, request_codec
@@ -20,6 +20,9 @@ from protocol.messages.list_offsets import (
 )
 from storage.steps import run
 from tests.broker.apis.reading_world import NOW_MS, World
+from tests.support.coroutines import served
+
+list_offsets = served(list_offsets_handler)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 NOTHING = (-1, -1, -1)

@@ -7,7 +7,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from broker.apis.metadata import ELEMENTS_PER_SLICE, metadata
+from broker.apis.metadata import ELEMENTS_PER_SLICE
+from broker.apis.metadata import metadata as metadata_handler
 from broker.metadata import NewTopic
 from broker.metadata.creation import AUTO_CREATED_AT_ONCE, PARTITIONS_PER_REQUEST_MAX
 from protocol.codec import client_codec, request_codec
@@ -15,6 +16,9 @@ from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.records import cluster_metadata as schema
 from tests.broker.metadata.world import away, context_of
+from tests.support.coroutines import served
+
+metadata = served(metadata_handler)
 
 VERSIONS = range(14)
 

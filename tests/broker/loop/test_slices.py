@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+from broker.loop.coroutines import start, start_in_background
+from broker.loop.life import NodeLife
 from broker.loop.slices import APART_AT_ONCE, Slices
 from tests.support.deadlines import HANG_S
 
@@ -23,16 +25,22 @@ def in_slices(name, count, told, outcome="done"):
     return outcome
 
 
-async def test_what_takes_one_slice_is_done_at_once():
-    outcomes = []
-    Slices().start(in_slices("a", 0, []), outcomes.append)
-    assert outcomes == ["done"]
+async def run(slices, steps, outcomes):
+    outcomes.append(await slices.run(steps))
+
+
+def begin(slices, steps, outcomes, life=None):
+    start_in_background(run(slices, steps, outcomes), life or NodeLife())
+
+
+def test_what_takes_one_slice_is_done_at_once_and_without_a_loop():
+    assert start(Slices().run(in_slices("a", 0, [])), NodeLife()) == "done"
 
 
 async def test_one_slice_a_turn_for_all_jobs_together():
     slices, told, outcomes = Slices(), [], []
-    slices.start(in_slices("a", 4, told), outcomes.append)
-    slices.start(in_slices("b", 4, told), outcomes.append)
+    begin(slices, in_slices("a", 4, told), outcomes)
+    begin(slices, in_slices("b", 4, told), outcomes)
     loop = asyncio.get_running_loop()
     loop.call_soon(lambda: told.append("turn 1"))
     await turns(1)
@@ -44,15 +52,21 @@ async def test_one_slice_a_turn_for_all_jobs_together():
     assert outcomes == ["done", "done"]
 
 
-async def test_an_exception_is_the_outcome():
+@pytest.mark.parametrize("first", [None, lambda: 7])
+async def test_an_exception_is_the_outcome(first):
     def failing():
-        yield None
+        yield first
         raise ValueError("no")
 
+    outcome = start(Slices().run(failing()), NodeLife())
+    with pytest.raises(ValueError, match="no"):
+        await outcome
+
+
+async def test_the_outcome_by_a_call():
     outcomes = []
-    Slices().start(failing(), outcomes.append)
-    await turns()
-    assert [str(each) for each in outcomes] == ["no"]
+    Slices().start(in_slices("a", 0, []), outcomes.append)
+    assert outcomes == ["done"]
 
 
 async def until(condition) -> None:
@@ -70,19 +84,16 @@ async def test_work_beside_the_loop_and_its_exceptions():
             return thread
         return None
 
-    outcomes = []
-    Slices().start(working(), outcomes.append)
-    await until(lambda: outcomes)
-    assert outcomes[0] not in (None, threading.get_ident())
+    outcome = start(Slices().run(working()), NodeLife())
+    assert await outcome not in (None, threading.get_ident())
 
 
-async def test_jobs_that_hold_much_memory_have_a_bound():
-    slices, gates, running, outcomes = Slices(), [], [], []
+def gated(gates, running, number):
+    """A job whose work in a thread lasts until its gate is open."""
+    gate = threading.Event()
+    gates.append(gate)
 
-    def job(number):
-        gate = threading.Event()
-        gates.append(gate)
-
+    def job():
         def work():
             running.append(number)
             gate.wait(HANG_S)
@@ -92,8 +103,13 @@ async def test_jobs_that_hold_much_memory_have_a_bound():
         running.remove(number)
         return number
 
+    return job()
+
+
+async def test_jobs_that_hold_much_memory_have_a_bound():
+    slices, gates, running, outcomes = Slices(), [], [], []
     for number in range(APART_AT_ONCE + 2):
-        slices.start(job(number), outcomes.append)
+        begin(slices, gated(gates, running, number), outcomes)
     await until(lambda: len(running) == APART_AT_ONCE)
     await turns()
     assert running == list(range(APART_AT_ONCE))
@@ -113,9 +129,58 @@ async def test_small_jobs_do_not_wait_for_those_beside_the_loop(count):
         yield lambda: gate.wait(HANG_S)
 
     for _ in range(APART_AT_ONCE + count):
-        slices.start(large(), outcomes.append)
-    slices.start(in_slices("small", 3, []), outcomes.append)
+        begin(slices, large(), outcomes)
+    begin(slices, in_slices("small", 3, []), outcomes)
     await turns()
     assert outcomes == ["done"]
     gate.set()
     await until(lambda: len(outcomes) == APART_AT_ONCE + count + 1)
+
+
+class TestANodeThatDies:
+    async def test_between_two_slices(self):
+        slices, told, outcomes, life = Slices(), [], [], NodeLife()
+        begin(slices, in_slices("dead", 4, told), outcomes, life)
+        begin(slices, in_slices("living", 2, told), outcomes)
+        life.end()
+        await turns()
+        assert told == [("dead", 0), ("living", 0), ("living", 1)]
+        assert outcomes == ["done"]
+
+    async def test_while_its_work_waits_for_others(self):
+        slices, gates, running, outcomes, life = Slices(), [], [], [], NodeLife()
+        for number in range(APART_AT_ONCE):
+            begin(slices, gated(gates, running, number), outcomes)
+        begin(slices, gated(gates, running, "dead"), outcomes, life)
+        begin(slices, gated(gates, running, "living"), outcomes)
+        life.end()
+        for gate in gates:
+            gate.set()
+        await until(lambda: len(outcomes) == APART_AT_ONCE + 1)
+        assert set(outcomes) == {*range(APART_AT_ONCE), "living"}
+
+    async def test_while_a_thread_works_for_it_and_what_this_holds_counts_until_it_ends(self):
+        slices, gates, running, outcomes, life = Slices(), [], [], [], NodeLife()
+        for number in range(APART_AT_ONCE):
+            begin(slices, gated(gates, running, number), outcomes, life)
+        begin(slices, gated(gates, running, "dead"), outcomes, life)
+        begin(slices, gated(gates, running, "living"), outcomes)
+        await until(lambda: len(running) == APART_AT_ONCE)
+        life.end()
+        await turns()
+        assert "living" not in running
+        for gate in gates:
+            gate.set()
+        await until(lambda: outcomes)
+        assert outcomes == ["living"]
+
+    async def test_when_its_thread_has_failed(self):
+        def failing():
+            yield lambda: failed.set() or 1 // 0
+
+        slices, outcomes, life, failed = Slices(), [], NodeLife(), threading.Event()
+        begin(slices, failing(), outcomes, life)
+        assert failed.wait(HANG_S)
+        life.end()
+        await turns()
+        assert outcomes == []

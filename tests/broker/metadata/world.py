@@ -14,6 +14,7 @@ from broker.client_metrics.exporting import exporter_of
 from broker.client_metrics.manager import ClientMetricsManager
 from broker.clock import Domain, Unmoved
 from broker.config import broker_config
+from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.metadata import (
     BrokerRegistration,
@@ -122,6 +123,7 @@ def context_of(
         settings=settings_of_node,
         config=config,
         replicas=SimpleNamespace(is_offline=lambda topic, index: False, is_offline_on=lambda *_: False),
+        life=NodeLife(),
         slices=Slices(),
         quotas=ClientQuotas(config, FixedClock(), lambda: cluster.image.quotas),
         client_metrics=ClientMetricsManager(

@@ -26,7 +26,8 @@ from broker.net.frame_buffers import FRAME_BUFFER_START_BYTES
 from broker.net.routes import Routes
 from broker.node import Listener, Node
 from broker.node.context import RequestContext
-from broker.requests.api import NO_RESPONSE, Api, CloseConnection, DelayedResponse, Handler
+from broker.requests.api import NO_RESPONSE, Api, CloseConnection, Handler
+from broker.requests.parking import ParkedHere
 from broker.resources.unsent import UNSENT, WRITE_BUFFER_HIGH_BYTES, ResponseBudget
 from protocol.codec import client_codec, read_response, request_frame
 from protocol.frame import FIRST_FLEXIBLE, request_header, response_body_offset
@@ -489,26 +490,15 @@ async def test_answers_keep_the_order_of_several_waiting_requests() -> None:
     assert peer.answered() == list(range(4))
 
 
-class Patient:
-    """A request that waits, and can do without (`broker.requests.api.DelayedResponse`)."""
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self.hurried = 0
-
-    def complete_early(self) -> None:
-        self.hurried += 1
-        self.future.set_result(FetchResponse())
-
-
 def fetch(correlation_id: int) -> bytes:
     return request(FETCH, 12, FetchRequest(max_wait_ms=500), correlation_id)
 
 
-def fetching(patient: list[Patient]) -> Broker:
-    def park(message: FetchRequest, context: RequestContext) -> DelayedResponse:
-        patient.append(Patient())
-        return DelayedResponse(patient[-1])
+def fetching(parked: list[ParkedHere], *, gives_way: bool = True) -> Broker:
+    async def park(message: FetchRequest, context: RequestContext) -> FetchResponse:
+        parked.append(ParkedHere(gives_way=gives_way))
+        await parked[-1]
+        return FetchResponse()
 
     return Broker({FETCH: park, HEARTBEAT: pong})
 
@@ -516,36 +506,47 @@ def fetching(patient: list[Patient]) -> Broker:
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("step", [None, 1])
 async def test_a_parked_fetch_gives_way_to_another_kind_of_request(together: bool, step: int | None) -> None:
-    patient: list[Patient] = []
-    peer = fetching(patient).connect()
+    parked: list[ParkedHere] = []
+    peer = fetching(parked).connect()
     if together:
         peer.send(fetch(1) + heartbeat(2), step)
     else:
         peer.send(fetch(1), step)
         await turns()
-        assert (peer.answered(), patient[0].hurried) == ([], 0)
+        assert (peer.answered(), parked[0].done()) == ([], False)
         peer.send(heartbeat(2), step)
     await turns()
-    assert (peer.answered(), patient[0].hurried) == ([1, 2], 1)
+    assert (peer.answered(), parked[0].done()) == ([1, 2], True)
+
+
+async def test_a_parked_fetch_gives_no_way_where_it_is_not_to() -> None:
+    parked: list[ParkedHere] = []
+    peer = fetching(parked, gives_way=False).connect()
+    peer.send(fetch(1) + heartbeat(2))
+    await turns()
+    assert (peer.answered(), parked[0].done()) == ([], False)
+    parked[0].wake(True)
+    await turns()
+    assert peer.answered() == [1, 2]
 
 
 async def test_a_parked_fetch_does_not_give_way_to_a_fetch() -> None:
-    patient: list[Patient] = []
-    peer = fetching(patient).connect()
+    parked: list[ParkedHere] = []
+    peer = fetching(parked).connect()
     peer.send(fetch(1) + fetch(2))
     await turns()
-    assert (peer.answered(), len(patient), patient[0].hurried) == ([], 1, 0)
-    patient[0].complete_early()
+    assert (peer.answered(), len(parked), parked[0].done()) == ([], 1, False)
+    parked[0].wake(True)
     await turns()
-    assert (peer.answered(), len(patient), patient[1].hurried) == ([1], 2, 0)
+    assert (peer.answered(), len(parked), parked[1].done()) == ([1], 2, False)
 
 
 async def test_a_parked_fetch_waits_on_while_it_is_not_clear_what_follows() -> None:
-    patient: list[Patient] = []
-    peer = fetching(patient).connect()
+    parked: list[ParkedHere] = []
+    peer = fetching(parked).connect()
     peer.send(fetch(1) + heartbeat(2)[:5])
     await turns()
-    assert patient[0].hurried == 0
+    assert not parked[0].done()
 
 
 async def test_a_coroutine_is_waited_for_as_a_future_is() -> None:
@@ -587,18 +588,40 @@ async def test_what_is_sent_behind_a_waiting_request_is_bounded() -> None:
     assert peer.answered() == list(range(len(peer.answered())))
 
 
-async def test_the_end_of_a_connection_cancels_what_it_waits_for() -> None:
-    parking = Parking()
-    broker = Broker({HEARTBEAT: parking})
+@pytest.mark.parametrize("gives_way", [True, False])
+async def test_the_end_of_a_connection_ends_what_is_parked(gives_way: bool) -> None:
+    parked: list[ParkedHere] = []
+    broker = fetching(parked, gives_way=gives_way)
     peer = broker.connect()
-    peer.send(heartbeat(1) + heartbeat(2))
-    (future,) = parking.waiting
+    peer.send(fetch(1) + fetch(2))
+    with structlog.testing.capture_logs() as lines:
+        peer.lose()
+        assert parked[0].done()
+        await turns()
+    assert lines == []
+    assert len(parked) == 1
+    assert len(broker.connections) == 0
+
+
+async def test_what_is_not_parked_is_carried_out_after_the_connection_ended() -> None:
+    committed: Waiter[None] = Waiter()
+    done: list[str] = []
+
+    async def commit(message: HeartbeatRequest, context: RequestContext) -> object:
+        await committed
+        done.append(message.member_id)
+        return HeartbeatResponse()
+
+    broker = Broker({HEARTBEAT: commit})
+    peer = broker.connect()
+    peer.send(heartbeat(1, "first") + heartbeat(2, "behind"))
     with structlog.testing.capture_logs() as lines:
         peer.lose()
         await turns()
-    assert future.cancelled()
+        committed.wake(None)
+        await turns()
     assert lines == []
-    assert len(parking.seen) == 1
+    assert done == ["first"]
     assert len(broker.connections) == 0
 
 
@@ -673,7 +696,8 @@ async def test_a_failure_after_the_connection_ended_is_logged_all_the_same() -> 
         await turns()
         late.wake(None)
         await turns()
-    assert [line["event"] for line in lines] == ["a coroutine failed, and no request waits for it"]
+    assert [line["event"] for line in lines] == ["request failed"]
+    assert lines[0]["api"] == "api_12"
 
 
 # ---- fairness and limits

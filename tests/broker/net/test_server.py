@@ -27,6 +27,7 @@ from broker.net.server import Server
 from broker.node import Listener, Node
 from broker.node.context import RequestContext
 from broker.requests.api import Api, Handler
+from broker.requests.parking import ParkedHere
 from broker.resources.descriptors import SLOTS
 from broker.resources.unsent import WRITE_BUFFER_HIGH_BYTES
 from protocol.codec import request_frame
@@ -295,11 +296,11 @@ def test_a_client_that_reads_nothing_is_served_little(run: Run) -> None:
 
 
 def test_a_parked_request_ends_with_its_connection(run: Run) -> None:
-    parked: list[asyncio.Future[object]] = []
+    parked: list[ParkedHere] = []
 
-    def park(message: object, context: RequestContext) -> asyncio.Future[object]:
-        parked.append(asyncio.get_running_loop().create_future())
-        return parked[-1]
+    async def park(message: object, context: RequestContext) -> object:
+        parked.append(ParkedHere(gives_way=False))
+        return await parked[-1]
 
     async def scenario() -> None:
         async with serving({HEARTBEAT: park}) as served:
@@ -308,7 +309,6 @@ def test_a_parked_request_ends_with_its_connection(run: Run) -> None:
             await until(lambda: len(parked) == 1)
             client.writer.close()
             await until(parked[0].done)
-            assert parked[0].cancelled()
             assert len(parked) == 1
 
     run(scenario)
@@ -406,11 +406,11 @@ def test_an_idle_connection_is_closed_silently(run: Run) -> None:
 
 
 def test_a_stop_lets_responses_leave_and_waits_for_no_client(run: Run) -> None:
-    parked: list[asyncio.Future[object]] = []
+    parked: list[ParkedHere] = []
 
-    def park(message: object, context: RequestContext) -> asyncio.Future[object]:
-        parked.append(asyncio.get_running_loop().create_future())
-        return parked[-1]
+    async def park(message: object, context: RequestContext) -> object:
+        parked.append(ParkedHere(gives_way=False))
+        return await parked[-1]
 
     def big(message: FetchRequest, context: RequestContext) -> FetchResponse:
         partition = PartitionData(records=b"r" * 20_000_000)
@@ -427,7 +427,7 @@ def test_a_stop_lets_responses_leave_and_waits_for_no_client(run: Run) -> None:
             await until(lambda: served.connections.requests == 3)
             await served.connections.close(grace_s=0.5)
             assert await answer == 1
-            assert parked[0].cancelled()
+            assert parked[0].done()
             assert len(served.connections) == 0
 
     run(scenario)

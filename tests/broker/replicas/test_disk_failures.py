@@ -16,8 +16,8 @@ from broker.apis.create_partitions import create_partitions
 from broker.apis.create_topics import create_topics
 from broker.apis.delete_topics import delete_topics
 from broker.apis.describe_topic_partitions import describe_topic_partitions
-from broker.apis.find_coordinator import find_coordinator
-from broker.apis.metadata import metadata
+from broker.apis.find_coordinator import find_coordinator as find_coordinator_handler
+from broker.apis.metadata import metadata as metadata_handler
 from broker.cluster import Cluster, StartError
 from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
@@ -32,8 +32,12 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from server.options import parse
 from storage.directory import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from tests.support.background import no_threads
+from tests.support.coroutines import served
 from tests.support.disk import WRITES, Disk
 from tests.support.world import CONSUMER_OFFSETS, TRANSACTION_STATE, World
+
+find_coordinator = served(find_coordinator_handler)
+metadata = served(metadata_handler)
 
 OFFLINE = ErrorCode.kafka_storage_error
 Lines = list[Any]

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.apis.fetch import fetch
-from broker.apis.list_offsets import list_offsets
+from broker.apis.fetch import fetch as fetch_handler
+from broker.apis.list_offsets import list_offsets as list_offsets_handler
 from broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
+from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.node import Listener
 from broker.node.context import RequestContext
@@ -25,7 +26,11 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.broker.replicas.replication.conftest import MakeNodes
+from tests.support.coroutines import served
 from tests.support.nodes import TOPIC, Nodes
+
+fetch = served(fetch_handler)
+list_offsets = served(list_offsets_handler)
 
 OK = ErrorCode.none
 LISTENER = Listener("PLAINTEXT", "", 9092, "localhost", 9092)
@@ -44,6 +49,7 @@ def racks(make_nodes: MakeNodes) -> Nodes:
 
 def context(nodes: Nodes, node_id: int, version: int, api_key: int = 1) -> RequestContext:
     node: Any = SimpleNamespace(
+        life=NodeLife(),
         slices=Slices(),
         node_id=node_id,
         clock=nodes.clock,

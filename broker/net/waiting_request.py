@@ -1,0 +1,104 @@
+"""The request of a connection that waits: its handler is a suspended coroutine.
+
+Once it has an outcome, the connection responds in the next turn of the loop, and goes on with the next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from broker.loop.life import LifeOver
+from broker.net.calls import CallEvent
+from broker.net.holds import CLOSED, IN_PROGRESS
+from broker.requests.api import CloseConnection
+from broker.requests.parking import ParkedHere
+
+if TYPE_CHECKING:
+    from broker.loop.coroutines import Suspended
+    from broker.net.calls import Call
+    from broker.net.routes import Route
+    from broker.net.served_connection import ServedConnection
+
+
+class WaitingRequest:
+    """What `Suspended` tells its outcome, and its connection what the client does."""
+
+    __slots__ = ("_call", "_connection", "_correlation_id", "_outcome", "_route", "_suspended")
+
+    def __init__(
+        self,
+        connection: ServedConnection,
+        route: Route,
+        correlation_id: int,
+        call: Call | None,
+        suspended: Suspended,
+    ) -> None:
+        self._connection = connection
+        self._route = route
+        self._correlation_id = correlation_id
+        self._call = call
+        self._outcome: object = None
+        self._suspended = suspended
+        suspended.tell(self)
+
+    def give_way(self) -> None:
+        """The client waits for something else, too."""
+        parked = self._suspended.waits_at
+        if isinstance(parked, ParkedHere):
+            parked.give_way()
+
+    def client_gone(self) -> None:
+        """A request that is parked ends. Any other is carried out, and a failure of it is logged."""
+        self._note_gone()
+        parked = self._suspended.waits_at
+        if isinstance(parked, ParkedHere):
+            parked.client_gone()
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: Any) -> None:
+        self._outcome = result
+        self._connection._shared.loop.call_soon(self._respond)
+
+    set_exception = set_result
+
+    def _respond(self) -> None:
+        connection = self._connection
+        # Not kept here: the traceback of an exception may lead back to this request.
+        outcome, self._outcome = self._outcome, None
+        connection._pending = None
+        connection.last_active_tick = connection._shared.tick
+        if isinstance(outcome, asyncio.CancelledError):
+            outcome = CloseConnection("the request was cancelled")
+        if not connection._holds & CLOSED:
+            connection._answer(self._route, self._correlation_id, outcome, self._call)
+            connection._lift(IN_PROGRESS)
+            return
+        self._note_gone()
+        if isinstance(outcome, Exception) and not isinstance(outcome, (CloseConnection, LifeOver)):
+            self._route.log_failure(connection.connection_id, outcome)
+
+    def _note_gone(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call.note(CallEvent.GONE)
+
+
+async def awaited(future: asyncio.Future[object]) -> object:
+    """The coroutine of a handler that returns a future. A client that goes cancels it."""
+    parked = ParkedHere(gives_way=False)
+
+    def wake(_: object) -> None:
+        parked.wake(True)
+
+    future.add_done_callback(wake)
+    try:
+        await parked
+    except CloseConnection:
+        future.cancel()
+        raise
+    finally:
+        future.remove_done_callback(wake)
+    return future.result()

@@ -1,0 +1,103 @@
+"""Requests that wait for partitions to move: for data, for a low watermark (Kafka: delayed operations).
+
+    with Parking(clock, timeout_ms, partitions) as parking:
+        while await parking.moved():
+            if enough():
+                break
+
+A request that waits is one coroutine, one timer and a watch on each of its partitions. While nothing moves it costs nothing.
+Timer and watches go with the block, in whatever way it is left: also when the node dies, or the client goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Self
+
+from broker.clock import Clock, Domain
+from broker.loop.coroutines import Waiter
+from broker.requests.api import CloseConnection
+
+if TYPE_CHECKING:
+    from broker.replicas.partition import Partition
+
+
+class ParkedHere(Waiter[bool]):
+    """The place where a request waits. Its connection finds it there (`Suspended.waits_at`)."""
+
+    __slots__ = ("_gives_way",)
+
+    def __init__(self, *, gives_way: bool) -> None:
+        super().__init__()
+        self._gives_way = gives_way
+
+    def give_way(self) -> None:
+        """The client waits for something else on the same connection."""
+        if self._gives_way:
+            self.wake(False)
+
+    def client_gone(self) -> None:
+        """No one waits for the response: what the request holds is freed."""
+        self.fail(CloseConnection("the client has gone"))
+
+
+class Parking:
+    """The wait of one request, at most ``timeout_ms``. ``gives_way``: the response may come early, with what there is."""
+
+    __slots__ = (
+        "_clock",
+        "_gives_way",
+        "_loop",
+        "_parked",
+        "_partitions",
+        "_scheduled",
+        "_timeout_ms",
+        "_timer",
+    )
+
+    def __init__(
+        self, clock: Clock, timeout_ms: int, partitions: Iterable[Partition], *, gives_way: bool = False
+    ) -> None:
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._partitions = list(partitions)
+        self._gives_way = gives_way
+        self._loop = asyncio.get_running_loop()
+        self._parked: ParkedHere | None = None
+        self._scheduled = False
+
+    def __enter__(self) -> Self:
+        for partition in self._partitions:
+            partition.delayed.watch(self._moved)
+        self._timer = self._clock.call_later_ms(self._timeout_ms, self._over, Domain.REQUESTS)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._parked = None
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.delayed.unwatch(self._moved)
+
+    async def moved(self) -> bool:
+        """Wait until something has moved in a partition: True. False: the time is over, or the request gives way.
+
+        It is the turn after the one that moved it. The mover (an append, a marker) answers its own request first; ten moves
+        in one turn are one. `CloseConnection` if the client has gone.
+        """
+        self._parked = ParkedHere(gives_way=self._gives_way)
+        return await self._parked
+
+    def _moved(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._scheduled = False
+        if self._parked is not None:
+            self._parked.wake(True)
+
+    def _over(self) -> None:
+        if self._parked is not None:
+            self._parked.wake(False)
