@@ -423,6 +423,8 @@ class Partition:
         end_offset = log.log_end_offset
         if unconfirmed.held or end_offset - log.flushed_offset >= log.config.flush_messages:
             end_offset = unconfirmed.committable_end_offset()
+            if self.leading is None and not self.leads_alone:
+                return  # the node has died at the flush
         if self.leading is None:
             # Neither holds where the node has died in the fsync that was begun above.
             if self.leads_alone and end_offset > self.high_watermark:

@@ -545,6 +545,20 @@ def test_a_marker_moves_the_stable_offset_once_it_is_committed(tmp_path):
     partition.log.close(clean=False)
 
 
+def test_nothing_is_committed_by_a_leader_that_dies_at_its_flush(tmp_path):
+    """A rule at ``log.fsync`` kills the node."""
+
+    def die(partition):
+        partition.stop_leading(ErrorCode.not_leader_or_follower)
+        partition.log.flushed_up_to(1)
+
+    bench = Bench(tmp_path / "t-0", flush_messages=1)
+    bench.partition = bench._partition(Log(tmp_path / "t-0", uuid.UUID(int=1), bench.config), die)
+    bench.append(plain(), acks=1)
+    assert (bench.partition.log_end_offset, bench.partition.high_watermark) == (1, 0)
+    bench.partition.log.close(clean=False)
+
+
 # -- waiting ------------------------------------------------------------------------------------------------
 
 
