@@ -1422,12 +1422,175 @@ AUDIT: Final = tuple(
     )
 )
 
+COROUTINES: Final = (
+    _one(
+        "walk-goes-on-after-a-kill",
+        "what waits in a node that is killed never goes on: no line behind the wait is run",
+        ("tests/broker/loop/test_coroutines.py",),
+        "broker/loop/coroutines.py",
+        "        if self._life.suspended_coroutines.pop(self, self) is self:\n"
+        '            misused("a coroutine was resumed after its node\'s life", self._coroutine)\n'
+        "            return\n",
+        "        self._life.suspended_coroutines.pop(self, None)\n",
+        (
+            "broker/loop/life.py",
+            "        for coroutine in suspended:\n            coroutine.close()\n",
+            "        del suspended\n",
+        ),
+    ),
+    _one(
+        "waiter-takes-the-last-of-several-values",
+        "what ends a wait first decides it: a commit behind the time-out changes nothing",
+        ("tests/broker/loop/test_coroutines.py",),
+        "broker/loop/coroutines.py",
+        "        if self._value is not MISSING:\n            return\n        self._value = value\n",
+        "        self._value = value\n",
+    ),
+    _one(
+        "walk-goes-on-in-another-turn",
+        "a walk goes on in the turn in which it is woken, before anything that arrives later",
+        ("tests/broker/loop/test_coroutines.py",),
+        "broker/loop/coroutines.py",
+        "            suspended.resume()\n",
+        "            asyncio.get_running_loop().call_soon(suspended.resume)\n",
+    ),
+    _one(
+        "group-decision-kept-while-a-rule-held-it",
+        "what was decided is decided again behind a wait: the group may be another by then",
+        ("tests/broker/groups/test_points.py",),
+        "broker/groups/consumer_groups.py",
+        "            decision = decide(self._context(group_id))\n        end_offset",
+        "        end_offset",
+    ),
+    _one(
+        "consumer-group-answered-before-the-high-watermark",
+        "a member of a consumer group has its response once the records of it are committed",
+        ("tests/broker/groups/consumer",),
+        "broker/groups/consumer_groups.py",
+        "        _check(await shard.committed(end_offset))\n",
+        "        del end_offset\n",
+    ),
+    _one(
+        "waiting-commits-are-taken-for-committed",
+        "a request that waits for a commit is refused when another node becomes the coordinator",
+        ("tests/broker/groups/test_points.py", "tests/broker/groups/test_coordinator.py"),
+        SHARD,
+        "            verdict.wake(error)\n",
+        "            verdict.wake(NONE)\n",
+    ),
+    _one(
+        "init-producer-id-answered-before-it-is-written",
+        "InitProducerId is answered when the new epoch is committed",
+        ("tests/broker/transactions/test_killed_while_waiting.py",),
+        COORDINATOR,
+        "                    error = await self._persist(shard, entry, decision)\n"
+        "                    return decision.answer if error is NONE else Answer(error)\n",
+        "                    start_in_background(self._persist(shard, entry, decision), self._life)\n"
+        "                    return decision.answer\n",
+    ),
+    _one(
+        "added-partitions-answered-before-they-are-written",
+        "AddPartitionsToTxn is answered when the partitions are in the committed state",
+        ("tests/broker/transactions/test_killed_while_waiting.py",),
+        COORDINATOR,
+        "        error = await self._persist(shard, entry, decision)\n"
+        "        return decision.answer if error is NONE else Answer(error)\n\n    def verify_partitions",
+        "        start_in_background(self._persist(shard, entry, decision), self._life)\n"
+        "        return decision.answer\n\n    def verify_partitions",
+    ),
+    _one(
+        "two-walks-of-one-id-at-once",
+        "while a state of an id is being written, other requests for it get CONCURRENT_TRANSACTIONS",
+        ("tests/broker/transactions/test_ending.py", "tests/broker/transactions/test_coordinator.py"),
+        COORDINATOR,
+        "        entry.pending = after.state\n",
+        "        entry.pending = None\n",
+    ),
+    _one(
+        "ids-finished-one-after-the-other",
+        "ids that a coordinator takes over are finished side by side: a marker that waits holds no other id up",
+        ("tests/broker/transactions/test_coordinator.py",),
+        COORDINATOR,
+        "        for completion in completions:\n"
+        "            start_in_background(self._complete(shard, completion), self._life)\n"
+        "        self._markers.start(*completions)\n",
+        "        async def finish() -> None:\n"
+        "            for completion in completions:\n"
+        "                self._markers.start(completion)\n"
+        "                await self._complete(shard, completion)\n\n"
+        "        start_in_background(finish(), self._life)\n",
+    ),
+    _one(
+        "id-not-looked-for-again",
+        "what was found before a wait is looked for again: another node may coordinate the id by then",
+        ("tests/broker/transactions/test_fresh_ids.py", "tests/broker/transactions/test_init_producer_id.py"),
+        COORDINATOR,
+        'is aborted first."""\n        fresh: int | None = None\n        while True:\n'
+        "            found = self._find(transactional_id)\n",
+        'is aborted first."""\n        fresh: int | None = None\n'
+        "        found = self._find(transactional_id)\n        while True:\n",
+    ),
+    _one(
+        "batch-appended-before-its-partition-is-added",
+        "a transactional batch is appended once its partition is in the transaction",
+        ("tests/broker/transactions/test_killed_while_waiting.py",),
+        "broker/requests/producing.py",
+        "            self._keep_batches()\n            await verified\n",
+        "            self._keep_batches()\n",
+    ),
+    _one(
+        "batch-of-a-waiting-request-is-read-from-the-next-frame",
+        "what a request has brought stays as it came, however long the request waits",
+        ("tests/broker/transactions/test_adding.py", "tests/broker/apis/test_produce.py"),
+        "broker/requests/producing.py",
+        "            self._keep_batches()\n            await verified\n",
+        "            await verified\n",
+    ),
+    _one(
+        "queued-batch-appended-by-a-former-leader",
+        "a batch that waited for its turn is refused when the leader is another one by then",
+        ("tests/broker/replicas/test_append_queues.py",),
+        "broker/requests/producing.py",
+        "        if leader is partition:\n",
+        "        if leader is not None:\n",
+    ),
+    _one(
+        "marker-counts-before-it-is-committed",
+        "a marker counts for CompleteCommit once it is committed",
+        (
+            "tests/broker/transactions/test_killed_while_waiting.py",
+            "tests/broker/transactions/test_ending.py",
+        ),
+        MARKERS,
+        "    if partition.high_watermark <= result.last_offset:\n",
+        "    if partition.high_watermark < 0:\n",
+    ),
+    _one(
+        "state-installed-by-a-former-coordinator",
+        "what is committed after the leadership has gone is not taken in, and its client is refused",
+        ("tests/broker/transactions/test_coordinator.py",),
+        "broker/coordinator_runtime/shard.py",
+        "        if error is NONE and not self.is_current():\n",
+        "        if error is NONE and self.partition is None:\n",
+    ),
+    _one(
+        "completed-in-spite-of-a-newer-owner",
+        "a coordinator whose marker was fenced by a newer owner writes no CompleteCommit",
+        ("tests/broker/transactions/test_ending.py", "tests/broker/transactions/test_remote_markers.py"),
+        ENTRY,
+        "            await self._ended\n        return self.is_wanted()\n",
+        "            await self._ended\n        return True\n",
+    ),
+)
+
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
     *REPLICATION,
     *SINGLE_REPLICAS,
     *TRANSACTIONS,
+    *COROUTINES,
     *GROUPS,
     *ABORTED_BY_HAND,
     *INTERNAL_TOPICS,

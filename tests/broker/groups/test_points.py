@@ -192,6 +192,17 @@ async def test_a_commit_that_is_held_counts_only_in_the_generation_of_its_member
     assert world.fetch() == (-1, E.none)
 
 
+async def test_a_member_whose_records_are_held_joins_the_group_that_is_there_by_then(world: World) -> None:
+    world.injection.points = gate = Gate("group.append")
+    joining = Client(world, "a").join()
+    world.injection.points = None
+    assert Client(world, "b").join().member_epoch == 2
+    gate.release()
+    assert (await joining).member_epoch == 3
+    group = world.groups.find("g")
+    assert (set(group.members), group.epoch) == ({"a", "b"}, 3)
+
+
 async def test_a_group_that_has_a_member_by_then_is_not_deleted(world: World) -> None:
     world.commit(5)
     world.injection.points = gate = Gate("group.append")

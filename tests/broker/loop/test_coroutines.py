@@ -51,6 +51,13 @@ async def test_the_first_call_counts():
     assert await future == "out of time"
 
 
+def test_the_first_call_counts_before_the_wait_too():
+    waiter = Waiter()
+    waiter.wake("out of time")
+    waiter.wake("committed")
+    assert start(wait(waiter), NodeLife()) == "out of time"
+
+
 async def test_one_that_waits_several_times_is_one_future():
     first, second = Waiter(), Waiter()
 

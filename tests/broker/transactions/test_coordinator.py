@@ -747,6 +747,28 @@ async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypa
     unanswered.cancel()
 
 
+async def test_ids_that_are_taken_over_are_finished_side_by_side(world):
+    """A marker that waits for its commit holds up no id but its own."""
+    released = [hold_high_watermark(world, "t", index) for index in (0, 1)]
+    home = world.node.transactions.partition_for
+    ids = [each for each in map(str, range(1000)) if home(each) == home("0")][:2]
+    for index, transactional_id in enumerate(ids):
+        producer_id, epoch = world.init(transactional_id)
+        world.add(transactional_id, producer_id, epoch, ("t", index))
+        assert world.end(transactional_id, producer_id, epoch, committed=True, version=4)[0] == OK
+    world.drop_coordinator()
+    world.start()
+    await asyncio.sleep(0)
+    world.clock.advance(0)
+    released[1]()
+    assert [world.memory(each).state for each in ids] == [
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.COMPLETE_COMMIT,
+    ]
+    released[0]()
+    assert world.memory(ids[0]).state is TransactionState.COMPLETE_COMMIT
+
+
 def test_an_open_transaction_goes_on_after_a_restart(world):
     producer_id, epoch = begin(world)
     world.crash()
