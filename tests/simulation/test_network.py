@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from broker.config.endpoints import Endpoint
-from broker.peers.channel import SIZE
-from protocol.frame import request_header
+from protocol.frame import SIZE, request_header
 from tests.simulation.loop import NothingLeft, SimLoop
 from tests.simulation.network import LATE_S_MAX, NODE, WRITE_BUFFER_HIGH_BYTES
 
