@@ -23,6 +23,7 @@ COPY pyproject.toml setup.py build_backend.py README.md LICENSE /src/
 COPY protocol /src/protocol
 COPY storage /src/storage
 COPY broker /src/broker
+COPY compiled /src/compiled
 COPY lab /src/lab
 COPY proxy /src/proxy
 COPY server /src/server

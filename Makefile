@@ -92,9 +92,9 @@ bench: $(VENV)/.dev
 
 # None is marked as hot in the first build, so each that is called is a function of its own, and seen.
 hot: $(VENV)/.dev
-	: > storage/hot_functions.txt
+	: > compiled/hot_functions.txt
 	$(COMPILE_ODRADEK)
-	$(BIN)/python -m benchmarks.instructions --hot storage/hot_functions.txt
+	$(BIN)/python -m benchmarks.instructions --hot compiled/hot_functions.txt
 	$(COMPILE_ODRADEK)
 
 # After make test, make more and make clients: they leave what the page is made of.
@@ -159,7 +159,7 @@ lock: $(BIN)/uv
 	$(BIN)/python requirements/locked.py --resolve $(BIN)/uv
 
 clean:
-	rm -rf $(VENV) .cache build dist site protocol/compiled.*.so storage/compiled *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache build dist site protocol/compiled.*.so compiled/modules *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Some systems ship Python without the pip that a virtual environment wants; their own pip helps out.
@@ -183,9 +183,9 @@ INSTALL_LOCK = $(call LOCKED,$(2)) && { index=$$($(PIP) config get global.index-
 
 # The compiled core is built among the sources, where there is a compiler.
 TYPES := $(shell find broker protocol storage -name '*.pxd')
-CORE := $(wildcard protocol/c/*) storage/hot_functions.txt $(TYPES) $(TYPES:.pxd=.py)
+CORE := $(wildcard protocol/c/*) compiled/hot_functions.txt $(TYPES) $(TYPES:.pxd=.py)
 # What .cache/compiled has of them is not compiled again.
-COMPILE_ODRADEK = rm -rf protocol/compiled.*.so storage/compiled && $(PIP) install --no-deps --no-build-isolation --editable .
+COMPILE_ODRADEK = rm -rf protocol/compiled.*.so compiled/modules && $(PIP) install --no-deps --no-build-isolation --editable .
 # While it is compiled, what it depends on is installed: a third less time.
 INSTALL_ODRADEK = ($(call INSTALL_LOCK,$(VENV),build)) && { ($(COMPILE_ODRADEK)) & compiled=$$!; \
 	($(call INSTALL_LOCK,$(VENV),$(1))); installed=$$?; wait $$compiled && test $$installed = 0; } && \

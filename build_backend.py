@@ -14,7 +14,7 @@ from pathlib import Path
 
 from setuptools import build_meta
 
-SERVER = ("broker", "lab", "protocol", "proxy", "server", "storage", "tools")
+SERVER = ("broker", "compiled", "lab", "protocol", "proxy", "server", "storage", "tools")
 CYTHON = "cython>=3.1,<4"
 GENERATED = Path("generated")
 DIRECTIVES = {
@@ -34,7 +34,7 @@ DIRECTIVES = {
 
 # Of the functions of hot modules those that a request spends anything in, and of Cython's those that it calls (`make hot`).
 # All others, two thirds, are compiled quickly: a third less of the compiler's time (docs/adr/0025).
-HOT = Path("storage/hot_functions.txt")
+HOT = Path("compiled/hot_functions.txt")
 OTHERS = """
 #ifdef __clang__
 #define NOT_HOT __attribute__((optnone, noinline))
@@ -79,14 +79,21 @@ class HotModule:
         return GENERATED / f"{self.name.replace('.', '__')}.{self.digest[:16]}.c"
 
 
+def files_of_types(*, is_compiled: bool) -> list[Path]:
+    """Those of modules that are compiled; or those that only describe classes of a module that is not."""
+    found = [path for name in SERVER for path in sorted(Path(name).rglob("*.pxd"))]
+    return [path for path in found if ("cdef extern" not in path.read_text("utf-8")) == is_compiled]
+
+
 def hot_modules() -> list[HotModule]:
     """Not those that a file of types only describes."""
-    return [
-        HotModule(path.with_suffix(".py"))
-        for name in SERVER
-        for path in sorted(Path(name).rglob("*.pxd"))
-        if "cdef extern" not in path.read_text("utf-8")
-    ]
+    return [HotModule(path.with_suffix(".py")) for path in files_of_types(is_compiled=True)]
+
+
+def layouts() -> str:
+    """The modules that a file of types only describes, one a line."""
+    described = files_of_types(is_compiled=False)
+    return "".join(".".join(path.with_suffix("").parts) + "\n" for path in described)
 
 
 def has_cython() -> bool:

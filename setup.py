@@ -25,10 +25,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # not there in t
 import build_backend
 from build_backend import HotModule
 
-SERVER = ("broker", "lab", "protocol", "proxy", "server", "storage", "tools")
+SERVER = ("broker", "compiled", "lab", "protocol", "proxy", "server", "storage", "tools")
 CORE = Path("protocol/c")
-# Where compiled modules lie, in a checkout and in a wheel: each under its full name (storage/modules.py).
-MODULES = "storage/compiled"
+# Where compiled modules lie, in a checkout and in a wheel: each under its full name (compiled/finder.py).
+MODULES = "compiled/modules"
 KEPT = Path(os.environ.get("ODRADEK_KEPT", ".cache/compiled"))
 KEPT_FILES = 200
 # The core counts in 128 bits, and turns bytes around: a compiler or processor for which it is not made builds none.
@@ -151,6 +151,7 @@ class BuildCore(build_ext):
     def copy_extensions_to_source(self) -> None:
         shutil.rmtree(MODULES, ignore_errors=True)
         Path(MODULES).mkdir()
+        Path(MODULES, "layouts.txt").write_text(build_backend.layouts(), "utf-8")
         super().copy_extensions_to_source()
 
 

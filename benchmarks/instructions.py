@@ -33,7 +33,7 @@ FEW: Final = 100
 MANY: Final = 400
 LARGE: Final = ("produce-large", "fetch-large")
 LEAST: Final = 5  # instructions of a request in a function that is to be optimised
-FUNCTION: Final = re.compile(r"^ *([\d,]+) .*?:(__[Pp]yx_[\w.']+).*/storage/compiled/", re.MULTILINE)
+FUNCTION: Final = re.compile(r"^ *([\d,]+) .*?:(__[Pp]yx_[\w.']+).*/compiled/modules/", re.MULTILINE)
 COLLECTED: Final = re.compile(r"Collected : (\d+)")
 
 

@@ -7,7 +7,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from storage.modules import described
+from compiled.finder import described
 
 
 def describe() -> dict[str, str]:

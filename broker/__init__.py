@@ -1,5 +1,5 @@
 """The broker: what a node answers, and what it does by itself."""
 
-from storage.modules import use_compiled
+from compiled.finder import use_compiled
 
 use_compiled()  # before a module of this package is imported

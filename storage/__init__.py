@@ -1,5 +1,5 @@
 """Logs in Kafka's files."""
 
-from storage.modules import use_compiled
+from compiled.finder import use_compiled
 
 use_compiled()  # before a module of this package is imported

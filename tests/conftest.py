@@ -8,7 +8,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from storage.modules import use_python
+from compiled.finder import use_python
 from tests.support.children import reset_signals
 from tests.support.deadlines import TEST_S
 from tests.support.docker_socket import engine

@@ -15,7 +15,7 @@ from requirements import locked
 pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).resolve().parents[1]
-SERVER = ("protocol", "storage", "broker", "lab", "proxy", "server")
+SERVER = ("protocol", "compiled", "storage", "broker", "lab", "proxy", "server")
 PRODUCT = (*SERVER, "tools", "odradek")
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 500

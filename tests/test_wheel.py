@@ -35,7 +35,7 @@ from tests.support.wheels import (
 
 pytestmark = pytest.mark.more
 
-SERVER = ("broker", "lab", "protocol", "proxy", "server", "storage", "tools")
+SERVER = ("broker", "compiled", "lab", "protocol", "proxy", "server", "storage", "tools")
 
 # A package of the user's: which process has imported it stands in a file.
 USERS_PACKAGE = """
@@ -143,7 +143,7 @@ def test_one_importable_name(wheel: Path):
 
 def is_of_the_core(place: str) -> bool:
     """Sources in C, files of types, and what was built with them: that is another file in each environment."""
-    folders = ("/protocol/c/", "/protocol/compiled.cpython-", "/storage/compiled/")
+    folders = ("/protocol/c/", "/protocol/compiled.cpython-", "/compiled/modules/")
     return place.endswith(".pxd") or any(each in f"/{place}" for each in folders)
 
 
@@ -157,7 +157,7 @@ def test_every_file_of_the_packages_is_there(wheel: Path):
     found = {name: data for name, data in content(wheel).items() if name.startswith("odradek/")}
     core = {name for name in found if is_of_the_core(name)}
     assert {name: data for name, data in found.items() if name not in core} == expected
-    modules = {name for name in core if "/storage/compiled/" in name}
+    modules = {name for name in core if "/compiled/modules/" in name}
     assert len(core - modules) == (compiled is not None)
     assert len(modules) == (0 if compiled is None else sum(not is_of_python(path) for path in types_of(ROOT)))
 
@@ -171,7 +171,7 @@ def test_a_wheel_with_the_core_is_for_one_platform_and_its_server_finds_it(
     assert said.endswith(f" ({expected})\n")
     core = (
         "import sys; sys.path.insert(0, sys.argv[1]); import storage; "
-        "from storage.modules import described; print(described())"
+        "from compiled.finder import described; print(described())"
     )
     [server] = users_environment.glob("lib/python3*/site-packages/odradek/_server")
     assert run(users_environment / "bin" / "python", "-I", "-c", core, server).stdout == f"{expected}\n"
@@ -211,7 +211,7 @@ def test_who_builds_from_the_source_distribution_needs_no_cython(sources: Path, 
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError('Cython was asked for')\n")
     made = content(built(unpacked, tmp_path / "out", PYTHONPATH=str(hidden.parent)))
-    modules = [name for name in made if "/storage/compiled/" in name]
+    modules = [name for name in made if "/compiled/modules/" in name]
     assert len(modules) == (0 if compiled is None else sum(not is_of_python(path) for path in types_of(ROOT)))
     assert not any("generated" in name for name in made)
     # A changed source is translated again.
@@ -231,8 +231,8 @@ def test_what_was_compiled_once_is_taken_by_the_next_build(sources: Path, wheel:
     assert before == kept
     assert len(kept) == (0 if compiled is None else sum(not is_of_python(path) for path in types_of(ROOT)))
     assert not (sources / "build" / "modules").exists()
-    assert {name: data for name, data in again.items() if "/storage/compiled/" in name} == {
-        name: data for name, data in content(wheel).items() if "/storage/compiled/" in name
+    assert {name: data for name, data in again.items() if "/compiled/modules/" in name} == {
+        name: data for name, data in content(wheel).items() if "/compiled/modules/" in name
     }
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from broker.logging import get_unfiltered_logger, print_on_a_terminal
 from broker.node import Listener
+from compiled.finder import described
 from protocol.slotted import slotted
-from storage.modules import described
 
 if TYPE_CHECKING:
     from broker.cluster.cluster import Cluster

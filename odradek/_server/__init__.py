@@ -48,7 +48,7 @@ def site_folders() -> list[str]:
 
 
 def core() -> str:
-    """What the server runs (`storage/modules.py`): the compiled core is loaded here as it would be there.
+    """What the server runs (`compiled/finder.py`): the compiled core is loaded here as it would be there.
 
     In a checkout whose sources have changed since the build the server runs these; its line ``started`` tells.
     """
@@ -67,7 +67,7 @@ def core() -> str:
 def _has_modules(folder: str) -> bool:
     """Compiled ones, for this interpreter."""
     try:
-        names = os.listdir(os.path.join(folder, "storage", "compiled"))
+        names = os.listdir(os.path.join(folder, "compiled", "modules"))
     except OSError:
         return False
     return any(name.endswith(EXTENSION_SUFFIXES[0]) for name in names)

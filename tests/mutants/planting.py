@@ -14,6 +14,7 @@ from tests.mutants.table import Mutant
 ROOT: Final = Path(__file__).parents[2]
 COPIED: Final = (
     "broker",
+    "compiled",
     "lab",
     "odradek",
     "protocol",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from compiled.finder import compiled_files
 from protocol.core import CORE, TWINS, compiled
-from storage.modules import compiled_files
 from tests.support.deadlines import HANG_S, TEST_S
 
 ROOT = Path(__file__).parents[2]

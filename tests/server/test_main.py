@@ -101,7 +101,7 @@ def test_port_0_is_chosen_and_told(tmp_path: Path) -> None:
 
 
 def test_its_process_imports_none_of_the_users_packages(tmp_path: Path) -> None:
-    for name in ("server", "lab", "broker", "storage", "protocol", "asyncio"):
+    for name in ("server", "lab", "compiled", "broker", "storage", "protocol", "asyncio"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.support.deadlines import TEST_S
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("broker", "lab", "protocol", "proxy", "server", "storage", "tools", "odradek")
+PACKAGES = ("broker", "compiled", "lab", "protocol", "proxy", "server", "storage", "tools", "odradek")
 QUICK = {"CC": str(ROOT / "tests" / "support" / "quick-cc")}
 """A compiler that does not optimise: of what is compiled these tests ask that it is there and works, and wait less long."""
 
@@ -35,7 +35,7 @@ def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]
 
 
 def copy_of_the_sources(to: Path) -> Path:
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled.*.so", "compiled")
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so", "layouts.txt")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, to / name, ignore=ignored)
     for name in ("pyproject.toml", "setup.py", "build_backend.py", "MANIFEST.in", "README.md", "LICENSE"):

@@ -13,8 +13,8 @@ import structlog
 
 from broker.cluster.announcing import Started, announce, block
 from broker.node import Listener
+from compiled.finder import described
 from odradek.process import _free_port
-from storage.modules import described
 from tests.support.deadlines import HANG_S, Deadline
 
 ROOT = Path(__file__).parents[3]

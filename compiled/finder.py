@@ -1,7 +1,7 @@
 """Modules that are compiled: which of them run, and where they lie.
 
 A module with a file of types beside it (``storage/log.pxd`` beside ``storage/log.py``) is compiled as it is, by Cython
-(ADR 25). What comes of it lies in the folder ``compiled`` of this package, under the module's full name
+(ADR 25). What comes of it lies in the folder ``modules`` of this package, under the module's full name
 (``storage__log``), so that the source stays importable: with ``ODRADEK_PURE=1``, without a compiler, and in a checkout
 where the source is newer.
 """
@@ -20,25 +20,12 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 PACKAGES: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FOLDER: Final = os.path.join(PACKAGES, "storage", "compiled")
+FOLDER: Final = os.path.join(PACKAGES, "compiled", "modules")
 SUFFIX: Final = EXTENSION_SUFFIXES[0]
 
-LAYOUTS: Final = (
-    "broker.injection.points",
-    "broker.metadata.values",
-    "broker.net.routes",
-    "broker.node.context",
-    "broker.node.node",
-    "broker.replicas.partition.append_result",
-    "broker.replicas.partition.delayed_operations",
-    "broker.replicas.partition.offset_purgatory",
-    "broker.replicas.partition.unconfirmed_writes",
-    "broker.transactions.transaction",
-    "protocol.batch",
-    "protocol.frame",
-    "storage.config",
-)
-"""Modules that are not compiled, and of whose classes compiled modules know the layout."""
+LAYOUTS: Final = "layouts.txt"
+"""In a checkout the build writes it beside what it has compiled: the modules that are not compiled, and of whose classes
+compiled modules know the layout."""
 
 
 class CompiledModules:
@@ -73,9 +60,14 @@ def compiled_files(folder: str = FOLDER, packages: str = PACKAGES) -> dict[str, 
     for name, since_ns in made_ns.items():
         if max(_changed_ns(packages, name, ".py"), _changed_ns(packages, name, ".pxd")) > since_ns:
             return {}
-    if any(_changed_ns(packages, name, ".pxd", absent_ns=0) > oldest_ns for name in LAYOUTS):
+    if any(_changed_ns(packages, name, ".pxd", absent_ns=0) > oldest_ns for name in _layouts(folder)):
         return {}
     return files
+
+
+def _layouts(folder: str) -> list[str]:
+    with open(os.path.join(folder, LAYOUTS), encoding="utf-8") as file:
+        return file.read().split()
 
 
 def _changed_ns(packages: str, name: str, suffix: str, absent_ns: int = sys.maxsize) -> int:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from storage import modules
-from storage.modules import SUFFIX, compiled_files
+from compiled import finder
+from compiled.finder import SUFFIX, compiled_files
 from tests.support.deadlines import HANG_S
 from tests.support.wheels import is_of_python, types_of
 
-ROOT = Path(modules.PACKAGES)
+ROOT = Path(finder.PACKAGES)
 OF_PYTHON = [path for path in types_of(ROOT) if is_of_python(path)]
 
 
@@ -31,6 +31,7 @@ def file_of(folder: Path, module: str) -> Path:
 
 def make(folder: Path, *names: str) -> dict[str, str]:
     (folder / "built").mkdir()
+    (folder / "built" / finder.LAYOUTS).write_text("broker.node.node\n")
     for name in names:
         source = folder.joinpath(*name.split("."))
         source.parent.mkdir(exist_ok=True)
@@ -57,7 +58,7 @@ def test_functions_that_are_optimised_are_there() -> None:
     for path in set(types_of(ROOT)) - set(OF_PYTHON):
         name = name_of(path).replace(".", "_")
         there |= functions_of(name, ast.parse(path.with_suffix(".py").read_text("utf-8")), name)
-    hot = (ROOT / "storage/hot_functions.txt").read_text("utf-8")
+    hot = (ROOT / "compiled/hot_functions.txt").read_text("utf-8")
     # What reads and writes a public attribute is Cython's.
     listed = set(re.findall(r"^(?:pw|pf|f)_(?!.*___[gs]et__$)(.*)$", hot, re.MULTILINE))
     assert len(listed) > 100
@@ -88,7 +89,12 @@ def test_a_changed_layout_of_a_class_turns_off_all_that_know_it(tmp_path: Path) 
     layout.touch()
     os.utime(layout, (2**31, 2**31))
     assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == {}
-    assert sorted(map(name_of, OF_PYTHON)) == sorted(modules.LAYOUTS)
+
+
+def test_the_build_lists_what_is_not_compiled_and_has_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(str(ROOT))
+    assert sorted(map(name_of, OF_PYTHON)) == sorted(import_module("build_backend").layouts().split())
 
 
 def test_without_a_folder_there_are_none(tmp_path: Path) -> None:
