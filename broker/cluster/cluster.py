@@ -177,7 +177,7 @@ class Cluster:
         self.lag.start()
 
     def _living(self) -> Iterator[NodeRuntime]:
-        """Those that no rule has killed in an earlier step of the start."""
+        """Those that were not killed in an earlier step of the start."""
         return (runtime for runtime in self.nodes.values() if runtime.life.alive)
 
     def _take(self, config: BrokerConfig) -> None:

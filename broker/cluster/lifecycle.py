@@ -11,9 +11,9 @@ nodes holds back every later call until it has ended. It does not wait for the c
 reset kills the nodes that they are about, and then waits for the calls (`calls_ended`); a snapshot is refused while a node
 starts or stops.
 
-A rule that kills a node is no call: it kills by ``Cluster.kill_node``, in the turn of the loop in which it is met, whatever
-is under way. A start or a stop of that node fails then. A reset or a restore goes on with the other nodes, and says at its
-end which node was killed.
+An interceptor that kills a node is no call: it kills by ``Cluster.kill_node``, in the turn of the loop in which it is met,
+whatever is under way. A start or a stop of that node fails then. A reset or a restore goes on with the other nodes, and says
+at its end which node was killed.
 """
 
 from __future__ import annotations

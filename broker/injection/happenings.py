@@ -1,4 +1,4 @@
-"""What happened to nodes and leaders, and which rules were hit: the newest of it, for timelines."""
+"""What happened to nodes and leaders, and which steps and requests were intercepted: the newest of it, for timelines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Happening:
     transactional_ids: frozenset[str] = frozenset()
     partitions: frozenset[TopicPartition] = frozenset()
     at: str = ""
-    """Of a rule: the API or the point at which it was hit."""
+    """The API or the point that was intercepted; empty for nodes and elections."""
 
     def concerns(self, transactional_id: str, partitions: frozenset[TopicPartition]) -> bool:
         """Does it belong into the timeline of an id with these partitions?"""

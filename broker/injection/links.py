@@ -20,7 +20,7 @@ Paused = tuple[int, str | None, int | None]
 
 @slotted(eq=False)
 class Links:
-    """Counted, so that two rules may cut the same link and one of them go."""
+    """Cuts and pauses are counted: a link that was cut twice is up when both cuts are mended."""
 
     _cuts: dict[Link, int] = field(default_factory=dict)
     _delays_ms: dict[Link, list[int]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Injection points: the steps inside the broker at which a fault can be injected, and the links between its nodes.
 
-One ``FaultInjection`` serves all nodes of a broker. While no interceptor is set a point costs one test of one attribute.
-What intercepts (`lab.faults`) is not known here.
+One ``FaultInjection`` serves all nodes of a broker. It is a port: the broker reaches points and asks links, and runs
+without an interceptor. While none is set a point costs one test of one attribute (``python -m benchmarks.ports``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POINTS: Final = frozenset(
         "txn.prepare.append",
     }
 )
-"""The steps inside the broker that a rule may name."""
+"""The steps inside the broker that an interceptor may hold, refuse or lose, by name."""
 
 
 @slotted
@@ -44,7 +44,7 @@ class InjectionPoint:
 
 
 class PointInterceptor(Protocol):
-    """Intercepts the steps inside. ``watches`` says whether a rule names the point at all."""
+    """Intercepts steps. ``watches`` says whether it has anything to do with a point."""
 
     def watches(self, point: str) -> bool: ...
 
@@ -57,7 +57,7 @@ class PointInterceptor(Protocol):
 
 @slotted(eq=False)
 class FaultInjection:
-    """Of one broker."""
+    """The port of one broker: what may hold its steps, what the links between its nodes carry, and what has happened."""
 
     points: PointInterceptor | None = None
     transaction_watcher: Callable[[Any], object] | None = None

@@ -1,7 +1,7 @@
-"""Requests and their responses as an interceptor sees them: the rules of `lab.faults`, the trace.
+"""The port for interceptors of requests: a request and its response as they see it.
 
 ``CallInterceptors`` belongs to the broker, and serves the connections of all its nodes. While there is no interceptor a
-request costs one test of one attribute. This module does not know the interceptors.
+request costs one test of one attribute (``python -m benchmarks.ports``).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CallEvent(Enum):
     UNANSWERED = "unanswered"
     """Handled, and no response is sent, as the client asked (acks=0)."""
     KEPT_BACK = "kept back"
-    """Handled, and a rule keeps the response back for good."""
+    """Handled, and an interceptor keeps the response back for good."""
     GONE = "gone"
     """The connection ended before there was a response."""
 
@@ -93,11 +93,11 @@ class Call:
     watchers: tuple[Watcher, ...] = ()
     """Each is called with each event of the call."""
     before_answer: list[Callable[[], bool]] | None = None
-    """Set by `lab.faults` when the request arrives: each function says whether the response may be sent."""
+    """Functions that an interceptor adds when the request arrives: each says whether the response may be sent."""
     outcome_hooks: list[OutcomeHook] | None = None
-    """Set by `lab.faults` before the request is handled: see ``on_outcome``."""
+    """Functions that an interceptor adds before the request is handled: see ``on_outcome``."""
     rule: int | None = None
-    """Set by `lab.faults`: the rule that has answered instead of the handler, or has altered its answer."""
+    """The rule, by its number, that has answered instead of the handler or altered its answer; None if none has."""
 
     @property
     def request(self) -> Any:

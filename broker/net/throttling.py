@@ -1,7 +1,7 @@
 """Clients that take more than their quota wait: the response says for how long, and the channel is mute meanwhile (KIP-219).
 
 An interceptor of calls (`broker.net.calls`) that is there only while quotas are set: without them a request costs nothing.
-It stands last, so a request that a rule has held is not counted.
+It stands last, so a request that another interceptor has held is not counted.
 """
 
 from __future__ import annotations

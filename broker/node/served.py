@@ -1,4 +1,4 @@
-"""A node as connections, rules and the trace know it: one of ours, or one that a proxy stands before."""
+"""A node as connections and interceptors know it: a broker's, or another server's that has the same connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ServedNode(Protocol):
-    """What connections, rules and the trace may ask of the node at which a request has arrived."""
+    """What connections and interceptors may ask of the node at which a request has arrived."""
 
     @property
     def node_id(self) -> int: ...

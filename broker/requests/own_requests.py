@@ -1,4 +1,4 @@
-"""Requests that the broker makes of a node itself, without a connection: no fault rule, quota or ACL meets them.
+"""Requests that the broker makes of a node itself, without a connection: no interceptor, quota or ACL meets them.
 
 The versions of Produce and the transactional APIs are the last that name topics, and in which the client adds the partitions
 to its transaction.

@@ -193,7 +193,7 @@ class Flushing(PartitionListener["Partition"]):
         self._in_background(partial(_run_all, syncs)).add_done_callback(done)
 
     def _start_past_points(self, syncs: list[_Sync], then: Callable[[], None]) -> None:
-        """The same, while a rule may hold a step at ``log.fsync``: a held sync delays no other partition's."""
+        """The same, while an interceptor may hold a step at ``log.fsync``: a held sync delays no other partition's."""
         passed: list[_Sync] = []
         at_once = True
         for sync in syncs:

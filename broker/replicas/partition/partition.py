@@ -273,7 +273,7 @@ class Partition:
         )
 
     def _appended(self, held: HeldWrite | None, base_offset: int) -> None:
-        """The log has more, which the disk may not have yet: a rule holds it, or it is not fsynced."""
+        """The log has more, which the disk may not have yet: it is held at ``log.write``, or not fsynced."""
         if held is not None:
             self.unconfirmed.add(held, base_offset, self._decided)
         if not self.unflushed:

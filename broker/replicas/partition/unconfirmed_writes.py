@@ -1,4 +1,4 @@
-"""What the disk has not confirmed of a partition's log: a rule makes it slow (``log.write``), or an fsync is due."""
+"""What the disk has not confirmed of a partition's log: a write is held at ``log.write``, or an fsync is due."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class UnconfirmedWrites:
         self._injection = injection
         self._node_id = node_id
         self.held: dict[HeldWrite, int] = {}
-        """The writes that a rule holds, and their first offsets."""
+        """The writes that are held at ``log.write``, and their first offsets."""
         self._purgatory = OffsetPurgatory()
 
     # -- a write ------------------------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ class ReplicaFetcher:
             truncate_fully_and_start_at(partition, first.base_offset, self._context)
 
     def _pass(self, fetched: LeaderResponse) -> bool:
-        """Append, unless a rule holds the step (``replica.append``): then later, or, if it is lost, after the next fetch."""
+        """Append, unless the step is held at ``replica.append``: then later, or, if it is lost, after the next fetch."""
         at_once, is_open = True, True
         done = False
 

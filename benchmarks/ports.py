@@ -1,0 +1,49 @@
+"""``python -m benchmarks.ports``: what a port of the broker costs while nothing hangs on it, in nanoseconds.
+
+Each row is the expression that the broker evaluates at the port, less what it would evaluate without the port; the least of
+several repetitions, which is what it costs without the machine's other work. `broker/README.md` names the ports.
+"""
+
+from __future__ import annotations
+
+from timeit import repeat
+from typing import Any, Final
+
+from broker.clock import Domain, SystemClock
+from broker.clock.virtual import VirtualClock
+from broker.injection.points import FaultInjection
+from broker.net.calls import CallInterceptors
+from compiled.finder import described
+
+TIMES: Final = 200_000
+REPETITIONS: Final = 15
+PORTS: Final = {
+    "interceptors of requests (net.calls)": ("calls.chain is None", "pass"),
+    "injection points (injection.points)": ("injection.points is None", "pass"),
+    "links between nodes (injection.links)": ("injection.links.all_up", "pass"),
+    "states of transactions (injection.points)": ("injection.transaction_watcher is None", "pass"),
+    "the time that may be moved on (clock.virtual)": ("virtual.now_ms(domain)", "system.now_ms(domain)"),
+}
+
+
+def least_ns(statement: str, names: dict[str, Any]) -> float:
+    """Of one evaluation."""
+    return min(repeat(statement, globals=names, number=TIMES, repeat=REPETITIONS)) / TIMES * 1e9
+
+
+def main() -> None:
+    """Print a row for each port."""
+    names = {
+        "calls": CallInterceptors(),
+        "injection": FaultInjection(),
+        "domain": Domain.TRANSACTIONS,
+        "system": SystemClock(),
+        "virtual": VirtualClock(),
+    }
+    print(described())
+    for port, (statement, without) in PORTS.items():
+        print(f"{port:46} {least_ns(statement, names) - least_ns(without, names):6.1f} ns   {statement}")
+
+
+if __name__ == "__main__":
+    main()
