@@ -185,7 +185,7 @@ INSTALL_LOCK = $(call LOCKED,$(2)) && { index=$$($(PIP) config get global.index-
 TYPES := $(shell find broker protocol storage -name '*.pxd')
 CORE := $(wildcard protocol/c/*) compiled/hot_functions.txt $(TYPES) $(TYPES:.pxd=.py)
 # What .cache/compiled has of them is not compiled again.
-COMPILE_ODRADEK = rm -rf protocol/compiled.*.so compiled/modules && $(PIP) install --no-deps --no-build-isolation --editable .
+COMPILE_ODRADEK = rm -rf protocol/compiled.*.so compiled/modules storage/compiled && $(PIP) install --no-deps --no-build-isolation --editable .
 # While it is compiled, what it depends on is installed: a third less time.
 INSTALL_ODRADEK = ($(call INSTALL_LOCK,$(VENV),build)) && { ($(COMPILE_ODRADEK)) & compiled=$$!; \
 	($(call INSTALL_LOCK,$(VENV),$(1))); installed=$$?; wait $$compiled && test $$installed = 0; } && \
