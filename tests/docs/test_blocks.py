@@ -35,6 +35,7 @@ TAKEN_BY = {
 }
 # Pages that no test names, and why.
 NAMED_BY_NONE = {
+    "docs/adr/0032-a-field-is-declared-once.md": "the declaration of one message, which protocol/messages has",
     "docs/proxy.md": "a command with the names of another cluster's hosts",
     "docs/spark.md": "one call with dots in it",
     "docs/spark/sink.md": "parts of jobs, and output of a broken one; tests/spark/sink has whole ones",
