@@ -129,6 +129,7 @@ class Deletions(Reach):
         if error in ASK_LEADER_AGAIN:
             wire.forget_leader(topic, index)
         if error is NONE:
+            self._ledger.cuts.setdefault(TRIMMED, []).append(result.low_watermark)
             self._acknowledge(offset, result.low_watermark)
         elif (error is ErrorCode.offset_out_of_range) != (offset == BEYOND) and error not in MAY_FAIL:
             raise Broken(f"DeleteRecords of {TRIMMED} up to {offset}: {error.name}")

@@ -83,6 +83,8 @@ class Ledger:
     def __init__(self) -> None:
         self.works: list[Work] = []
         self.views: dict[tuple[str, Spot], View] = {}
+        self.cuts: dict[Spot, list[int]] = {}
+        """Where logs began once a client had deleted records, as it was told."""
         self.offsets: dict[bytes, int] = {}
         """Where a value lies, as the leader has told its producer."""
 
@@ -168,12 +170,19 @@ class Ledger:
         for work in self.works:
             for value in (value for at, value in work.sent if at == spot):
                 offset = self.offsets.get(value, -1)
-                if seen.get(value, offset) != offset and offset >= 0:
+                if seen.get(value, offset) != offset and not self._may_come_twice(spot, offset, seen[value]):
                     raise Broken(f"{reader} saw {value!r} at {seen[value]} of {spot}, written at {offset}")
                 if work.verdict is not Verdict.COMMITTED or value in seen or not 0 <= offset < end:
                     continue
                 if not view.has_jumped(offset):
                     raise Broken(f"{reader} has missed {value!r} at {offset} of {spot}")
+
+    def _may_come_twice(self, spot: Spot, written: int, seen: int) -> bool:
+        """A batch that was deleted, and arrived once more: a replica that has read its log from the start does not know it.
+
+        So it is on Kafka. ``written`` is -1 where no producer was told.
+        """
+        return written < 0 or any(written < cut <= seen for cut in self.cuts.get(spot, ()))
 
     def check_markers(self, markers: dict[Spot, dict[int, int]]) -> None:
         """Who reads what is committed gets a record of a transaction once its marker is, and not before.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -122,6 +123,18 @@ def test_a_reader_may_be_behind():
     ledger = Ledger()
     ledger.view("r", A, "read_committed").saw([(0, b"a")])
     ledger.check_views({A: [(0, b"a"), (1, b"b")]}, {A: []})
+
+
+@pytest.mark.parametrize(("cuts", "twice"), [([], False), ([1], False), ([3], True), ([9], False)])
+def test_a_batch_comes_twice_only_if_it_was_deleted_before(cuts, twice):
+    ledger = Ledger()
+    ledger.cuts[A] = cuts
+    work = ledger.begin("p", 1)
+    work.sent.append((A, b"a"))
+    ledger.wrote([b"a"], 1)
+    ledger.view("r", A, "read_uncommitted").saw([(5, b"a")])
+    with nullcontext() if twice else pytest.raises(Broken, match="written at 1"):
+        ledger.check_views({A: []}, {A: [(5, b"a")]}, {A: 3})
 
 
 @pytest.mark.parametrize("after", [(9, 5), (10, 4), (10, 11)])
