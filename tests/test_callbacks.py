@@ -21,7 +21,6 @@ TIMER = "is what a timer does when its time comes"
 EACH = "takes each of many, in the call"
 QUESTION = "is asked in the call, and answers at once: a port, or a right"
 DECISION = "is the pure rule that decides, once it is its turn"
-SHAPE = "makes the response of an error code, in the call"
 CHANCE = "draws an id: chance is an argument"
 
 REMAINING = {

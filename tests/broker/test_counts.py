@@ -33,14 +33,14 @@ BOUNDS = {
 DEPTHS = {
     "AddOffsetsToTxn v0": 12,
     "AddPartitionsToTxn v0": 14,
-    "EndTxn v1": 32,
-    "EndTxn v5": 32,
-    "InitProducerId v4": 14,
+    "EndTxn v1": 14,
+    "EndTxn v5": 14,
+    "InitProducerId v4": 12,
     "Produce v9": 10,
-    "Produce v10": 15,
-    "Produce v12": 22,
-    "TxnOffsetCommit v3": 22,
-    "TxnOffsetCommit v5": 29,
+    "Produce v10": 10,
+    "Produce v12": 10,
+    "TxnOffsetCommit v3": 15,
+    "TxnOffsetCommit v5": 15,
 }
 DEPTH_SLACK = 2
 CORES = [pytest.param(True, id="pure"), *([] if compiled is None else [pytest.param(False, id="compiled")])]
