@@ -173,22 +173,20 @@ class ProxyNode:
 
     # ---- requests
 
-    def forward(self, received: Received, context: RequestContext) -> Any:
+    async def forward(self, received: Received, context: RequestContext) -> Any:
         """The handler of all routes."""
         key, version = context.api_key, context.api_version
         link = self.connections.links.get(context.connection_id)
         if link is not None:
-            return self._send(link, key, version, received)
+            return await self._send(link, key, version, received)
         # A rule has kept it beyond the end of its connection.
         link = Link(self)
-        outcome = self._send(link, key, version, received)
-        if isinstance(outcome, asyncio.Future):
-            outcome.add_done_callback(lambda _: link.close())
-        else:
+        try:
+            return await self._send(link, key, version, received)
+        finally:
             link.close()
-        return outcome
 
-    def _send(self, link: Link, key: int, version: int, received: Received) -> Any:
+    async def _send(self, link: Link, key: int, version: int, received: Received) -> Any:
         try:
             is_told = key == PRODUCE and acks_of(received, version) == 0
             frame, size = bounded(key, version, received)
@@ -198,11 +196,12 @@ class ProxyNode:
         ) as error:  # of a request that ends too early, and that no one has decoded
             raise CloseConnection("malformed request", error=str(error)) from None
         if is_told:
-            return link.tell(frame)
+            told = link.tell(frame)
+            return await told if isinstance(told, asyncio.Future) else told
         response = link.request(frame, self._reader(link, key, version, received))
         if size:
             charge(size, response)
-        return response
+        return await response
 
     def _reader(self, link: Link, key: int, version: int, received: Received) -> Callable[[Frame], Any]:
         """What is done with the response."""

@@ -170,7 +170,7 @@ class Call:
             # Not kept in a variable of this frame, to which its traceback leads: the two would keep the request.
             self._handled_alone(error)
             return
-        if hasattr(outcome, "__await__"):
+        if hasattr(outcome, "send"):  # a coroutine
             start_in_background(self._handle_alone(outcome), self.node.life)
         else:
             self._handled_alone(outcome)

@@ -31,7 +31,7 @@ from broker.net.interception import offer
 from broker.net.paused_transport import paused, resumed
 from broker.net.refusals import bad_size, refuse
 from broker.net.refusals import failed as failed_answer
-from broker.net.waiting_request import WaitingRequest, awaited
+from broker.net.waiting_request import WaitingRequest
 from broker.node.context import ClientInformation, RequestContext
 from broker.requests.api import NO_RESPONSE, CloseConnection
 from broker.resources.unsent import Unsent
@@ -359,8 +359,8 @@ class Connection:
     ) -> None:
         try:
             outcome: Any = route.handler(request, context)
-            if hasattr(outcome, "__await__"):
-                outcome = begin(outcome if hasattr(outcome, "send") else awaited(outcome), context.node.life)
+            if hasattr(outcome, "send"):  # a coroutine
+                outcome = begin(outcome, context.node.life)
         except Exception as error:
             # Not kept in a variable of this frame, to which its traceback leads: the two would keep the request.
             self._answer(route, correlation_id, error, call)

@@ -84,21 +84,3 @@ class WaitingRequest:
         call, self._call = self._call, None
         if call is not None:
             call.note(CallEvent.GONE)
-
-
-async def awaited(future: asyncio.Future[object]) -> object:
-    """The coroutine of a handler that returns a future. A client that goes cancels it."""
-    parked = ParkedHere(gives_way=False)
-
-    def wake(_: object) -> None:
-        parked.wake(True)
-
-    future.add_done_callback(wake)
-    try:
-        await parked
-    except CloseConnection:
-        future.cancel()
-        raise
-    finally:
-        future.remove_done_callback(wake)
-    return future.result()

@@ -7,7 +7,7 @@ module is imported for its first request: `broker.requests.served` says beforeha
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -37,7 +37,7 @@ NO_RESPONSE: Final = NoResponse()
 
 
 # A handler returns the response, or is a coroutine of it (`broker.loop.coroutines`) if it may have to wait.
-Handler = Callable[[Any, "RequestContext"], "object | Awaitable[object]"]
+Handler = Callable[[Any, "RequestContext"], "object | Coroutine[Any, Any, object]"]
 H = TypeVar("H", bound="Callable[..., object]")
 
 

@@ -219,17 +219,16 @@ class Parking:
 
     def __init__(self, response: object | None = None) -> None:
         self.seen: list[Any] = []
-        self.waiting: list[asyncio.Future[object]] = []
+        self.waiting: list[Waiter[object]] = []
         self._response = response or HeartbeatResponse()
 
-    def __call__(self, message: Any, context: RequestContext) -> asyncio.Future[object]:
+    async def __call__(self, message: Any, context: RequestContext) -> object:
         self.seen.append(message)
-        future = asyncio.get_running_loop().create_future()
-        self.waiting.append(future)
-        return future
+        self.waiting.append(Waiter())
+        return await self.waiting[-1]
 
     async def release(self) -> None:
-        self.waiting.pop(0).set_result(self._response)
+        self.waiting.pop(0).wake(self._response)
         await turns()
 
 
@@ -284,13 +283,12 @@ def test_no_cut_of_the_stream_changes_what_is_heard(
     sent = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     seen: list[bytes] = []
 
-    def note(message: ProduceRequest, context: RequestContext) -> object:
+    async def note(message: ProduceRequest, context: RequestContext) -> object:
         seen.append(records_of(message))
         if not parks[len(seen) - 1]:
             return ProduceResponse()
-        future = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(future.set_result, ProduceResponse())
-        return future
+        await asyncio.sleep(0)
+        return ProduceResponse()
 
     async def scenario() -> list[int]:
         peer = Broker({PRODUCE: note}).connect()
