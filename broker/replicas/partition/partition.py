@@ -426,8 +426,7 @@ class Partition:
             if self.leading is None and not self.leads_alone:
                 return  # the node has died at the flush
         if self.leading is None:
-            # Neither holds where the node has died in the fsync that was begun above.
-            if self.leads_alone and end_offset > self.high_watermark:
+            if end_offset > self.high_watermark:
                 self.high_watermark = end_offset
                 if self.delayed.commits.pending or self.delayed.watchers:
                     self.delayed.committed(end_offset)

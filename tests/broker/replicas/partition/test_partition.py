@@ -562,19 +562,6 @@ def test_nothing_is_committed_by_a_leader_that_dies_at_its_flush(tmp_path):
 # -- waiting ------------------------------------------------------------------------------------------------
 
 
-def test_a_leader_that_is_none_once_its_fsync_has_begun_commits_nothing(tmp_path):
-    bench = Bench(tmp_path / "t-0", flush_messages=1)
-    bench.append(plain(), acks=1)
-    partition = bench.partition = bench._partition(
-        bench.partition.log, lambda partition: partition.stop_leading(ErrorCode.not_leader_or_follower)
-    )
-    partition.high_watermark = 0
-    partition.log.flushed_up_to(1)
-    bench.append(plain(), acks=1)
-    assert partition.high_watermark == 0
-    partition.log.close(clean=False)
-
-
 def test_who_waits_for_a_commit_is_called_in_the_order_of_offsets(tmp_path):
     bench = Bench(tmp_path / "t-0", flush_messages=1)
     bench.partition = bench._partition(Log(tmp_path / "t-0", uuid.UUID(int=1), bench.config), bench.hold)
