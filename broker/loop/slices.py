@@ -16,8 +16,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from broker.loop.coroutines import Waiter, start_in_background
-from broker.loop.life import NodeLife
+from broker.loop.coroutines import Waiter
 from storage.steps import Steps
 
 APART_AT_ONCE: Final = 2
@@ -25,8 +24,6 @@ APART_AT_ONCE: Final = 2
 
 T = TypeVar("T")
 R = TypeVar("R")
-Then = Callable[[Any], object]
-"""Called with what the steps return, or with the exception that they raise."""
 ELEMENTS_PER_SLICE: Final = 100
 """Of a request's array, answered in one turn where each costs some microseconds."""
 
@@ -85,7 +82,6 @@ class Slices:
         self._waiting = _Queue()
         self._apart = 0
         self._armed = False
-        self._life = NodeLife()
 
     async def run(self, steps: Steps[T]) -> T:
         """What the steps return. The first slice is done now; if it is the only one, this waits for nothing."""
@@ -111,18 +107,6 @@ class Slices:
         finally:
             if thread is not None:
                 thread.end(self._left)
-
-    def start(self, steps: Steps[Any], then: Then) -> None:
-        """Call ``then`` with the outcome of `run`; before this returns, if one slice is all."""
-        start_in_background(self._tell(steps, then), self._life)
-
-    async def _tell(self, steps: Steps[Any], then: Then) -> None:
-        try:
-            outcome = await self.run(steps)
-        except Exception as error:
-            then(error)
-        else:
-            then(outcome)
 
     async def _turn(self) -> None:
         self._arm()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.logging import get_logger
@@ -34,14 +33,6 @@ def limits_of(config: BrokerConfig) -> BatchLimits:
     )
 
 
-class _Place:
-    __slots__ = ("found", "turn")
-
-    def __init__(self) -> None:
-        self.turn: Waiter[Checked | Invalid] = Waiter()
-        self.found: Checked | Invalid | None = None
-
-
 class AppendQueues:
     """One queue for each partition of this node that has a batch being read; a connection has at most one request there."""
 
@@ -55,39 +46,49 @@ class AppendQueues:
         self.limits = limits
         self._slices = slices or Slices()
         self._alive = alive
-        self._queues: dict[Partition, deque[_Place]] = {}
+        self._queues: dict[Partition, deque[Waiter[None]]] = {}
+        self._emptied: set[Partition] = set()
+        """The partitions whose next batches `leave` lets in at the moment."""
 
     def is_free(self, partition: Partition) -> bool:
         """May a batch be appended at once that needs no reading?"""
         return partition not in self._queues
 
-    def add(
+    async def turn(
         self, partition: Partition, checked: Checked | Invalid | Steps[Checked | Invalid]
-    ) -> Waiter[Checked | Invalid]:
-        """A place in the queue: the waiter gets what the steps have found, once they are done and all that was added before
-        for this partition is appended. Who awaits it appends in the turn in which it is woken.
-        """
-        place = _Place()
-        self._queues.setdefault(partition, deque()).append(place)
-        if isinstance(checked, Checked | Invalid):
-            self._found(partition, place, checked)
-        else:
-            self._slices.start(checked, partial(self._found, partition, place))
-        return place.turn
+    ) -> Checked | Invalid:
+        """What the steps find, once they are done and all that came before to this partition is appended.
 
-    def _found(self, partition: Partition, place: _Place, found: Checked | Invalid | Exception) -> None:
-        if isinstance(found, Exception):
-            log.error(
-                "a batch could not be read", topic=partition.topic, partition=partition.index, exc_info=found
-            )
-            found = Invalid(ErrorCode.unknown_server_error, "the batch could not be read")
-        place.found = found
-        queue = self._queues.get(partition)
-        while queue and queue[0].found is not None:
-            first = queue.popleft()
-            assert first.found is not None
-            if self._alive():
-                first.turn.wake(first.found)
-        # What was appended may have let others in, and these have emptied the queue, and begun the next one.
+        The caller appends at once, and then calls `leave`.
+        """
+        queue = self._queues.setdefault(partition, deque())
+        place: Waiter[None] = Waiter()
+        queue.append(place)
+        if not isinstance(checked, Checked | Invalid):
+            checked = await self._read(partition, checked)
+        if queue[0] is not place:
+            await place
+        return checked
+
+    async def _read(self, partition: Partition, steps: Steps[Checked | Invalid]) -> Checked | Invalid:
+        try:
+            return await self._slices.run(steps)
+        except Exception:
+            log.exception("a batch could not be read", topic=partition.topic, partition=partition.index)
+            return Invalid(ErrorCode.unknown_server_error, "the batch could not be read")
+
+    def leave(self, partition: Partition) -> None:
+        """The batch whose turn it was is appended, or refused: the next one's turn. A dead node appends nothing more."""
+        queue = self._queues[partition]
+        queue.popleft()
+        if partition in self._emptied:
+            return  # a call further down goes on with the next one: many that are ready cost no depth
+        self._emptied.add(partition)
+        while queue and self._alive():
+            first = queue[0]
+            first.wake(None)
+            if queue and queue[0] is first:
+                break  # its records are still being read
+        self._emptied.discard(partition)
         if not queue and self._queues.get(partition) is queue:
             del self._queues[partition]

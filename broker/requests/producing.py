@@ -295,13 +295,17 @@ class Produce:
     ) -> None:
         """Behind what the partition's queue has, and once the records are read; the leader may be another one by then."""
         node = self.context.node
-        found = await node.append_queues.add(partition, checked)
-        leader = node.replicas.leader(item.name, item.index)
-        if leader is partition:
-            self._append_checked(item, partition, found)
-        else:
-            gone = ErrorCode.not_leader_or_follower
-            item.result = AppendResult(gone if isinstance(leader, Partition) else leader)
+        queues = node.append_queues
+        found = await queues.turn(partition, checked)
+        try:
+            leader = node.replicas.leader(item.name, item.index)
+            if leader is partition:
+                self._append_checked(item, partition, found)
+            else:
+                gone = ErrorCode.not_leader_or_follower
+                item.result = AppendResult(gone if isinstance(leader, Partition) else leader)
+        finally:
+            queues.leave(partition)
 
     def _append_checked(self, item: Item, partition: Partition, checked: Checked | Invalid) -> None:
         assert item.batch is not None

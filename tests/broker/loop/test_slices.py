@@ -63,12 +63,6 @@ async def test_an_exception_is_the_outcome(first):
         await outcome
 
 
-async def test_the_outcome_by_a_call():
-    outcomes = []
-    Slices().start(in_slices("a", 0, []), outcomes.append)
-    assert outcomes == ["done"]
-
-
 async def until(condition) -> None:
     """Threads take their time; the time-out of the test bounds it."""
     while not condition():

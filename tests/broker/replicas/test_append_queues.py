@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from struct import pack_into
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from google_crc32c import value as crc32c
 
 from broker.apis.produce import produce
-from broker.loop.coroutines import start_in_background
+from broker.loop.coroutines import Waiter, start_in_background
 from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.replicas.append_queues import AppendQueues
@@ -22,7 +21,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.record import encode_record
 from protocol.record_walk import WALKED_PER_SLICE
-from storage.validation import Checked, Invalid
+from storage.validation import Invalid
 from tests.support.clock import NOW_MS
 from tests.support.coroutines import handled
 from tests.support.world import OTHER_NODE_ID, World
@@ -189,10 +188,11 @@ class SlicesByHand(Slices):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ends: list[Callable[[Checked | Invalid], object]] = []
+        self.ends: list[Waiter[Any]] = []
 
-    def start(self, steps: object, then: Callable[[Checked | Invalid], object]) -> None:
-        self.ends.append(then)
+    async def run(self, steps: object) -> Any:
+        self.ends.append(Waiter())
+        return await self.ends[-1]
 
 
 def test_a_batch_that_comes_while_the_queue_is_emptied_is_appended_too(world: World) -> None:
@@ -203,15 +203,35 @@ def test_a_batch_that_comes_while_the_queue_is_emptied_is_appended_too(world: Wo
     appended: list[str] = []
 
     async def append(name: str, checked: Any, *followers: tuple[str, Any]) -> None:
-        await queues.add(partition, checked)
+        await queues.turn(partition, checked)
         appended.append(name)
         for follower in followers:
             start_in_background(append(*follower), life)
+        queues.leave(partition)
 
     life = NodeLife()
     start_in_background(append("first", steps, ("second", done), ("third", steps)), life)
-    slices.ends[0](done)
+    slices.ends[0].wake(done)
     assert not queues.is_free(partition)
-    slices.ends[1](done)
+    slices.ends[1].wake(done)
     assert appended == ["first", "second", "third"]
+    assert queues.is_free(partition)
+
+
+def test_many_batches_behind_one_are_appended_in_their_order_at_any_depth(world: World) -> None:
+    slices, life, appended = SlicesByHand(), NodeLife(), []
+    queues = AppendQueues(slices)
+    partition, done = world.partition("plain"), Invalid(ErrorCode.none, "")
+    steps = world.partition("compacted").check(RecordBatch.parse(large()))
+
+    async def append(number: int, checked: Any) -> None:
+        await queues.turn(partition, checked)
+        appended.append(number)
+        queues.leave(partition)
+
+    start_in_background(append(0, steps), life)
+    for number in range(1, 2000):
+        start_in_background(append(number, done), life)
+    slices.ends[0].wake(done)
+    assert appended == list(range(2000))
     assert queues.is_free(partition)
