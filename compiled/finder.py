@@ -1,9 +1,9 @@
 """Modules that are compiled: which of them run, and where they lie.
 
 A module with a file of types beside it (``storage/log.pxd`` beside ``storage/log.py``) is compiled as it is, by Cython
-(ADR 25). What comes of it lies in the folder ``modules`` of this package, under the module's full name
-(``storage__log``), so that the source stays importable: with ``ODRADEK_PURE=1``, without a compiler, and in a checkout
-where the source is newer.
+(ADR 25), unless that file only describes the layout of its classes to others (`build_backend.hot_modules`). What comes of it
+lies in the folder ``modules`` of this package, under the module's full name (``storage__log``), so that the source stays
+importable: with ``ODRADEK_PURE=1``, without a compiler, and in a checkout where the source is newer.
 """
 
 from __future__ import annotations

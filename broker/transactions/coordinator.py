@@ -1,6 +1,6 @@
 """The transaction coordinator's shell: it runs what `decisions` decides.
 
-Persist, then respond, then act: the order is that of the lines. Each request is a coroutine that is started eagerly
+Persist first, then act, then respond: the order is that of the lines. Each request is a coroutine that is started eagerly
 (`broker.loop.coroutines`): on one node without ``flush.messages`` nothing waits, and a whole EndTxn (PrepareX, markers,
 CompleteX, response) is one turn of the loop. After each `await` the world may be another one: what was found before it is
 looked for again, or it is known to be this id's alone, as the id is pending.

@@ -32,7 +32,7 @@ def explain(
     """Explain where readers of a partition stop, why a group lags, what a transactional id waits for.
 
     Without a name: all that is wrong now, the worst first. The first line says the cause, the next what to do. It asks the
-    cluster by Kafka's protocol. Rules, and refused requests, are known where ODRADEK_CONTROL names an Odradek broker.
+    control port that ODRADEK_CONTROL names, which knows of rules and refused requests, else the cluster by Kafka's protocol.
 
     \b
     odradek explain
