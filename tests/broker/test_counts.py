@@ -20,14 +20,14 @@ from tests.support.deadlines import HANG_S
 
 # Calls of Python functions and of built-in ones, with the compiled core and without; calls on files.
 BOUNDS = {
-    "produce-small": ((15, 15), (62, 76), 1),
-    "produce-idempotent": ((15, 15), (64, 80), 1),
-    "commit": ((46, 23), (321, 290), 5),
-    "transaction": ((128, 85), (649, 601), 10),
-    "transaction-v1": ((170, 111), (763, 729), 10),
-    "init": ((21, 17), (94, 91), 2.1),
-    "produce-large": ((41, 41), (117, 134), 1),
-    "fetch-large": ((34, 39), (91, 112), 0),
+    "produce-small": ((13, 14), (59, 75), 1),
+    "produce-idempotent": ((13, 14), (61, 79), 1),
+    "commit": ((41, 20), (296, 276), 5),
+    "transaction": ((109, 74), (604, 581), 10),
+    "transaction-v1": ((138, 92), (714, 702), 10),
+    "init": ((17, 14), (86, 86), 2.1),
+    "produce-large": ((39, 40), (114, 133), 1),
+    "fetch-large": ((31, 38), (89, 111), 0),
 }
 # Frames from the handler to the last write of a log (`python -m benchmarks.depth --frames EndTxn` names them).
 DEPTHS = {
