@@ -281,7 +281,7 @@ class NodeRuntime:
             fetch_sessions=FetchSessionCache(
                 config.max_incremental_fetch_session_cache_slots, lambda: random.randint(1, SESSION_ID_MAX)
             ),
-            verifier=Verifier(config, clock, transactions, peers),
+            verifier=Verifier(config, clock, transactions, self.life, peers),
             quotas=ClientQuotas(config, clock, lambda: metadata.image.quotas),
             client_metrics=client_metrics,
             rack=config.broker_rack,

@@ -1,5 +1,5 @@
 """How the nodes of one cluster speak to each other: requests of Kafka's protocol, over TCP."""
 
-from broker.peers.peers import Answered, Peers
+from broker.peers.peers import Peers
 
-__all__ = ["Answered", "Peers"]
+__all__ = ["Peers"]

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from broker.clock import Clock, Domain, Timer
 from broker.logging import get_logger
+from broker.loop.coroutines import Waiter
 from broker.loop.transports import reset_transport
 from broker.peers.lane import Lane
 from protocol.codec import MalformedRequest, read_response, request_frame
@@ -27,8 +28,6 @@ RECONNECT_BACKOFF_MS: Final = 50
 """Kafka's, of its channels between brokers."""
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 
-Answered = Callable[[Any], object]
-"""Hears the response, or None if there will be none."""
 ProtocolFactory = Callable[[], asyncio.Protocol]
 Connect = Callable[[str, int, ProtocolFactory], Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]]
 
@@ -53,7 +52,7 @@ class _Pending:
     api_key: int
     api_version: int
     frame: bytes
-    then: Answered
+    answered: Waiter[Any]
     timer: Timer | None = None
 
 
@@ -82,17 +81,17 @@ class Channel:
 
     # -- asking -------------------------------------------------------------------------------------------------
 
-    def send(self, api_key: int, api_version: int, request: Any, then: Answered) -> None:
-        """Send a request; ``then`` gets the response or None, never before this call has returned."""
+    def send(self, api_key: int, api_version: int, request: Any, answered: Waiter[Any]) -> None:
+        """Send a request; the waiter gets the response or None, never before this call has returned."""
         if self._ended:
             return
         if len(self._pending) >= REQUESTS_PENDING_MAX or self._line.is_cut():
-            asyncio.get_running_loop().call_soon(self._tell, then, None)
+            asyncio.get_running_loop().call_soon(self._tell, answered, None)
             return
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & 0x7FFFFFFF
         frame = request_frame(api_key, api_version, correlation_id, self.client_id, request)
-        pending = _Pending(api_key, api_version, frame, then)
+        pending = _Pending(api_key, api_version, frame, answered)
         pending.timer = self._clock.call_later_ms(
             self._request_timeout_ms, partial(self._timed_out, correlation_id), Domain.REQUESTS
         )
@@ -107,9 +106,9 @@ class Channel:
     def has_ended(self) -> bool:
         return self._ended
 
-    def _tell(self, then: Answered, response: Any) -> None:
+    def _tell(self, answered: Waiter[Any], response: Any) -> None:
         if not self._ended:
-            then(response)
+            answered.wake(response)
 
     def _write(self, wire: _Wire, frame: bytes) -> None:
         if wire is self._wire and wire.transport is not None:
@@ -195,7 +194,7 @@ class Channel:
             if pending.timer is not None:
                 pending.timer.cancel()
         for pending in failed:
-            self._tell(pending.then, None)
+            self._tell(pending.answered, None)
 
     # -- answers ------------------------------------------------------------------------------------------------
 
@@ -221,10 +220,10 @@ class Channel:
             response = read_response(pending.api_key, pending.api_version, frame)
         except MalformedRequest as error:
             log.warning("malformed response from another node", client_id=self.client_id, reason=str(error))
-            self._tell(pending.then, None)
+            self._tell(pending.answered, None)
             self.drop()
             return
-        self._tell(pending.then, response)
+        self._tell(pending.answered, response)
 
     # -- the end ------------------------------------------------------------------------------------------------
 

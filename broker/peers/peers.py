@@ -6,15 +6,14 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.peers.channel import Answered, Channel, Connect, LinkState, ProtocolFactory
+from broker.loop.coroutines import Waiter
+from broker.peers.channel import Channel, Connect, LinkState, ProtocolFactory
 
 if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.config import BrokerConfig
     from broker.injection.points import FaultInjection
     from broker.metadata.cluster import ClusterMetadata
-
-__all__ = ["Answered", "Peers"]
 
 
 class Peers:
@@ -48,20 +47,20 @@ class Peers:
         broker = self._metadata.brokers.get(node_id)
         return broker is not None and not broker.fenced and self._address(node_id) is not None
 
-    def send(
-        self, node_id: int, client_id: str, api_key: int, api_version: int, request: Any, then: Answered
-    ) -> None:
-        """Send a request to another node; ``then`` gets the response, or None if there is none, and never in this call.
+    def send(self, node_id: int, client_id: str, api_key: int, api_version: int, request: Any) -> Waiter[Any]:
+        """Send a request to another node: a waiter of the response, or of None if there is none; never woken in this call.
 
-        Requests of one client id to one node are answered in their order. After ``close`` and ``abandon`` no
-        callback is called.
+        Requests of one client id to one node are answered in their order. After ``close`` and ``abandon`` the waiter is not
+        woken.
         """
+        answered: Waiter[Any] = Waiter()
         if self._ended:
-            return
+            return answered
         channel = self._channels.get((node_id, client_id))
         if channel is None:
             channel = self._channels[node_id, client_id] = self._channel(node_id, client_id)
-        channel.send(api_key, api_version, request, then)
+        channel.send(api_key, api_version, request, answered)
+        return answered
 
     def _channel(self, node_id: int, client_id: str) -> Channel:
         own, links = self.node_id, self._links

@@ -64,7 +64,7 @@ class TransactionMarkerManager:
         self._metadata = metadata
         self._peers = peers
         self._one_by_one = SequentialMarkers(replicas.node_id, clock, life, injection, self)
-        self._remote = TransactionMarkerChannel(peers.node_id, peers) if peers is not None else None
+        self._remote = TransactionMarkerChannel(peers, life) if peers is not None else None
 
     def start(self, *completions: PendingCompleteTxn) -> None:
         """Try every partition once: now, unless a rule looks at each marker. Then the client is answered first."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.loop.coroutines import Waiter
+from broker.loop.coroutines import Waiter, start_in_background
 from broker.metadata.topics import by_topic
 from broker.peers.senders import partition_verifier
 from broker.transactions.transaction import TopicPartition
@@ -24,6 +23,7 @@ from protocol.messages.add_partitions_to_txn import (
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
+    from broker.loop.life import NodeLife
     from broker.peers import Peers
 
 API_KEY: Final = 24
@@ -52,9 +52,10 @@ class VerificationRequest:
 class AddPartitionsToTxnManager:
     """Asks on behalf of the partitions that this node leads."""
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: Peers, life: NodeLife) -> None:
         self._client_id = partition_verifier(peers.node_id)
         self._peers = peers
+        self._life = life
         self._waiting: dict[int, dict[str, VerificationRequest]] = {}
         """Bounded by the requests under way here: each asks once."""
         self._under_way: set[int] = set()
@@ -73,21 +74,21 @@ class AddPartitionsToTxnManager:
             other.answer(ErrorCode.invalid_producer_epoch if fenced else ErrorCode.network_exception)
         waiting[question.transactional_id] = question
         if node_id not in self._under_way:
-            self._send(node_id)
+            start_in_background(self._ask_all(node_id), self._life)
 
-    def _send(self, node_id: int) -> None:
-        questions = self._waiting.pop(node_id)
+    async def _ask_all(self, node_id: int) -> None:
+        """One request after the other, while verifications wait for the node."""
         self._under_way.add(node_id)
-        request = AddPartitionsToTxnRequest(transactions=[_transaction(each) for each in questions.values()])
-        then = partial(self._answered, node_id, questions)
-        self._peers.send(node_id, self._client_id, API_KEY, API_VERSION, request, then)
-
-    def _answered(self, node_id: int, questions: dict[str, VerificationRequest], response: Any) -> None:
-        self._under_way.discard(node_id)
-        for transactional_id, errors in _errors(questions, response).items():
-            questions[transactional_id].answered.wake(errors)
-        if self._waiting.get(node_id) and node_id not in self._under_way:
-            self._send(node_id)
+        try:
+            while questions := self._waiting.pop(node_id, None):
+                request = AddPartitionsToTxnRequest(
+                    transactions=[_transaction(each) for each in questions.values()]
+                )
+                response = await self._peers.send(node_id, self._client_id, API_KEY, API_VERSION, request)
+                for transactional_id, errors in _errors(questions, response).items():
+                    questions[transactional_id].answered.wake(errors)
+        finally:
+            self._under_way.discard(node_id)
 
 
 def _transaction(question: VerificationRequest) -> AddPartitionsToTxnTransaction:

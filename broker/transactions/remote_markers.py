@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.loop.coroutines import Waiter
+from broker.loop.coroutines import Waiter, start_in_background
 from broker.metadata.topics import by_topic
 from broker.peers.senders import marker_sender
 from broker.transactions.entry import PendingCompleteTxn
@@ -19,6 +18,7 @@ from protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
+    from broker.loop.life import NodeLife
     from broker.peers import Peers
 
 API_KEY: Final = 27
@@ -35,9 +35,10 @@ MarkersToSend = dict[PendingCompleteTxn, dict[TopicPartition, Waiter[ErrorCode]]
 class TransactionMarkerChannel:
     """Collects the markers for each node."""
 
-    def __init__(self, node_id: int, peers: Peers) -> None:
-        self._client_id = marker_sender(node_id)
+    def __init__(self, peers: Peers, life: NodeLife) -> None:
+        self._client_id = marker_sender(peers.node_id)
         self._peers = peers
+        self._life = life
         self._waiting: dict[int, MarkersToSend] = {}
         """Bounded by the transactions that are open: each is here once, with its partitions."""
         self._under_way: set[int] = set()
@@ -51,9 +52,32 @@ class TransactionMarkerChannel:
     def flush(self) -> None:
         for node_id in tuple(self._waiting):
             if node_id not in self._under_way:
-                self._send(node_id)
+                start_in_background(self._send_all(node_id), self._life)
 
-    def _send(self, node_id: int) -> None:
+    async def _send_all(self, node_id: int) -> None:
+        """One request after the other, while markers wait for the node."""
+        self._under_way.add(node_id)
+        try:
+            while node_id in self._waiting:
+                batch = self._next_batch(node_id)
+                if not batch:
+                    continue
+                response = await self._peers.send(
+                    node_id, self._client_id, API_KEY, API_VERSION, _request(batch)
+                )
+                found = dict(_errors(response)) if response is not None else None
+                for completion, markers in batch.items():
+                    for key, written in markers.items():
+                        if found is None:
+                            written.wake(ErrorCode.network_exception)
+                        else:
+                            missing = ErrorCode.unknown_server_error
+                            written.wake(found.get((completion.producer_id, key), missing))
+        finally:
+            self._under_way.discard(node_id)
+
+    def _next_batch(self, node_id: int) -> MarkersToSend:
+        """What waits for a node and is still wanted, as far as one request may take it; the rest waits on."""
         batch: MarkersToSend = {}
         rest: MarkersToSend = {}
         room = PARTITIONS_PER_REQUEST_MAX
@@ -75,24 +99,9 @@ class TransactionMarkerChannel:
             room -= len(batch[completion])
         if rest:
             self._waiting[node_id] = rest
-        if batch:
-            self._under_way.add(node_id)
-            then = partial(self._answered, node_id, batch)
-            self._peers.send(node_id, self._client_id, API_KEY, API_VERSION, _request(batch), then)
         for written in given_up:
             written.wake(ErrorCode.not_coordinator)
-
-    def _answered(self, node_id: int, batch: MarkersToSend, response: Any) -> None:
-        self._under_way.discard(node_id)
-        found = dict(_errors(response)) if response is not None else None
-        for completion, markers in batch.items():
-            for key, written in markers.items():
-                if found is None:
-                    written.wake(ErrorCode.network_exception)
-                else:
-                    missing = ErrorCode.unknown_server_error
-                    written.wake(found.get((completion.producer_id, key), missing))
-        self.flush()
+        return batch
 
     def clear(self) -> None:
         self._waiting.clear()

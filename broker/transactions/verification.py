@@ -20,6 +20,7 @@ from storage.producers import VerificationGuard
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
+    from broker.loop.life import NodeLife
     from broker.peers import Peers
     from broker.transactions.coordinator import TransactionCoordinator
 
@@ -49,13 +50,14 @@ class Verifier:
         config: BrokerConfig,
         clock: Clock,
         transactions: TransactionCoordinator,
+        life: NodeLife,
         peers: Peers | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._transactions = transactions
         self._peers = peers
-        self._remote = AddPartitionsToTxnManager(peers) if peers is not None else None
+        self._remote = AddPartitionsToTxnManager(peers, life) if peers is not None else None
 
     async def run(self, transactional_id: str, checks: Sequence[Check], *, adds: bool, wait_ms: int) -> None:
         """Fill in guard and error of each check: in this turn, unless the coordinator is on another node or ``wait_ms`` is

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker.loop.coroutines import Waiter
 from protocol.codec import client_codec, request_codec
 
 
@@ -18,14 +18,14 @@ class Sent:
     api_key: int
     api_version: int
     request: Any
-    then: Callable[[Any], object]
+    answered: Waiter[Any]
 
     def answer(self, response: Any) -> None:
         """What the other node has written is what this one reads; None is no answer at all."""
         if response is not None:
             data = b"".join(request_codec(self.api_key, self.api_version).encode(response))
             response = client_codec(self.api_key, self.api_version).decode(data)
-        self.then(response)
+        self.answered.wake(response)
 
 
 @dataclass
@@ -46,11 +46,12 @@ class FakePeers:
         api_key: int,
         api_version: int,
         request: Any,
-        then: Callable[[Any], object],
-    ) -> None:
+    ) -> Waiter[Any]:
         data = b"".join(client_codec(api_key, api_version).encode(request))
         read = request_codec(api_key, api_version).decode(data)
-        self.sent.append(Sent(node_id, client_id, api_key, api_version, read, then))
+        answered: Waiter[Any] = Waiter()
+        self.sent.append(Sent(node_id, client_id, api_key, api_version, read, answered))
+        return answered
 
     def take(self) -> list[Sent]:
         """What was sent since the last time."""

@@ -213,7 +213,7 @@ class World:
             transactions=transactions,
             groups=groups,
             fetch_sessions=FetchSessionCache(10, lambda: 1),
-            verifier=Verifier(self.config, self.clock, transactions, peers),
+            verifier=Verifier(self.config, self.clock, transactions, life, peers),
             quotas=ClientQuotas(self.config, self.clock, dict),
             client_metrics=ClientMetricsManager(
                 Image(), self.clock, uuid.uuid4, self.config.telemetry_max_bytes, None
@@ -259,7 +259,7 @@ class World:
             peers=self.peers,
             life=node.life,
         )
-        node.verifier = Verifier(self.config, self.clock, node.transactions, self.peers)
+        node.verifier = Verifier(self.config, self.clock, node.transactions, node.life, self.peers)
 
     # -- topics -------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from broker.injection.points import FaultInjection
+from broker.loop.coroutines import Waiter, start_in_background
+from broker.loop.life import NodeLife
 from broker.metadata.values import BrokerRegistration, Endpoint
 from broker.peers import Peers
 from broker.peers.channel import RECONNECT_BACKOFF_MS, REQUESTS_PENDING_MAX
@@ -99,6 +101,7 @@ class Setting:
         metadata: Any = SimpleNamespace(brokers=self.brokers)
         self.peers = Peers(OWN, config, self.clock, metadata, self.injection)
         self.heard: list[Any] = []
+        self.life = NodeLife()
 
     async def open(self) -> None:
         await self.other.listen()
@@ -110,7 +113,13 @@ class Setting:
 
     def ask(self, producer_id: int = 7, client_id: str = SENDER) -> None:
         request = WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=producer_id)])
-        self.peers.send(OTHER, client_id, MARKERS, 2, request, self.heard.append)
+        self.hear(self.peers.send(OTHER, client_id, MARKERS, 2, request))
+
+    def hear(self, answered: Waiter[Any]) -> None:
+        async def wait() -> None:
+            self.heard.append(await answered)
+
+        start_in_background(wait(), self.life)
 
     async def asked(self, count: int) -> None:
         await until(lambda: len(self.other.asked) >= count)
@@ -175,7 +184,7 @@ async def test_each_purpose_has_its_own_connection(nodes: Setting) -> None:
     """A marker that waits for its replicas must not hold up the question of a producer."""
     nodes.ask(7)
     client_id = "AddPartitionsManager-client-1"
-    nodes.peers.send(OTHER, client_id, ADD, 5, AddPartitionsToTxnRequest(), nodes.heard.append)
+    nodes.hear(nodes.peers.send(OTHER, client_id, ADD, 5, AddPartitionsToTxnRequest()))
     await nodes.asked(2)
     assert len(nodes.other.transports) == 2
     assert {header.client_id for header, _ in nodes.other.asked} == {SENDER, client_id}
