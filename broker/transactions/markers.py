@@ -1,7 +1,7 @@
 """From PrepareX to CompleteX: a marker in every partition of the transaction.
 
 First one try in the turn of the commit itself, for partitions that this node leads, so that the producer's next transaction
-does not meet the old one unfinished; those of other nodes are sent in the same turn (`remote_markers`). What is left goes on
+does not meet the old one unfinished; those of other nodes are sent in the same turn (`marker_channel`). What is left goes on
 by itself, with back-off, until it is done or a newer epoch owns the id.
 """
 
@@ -19,7 +19,7 @@ from broker.loop.coroutines import Waiter, start_in_background
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.replicas.partition.partition import AppendResult, Partition
 from broker.transactions.entry import PendingCompleteTxn
-from broker.transactions.remote_markers import TransactionMarkerChannel
+from broker.transactions.marker_channel import TransactionMarkerChannel
 from broker.transactions.sequential_markers import SequentialMarkers
 from broker.transactions.transaction import TopicPartition
 from protocol.batch import EndTxnMarker

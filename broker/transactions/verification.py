@@ -2,8 +2,8 @@
 
 Old clients have added the partition before: it is verified. Clients of transaction version 2 have not: it is added here,
 on their first batch. A coordinator on this node answers in the same turn, a coordinator on another node by a request
-(`remote_coordinators`). Either way the append must present the guard that the leader made before it asked, so that a marker
-written in between refuses it.
+(`add_partitions_manager`). Either way the append must present the guard that the leader made before it asked, so that a
+marker written in between refuses it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from broker.clock import Clock, Domain
 from broker.clock.sleeping import sleep_ms
 from broker.replicas.partition.partition import Partition
-from broker.transactions.remote_coordinators import AddPartitionsToTxnManager, Errors, VerificationRequest
+from broker.transactions.add_partitions_manager import AddPartitionsToTxnManager, Errors, VerificationRequest
 from protocol.errors import NONE, ErrorCode
 from storage.producers import VerificationGuard
 

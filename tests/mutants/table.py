@@ -1576,7 +1576,7 @@ COROUTINES: Final = (
     _one(
         "completed-in-spite-of-a-newer-owner",
         "a coordinator whose marker was fenced by a newer owner writes no CompleteCommit",
-        ("tests/broker/transactions/test_ending.py", "tests/broker/transactions/test_remote_markers.py"),
+        ("tests/broker/transactions/test_ending.py", "tests/broker/transactions/test_marker_channel.py"),
         ENTRY,
         "            await self._ended\n        return self.is_wanted()\n",
         "            await self._ended\n        return True\n",

@@ -132,9 +132,9 @@ def test_all_that_waits_for_a_node_goes_in_one_request(world, peers):
 
 
 def test_a_node_that_was_away_is_not_asked_for_everything_at_once(world, peers, monkeypatch):
-    from broker.transactions import remote_markers
+    from broker.transactions import marker_channel
 
-    monkeypatch.setattr(remote_markers, "PARTITIONS_PER_REQUEST_MAX", 3)
+    monkeypatch.setattr(marker_channel, "PARTITIONS_PER_REQUEST_MAX", 3)
     world.create("wide", 8)
     for index in range(8):
         world.cluster.move("wide", index, OTHER_NODE_ID)
