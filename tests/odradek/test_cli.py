@@ -81,7 +81,7 @@ def test_help_and_version_need_neither_broker_nor_clients():
 def test_the_version_names_the_core_that_the_server_runs(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("ODRADEK_PURE", raising=False)
     built = [*(Path(__file__).parents[2] / "protocol").glob("compiled.*.so")]
-    modules = " and modules" if [*(Path(__file__).parents[2] / "storage" / "compiled").glob("*.so")] else ""
+    modules = " and modules" if [*(Path(__file__).parents[2] / "compiled" / "modules").glob("*.so")] else ""
     expected = f" (compiled core{modules})\n" if built else " (pure Python)\n"
     assert odradek("--version").stdout.endswith(expected)
     monkeypatch.setenv("ODRADEK_PURE", "1")

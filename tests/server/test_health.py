@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from odradek.certify.jobs.job import wait_until
 from server.health import HealthSocket
 from server.process import HEALTH_SOCKET_VARIABLE
 from tests.support.broker import StartBroker
@@ -83,6 +84,9 @@ def test_a_broker_answers_from_its_start_to_its_end_without_a_line_in_its_log(
 ) -> None:
     assert check(program, name) == (1, "unhealthy: no broker of this container serves clients\n")
     broker = start_broker("--nodes", "2", environment={HEALTH_SOCKET_VARIABLE: name})
+    assert wait_until(lambda: sum("Redpanda" in line for line in broker.log) == 2, HANG_S), (
+        "the last of a start"
+    )
     lines = len(broker.log)
     code, text = check(program, name)
     assert code == 0

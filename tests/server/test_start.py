@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 MODULES_MAX = 416
 OWN_MODULES_MAX = 256
 """Of `compiled`, `server`, `lab`, `broker`, `storage` and `protocol`."""
-OF_THE_CONTROL_PORT = 7
+OF_THE_CONTROL_PORT = 8
 """Further ones with a control port that was not asked for anything."""
 COMPILED_MAX = 12
 """Methods and functions that are made as text: of messages, and of classes of values (`protocol.slotted`)."""
