@@ -240,7 +240,6 @@ def end_v1(
         return Answer(ErrorCode.invalid_producer_id_mapping)
     if epoch != txn.epoch:
         return Answer(ErrorCode.producer_fenced)
-    # Kafka's coordinator fences with it before an abort of its own; this one fences and decides in one step.
     if pending is not None and pending is not TransactionState.PREPARE_EPOCH_FENCE:
         return Answer(ErrorCode.concurrent_transactions)
     if txn.state is not ONGOING:

@@ -35,6 +35,7 @@ class TransactionState(IntEnum):
     COMPLETE_ABORT = 5
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
+    """Never pending here: Kafka fences with it before an abort of its own, where this coordinator does both in one step."""
 
     __hash__ = int.__hash__
 
