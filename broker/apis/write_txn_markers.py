@@ -71,7 +71,7 @@ async def _write(marker: WritableTxnMarker, key: TopicPartition, context: Reques
         # Kafka looks among its online partitions only.
         offline = partition is ErrorCode.kafka_storage_error
         return ErrorCode.unknown_topic_or_partition if offline else partition
-    error, _ = await write_marker(
+    return await write_marker(
         context.node.groups,
         partition,
         marker.producer_id,
@@ -79,7 +79,6 @@ async def _write(marker: WritableTxnMarker, key: TopicPartition, context: Reques
         EndTxnMarker(marker.transaction_result, marker.coordinator_epoch),
         marker.transaction_version,
     )
-    return error
 
 
 def _time_out(markers: Sequence[Waiter[ErrorCode]], context: RequestContext) -> Timer | None:

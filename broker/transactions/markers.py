@@ -171,7 +171,7 @@ class TransactionMarkerManager:
                 return
             partition = self._replicas.leader(key[0], key[1])
         if isinstance(partition, Partition):
-            error, _ = await write_marker(
+            error = await write_marker(
                 self._groups,
                 partition,
                 completion.producer_id,
@@ -233,19 +233,19 @@ async def write_marker(
     epoch: int,
     marker: EndTxnMarker,
     transaction_version: int,
-) -> tuple[ErrorCode, int]:
-    """Append one marker: the outcome, and its offset, once it is committed and the offsets of the group are applied."""
+) -> ErrorCode:
+    """Append one marker: the outcome, once it is committed and the offsets of the group are applied."""
     crash_point("txn.marker.before")
     result: AppendResult = partition.append_marker(producer_id, epoch, marker, transaction_version)
     if result.error is not NONE:
-        return result.error, -1
+        return result.error
     crash_point("txn.marker.after")
     if partition.high_watermark <= result.last_offset:
         committed: Waiter[ErrorCode] = Waiter()
         partition.on_committed(result.last_offset + 1, committed.wake)
         error = await committed
         if error is not NONE:
-            return error, result.base_offset
+            return error
     if partition.topic == CONSUMER_OFFSETS:
         groups.on_marker(partition.index, producer_id, epoch, marker.committed, result.base_offset)
-    return NONE, result.base_offset
+    return NONE
