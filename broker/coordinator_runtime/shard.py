@@ -102,21 +102,20 @@ class CoordinatorShard:
         """Whether a rule may hold an append up, or have it fail."""
         return self._injection.points is not None
 
-    async def passed(
+    def verdict_at_append(
         self, point: str, *, transactional_id: str | None = None, group_id: str | None = None
-    ) -> ErrorCode:
-        """NONE when the append may be done, unless a rule holds it up or has it fail with the error for the client."""
-        if self._injection.points is None:
-            return NONE
+    ) -> Waiter[ErrorCode]:
+        """NONE when an append may be done: now, or once a rule lets it go; otherwise the error that the append ends in."""
+        partition = self.partition
         at = InjectionPoint(
             point,
             self.leader_id,
-            self.partition.topic,
-            self.partition.index,
+            partition.topic,
+            partition.index,
             transactional_id=transactional_id,
             group_id=group_id,
         )
-        return self.client_error(await verdict_at(self._injection, at))
+        return verdict_at(self._injection, at)
 
 
 def verdict_at(injection: FaultInjection, at: InjectionPoint) -> Waiter[ErrorCode]:

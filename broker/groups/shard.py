@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
 from broker.coordinator_runtime.damaged_records import DamagedRecords
-from broker.coordinator_runtime.shard import CoordinatorShard, verdict_at
+from broker.coordinator_runtime.shard import CoordinatorShard
 from broker.groups import classic, timeouts
 from broker.groups.coordinator_state import GroupCoordinatorState
 from broker.groups.effects import (
@@ -30,7 +30,7 @@ from broker.groups.effects import (
 from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupState
 from broker.groups.records import GROUP_METADATA_VERSION, LogRecord
 from broker.injection.crash import crash_point
-from broker.injection.points import FaultInjection, InjectionPoint
+from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.loop.coroutines import Waiter, start_in_background
 from broker.replicas.partition import Partition
@@ -212,11 +212,8 @@ class GroupShard(CoordinatorShard):
         What is held is not in memory yet, and its request fails when the leadership goes. The caller decides again behind
         this: a member may be gone by then, and its partition another's.
         """
-        partition = self.partition
-        at = InjectionPoint(
-            "group.append", self.leader_id, partition.topic, partition.index, group_id=group_id
-        )
-        return self.client_error(await self._woken(verdict_at(self._injection, at)))
+        verdict = self.verdict_at_append("group.append", group_id=group_id)
+        return self.client_error(await self._woken(verdict))
 
     def append_records(
         self,

@@ -65,9 +65,9 @@ class TransactionShard(CoordinatorShard):
         ``point``: the injection point at which a rule may hold the append up, or have it fail.
         """
         if point is not None and self._injection.points is not None:
-            refused = await self.passed(point, transactional_id=transactional_id)
+            refused = await self.verdict_at_append(point, transactional_id=transactional_id)
             if refused is not NONE:
-                return refused
+                return self.client_error(refused)
         result: AppendResult = self.append(records)
         if result.error is not NONE:
             return self.client_error(result.error)
