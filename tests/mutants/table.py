@@ -432,11 +432,9 @@ TRANSACTIONS: Final = (
         COORDINATOR,
         "        error = await self._persist(shard, entry, transition, PREPARE_APPEND)\n"
         '        if error is not NONE:\n            return Answer(error)\n        crash_point("txn.prepare.after")\n',
-        "        before, entry.txn = entry.txn, transition.after\n"
-        "        self._markers.start(PendingCompleteTxn(shard, entry))\n"
-        "        entry.txn, entry.completion, entry.pending = before, None, None\n"
-        "        error = await self._persist(shard, entry, transition, PREPARE_APPEND)\n"
-        "        if error is not NONE:\n            return Answer(error)\n",
+        "        shard.install(entry, transition.after)\n"
+        "        records = state_batch(transition.after, self._value_version, transition.after.last_update_ms)\n"
+        "        self._clock.call_later_ms(0, lambda: shard.append(records), Domain.TRANSACTIONS)\n",
     ),
     _one(
         "complete-after-the-first-marker",
