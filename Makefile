@@ -149,7 +149,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BYTECODE) $(BIN)/python -m pytest -q -p no:cacheprovider tests/test_house_rules.py tests/test_callbacks.py
+	$(BYTECODE) $(BIN)/python -m pytest -q -p no:cacheprovider tests/test_conventions.py tests/test_callbacks.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

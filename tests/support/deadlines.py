@@ -7,7 +7,7 @@
 
 A machine that is slow or has other work passes the same tests; where it is so slow that even these are too short,
 ``ODRADEK_DEADLINE_FACTOR=4`` stretches all of them, those of ``odradek`` included. A test that looks at the clock itself, or
-waits for a number of seconds of its own, fails `tests/test_house_rules.py`.
+waits for a number of seconds of its own, fails `tests/test_conventions.py`.
 """
 
 from __future__ import annotations

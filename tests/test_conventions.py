@@ -104,10 +104,6 @@ TIME_CALLS = {
     ("datetime", "utcnow"),
 }
 CHANCE_BELONGS_OUTSIDE = ("protocol/", "storage/", "broker/transactions/", "broker/groups/")
-# A sentence names its actor: the client, the leader, the coordinator, the rule.
-WITHOUT_ACTOR = re.compile(
-    r"(?<![^\W_])(nobody|somebody|anybody|whoever|who[ _]asks)(?![^\W_])", re.IGNORECASE
-)
 # Recordings of Apache Kafka and of mutants, and the stories whose requests are recorded.
 RECORDED = (
     "tests/differential/recorded",
@@ -297,106 +293,6 @@ def is_foreign(path: Path) -> bool:
     name = name_of(path)
     left = {"node_modules", "__pycache__"} & set(path.parts)
     return bool(left) or name.startswith((*GENERATED, *RECORDED))
-
-
-def lines_without_actor(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if WITHOUT_ACTOR.search(line)]
-
-
-def test_a_sentence_names_its_actor():
-    found = [
-        f"{name_of(path)}: {line}"
-        for path in texts()
-        if path != Path(__file__)
-        for line in lines_without_actor(path.read_text("utf-8", "replace"))
-    ]
-    assert found == []
-
-
-def test_a_sentence_without_an_actor_is_found():
-    assert lines_without_actor("The leader appends.\n# Whoever waits is told.") == [
-        "# Whoever waits is told."
-    ]
-
-
-def replaced() -> list[tuple[str, str]]:
-    """The identifiers that docs/glossary.md says were replaced, each with the folder below which it is forbidden."""
-    page = (ROOT / "docs" / "glossary.md").read_text("utf-8").partition("## Replaced identifiers")[2]
-    return re.findall(r"^\| `(\w+)` \| `[^|]*` \| `([^|`]+)` \|$", page, re.MULTILINE)
-
-
-def identifiers(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """Every name that the code of a module makes or uses, with its line."""
-    for node in ast.walk(module):
-        match node:
-            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield node.lineno, node.name
-            case ast.arg() | ast.keyword():
-                yield node.lineno, node.arg or ""
-            case ast.Name():
-                yield node.lineno, node.id
-            case ast.Attribute():
-                yield node.lineno, node.attr
-            case ast.alias():
-                yield from ((node.lineno, part) for part in f"{node.name}.{node.asname}".split("."))
-            case ast.ImportFrom():
-                yield from ((node.lineno, part) for part in (node.module or "").split("."))
-
-
-def uses(module: ast.Module, name: str, words: list[tuple[str, str]]) -> list[str]:
-    """The uses of replaced identifiers in the module of this file name."""
-    forbidden = {word for word, where in words if where == "*" or name.startswith(where.rstrip("/") + "/")}
-    found = [(line, each) for line, each in identifiers(module) if each in forbidden]
-    return [f"{name}:{line}: {each}" for line, each in found] + [
-        f"{name}: {part}" for part in Path(name).with_suffix("").parts if part in forbidden
-    ]
-
-
-def test_no_identifier_is_used_that_the_glossary_has_replaced():
-    words = replaced()
-    assert words
-    assert [use for path in sources(*PRODUCT) for use in uses(tree(path), name_of(path), words)] == []
-
-
-def test_an_identifier_that_the_glossary_has_replaced_is_found():
-    words = [("Home", "*"), ("told", "lab/trace")]
-    planted = ast.parse("from broker.home import Home as H\ndef f(told): return told")
-    found = ["lab/trace/told.py:1: Home", "lab/trace/told.py:2: told", "lab/trace/told.py:2: told"]
-    assert sorted(uses(planted, "lab/trace/told.py", words)) == sorted([*found, "lab/trace/told.py: told"])
-    assert uses(planted, "broker/groups/told.py", words) == ["broker/groups/told.py:1: Home"]
-
-
-def code_of(page: str) -> list[str]:
-    """What stands in a Markdown page as code: the identifiers of its blocks and spans, prose in a block left out."""
-    fence = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-    spans = re.findall(r"`([^`\n]+)`", fence.sub("", page))
-    called = re.compile(r"\b[A-Z]\w*[a-z]\w*\b|\b\w+_\w+\b|(?<=\.)\w+|\b\w+(?=\()")
-    return [word for block in fence.findall(page) for word in called.findall(block)] + [
-        word for span in spans for word in re.findall(r"\w+", span)
-    ]
-
-
-def stale(page: str, name: str, words: list[tuple[str, str]]) -> list[str]:
-    """The replaced identifiers that the README of a folder still shows as code."""
-    folder = f"{Path(name).parent.as_posix()}/"
-    forbidden = {word for word, where in words if where == "*" or folder.startswith(where.rstrip("/") + "/")}
-    return [f"{name}: {word}" for word in code_of(page) if word in forbidden]
-
-
-def test_no_readme_shows_an_identifier_that_the_glossary_has_replaced():
-    pages = [path for path in texts() if path.name == "README.md" and name_of(path).startswith(PRODUCT)]
-    assert len(pages) > 10
-    assert [use for path in pages for use in stale(path.read_text("utf-8"), name_of(path), replaced())] == []
-
-
-def test_a_replaced_identifier_in_a_readme_is_found():
-    words = [("Home", "*"), ("follow", "lab/trace")]
-    page = "We follow it home.\n```\nruntime.follow(7)  the leader\n```\n`Home.of`"
-    assert stale(page, "lab/trace/README.md", words) == [
-        "lab/trace/README.md: follow",
-        "lab/trace/README.md: Home",
-    ]
-    assert stale(page, "broker/README.md", words) == ["broker/README.md: Home"]
 
 
 def dangling(text: str, folder: Path) -> list[str]:
