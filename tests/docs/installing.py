@@ -1,7 +1,8 @@
-"""How Odradek is had, as the pages say it: ``python -m tests.docs.installing [--write]``.
+"""The notice on the pages that Odradek is not on PyPI yet: ``python -m tests.docs.installing [--write]``.
 
-As long as no package index has it, each page that installs it by its name begins with a line that says how it is had; once
-``published`` is true in pyproject.toml, no page has that line. Without ``--write`` the pages that say otherwise are listed.
+While ``published`` is false in pyproject.toml, each page that installs Odradek by its package name begins with the notice,
+which tells the reader what to install instead. Once ``published`` is true, no page has it. The command lists the pages that
+do not match ``published``, and with ``--write`` corrects them.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ PAGE = ROOT / "docs" / "installing.md"
 BY_NAME = re.compile(
     r"\b(?:pip|pipx|uv tool|uv pip) install (?!--no-index)[^`\n]*?(?<![\w/.=-])odradek\b(?![\w/.-])|\buvx odradek\b"
 )
-"""The package's name, taken from an index: not the path of a checkout or a wheel, nor a name in a folder of wheels."""
-NOTICE = re.compile(r"^No package index has Odradek yet: .*\n\n", re.MULTILINE)
+"""A command that installs the package by its name from an index. A path of a checkout or wheel does not match, nor does an
+installation from a folder of wheels."""
+NOTICE = re.compile(r"^Odradek is not on PyPI yet\. .*\n\n", re.MULTILINE)
 
 
 def notice(page: Path) -> str:
     where = os.path.relpath(PAGE, page.parent)
     return (
-        "No package index has Odradek yet: in place of its name give pip the path of a checkout, a git URL or a wheel "
-        f"([installing]({where})).\n\n"
+        "Odradek is not on PyPI yet. In the commands below, replace the package name `odradek` by the path of a checkout, "
+        f"a git URL or a wheel ([installing]({where})).\n\n"
     )
 
 
@@ -37,13 +39,13 @@ def is_published() -> bool:
 
 
 def pages() -> Iterator[Path]:
-    """Those that a user reads; the README, docs/ but the decisions, and examples/."""
+    """Yield the pages for users: README.md, docs/ without the ADRs, and examples/."""
     for folder, pattern in ((ROOT, "README.md"), (ROOT / "docs", "**/*.md"), (ROOT / "examples", "**/*.md")):
         yield from (path for path in sorted(folder.glob(pattern)) if "adr" not in path.parts and path != PAGE)
 
 
 def right(page: Path, *, published: bool) -> str:
-    """The text of the page, as the state of the release asks for it."""
+    """Return the text of the page with the notice added or removed as ``published`` requires."""
     text = NOTICE.sub("", page.read_text("utf-8"))
     if published or not BY_NAME.search(text):
         return text
@@ -52,7 +54,7 @@ def right(page: Path, *, published: bool) -> str:
 
 
 def wrong() -> dict[Path, str]:
-    """The pages that say otherwise than the release, and what they would have to be."""
+    """Return the pages whose notice does not match ``published`` in pyproject.toml, with their corrected text."""
     published = is_published()
     found = {page: right(page, published=published) for page in pages()}
     return {page: text for page, text in found.items() if text != page.read_text("utf-8")}
@@ -60,7 +62,7 @@ def wrong() -> dict[Path, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="put the pages right")
+    parser.add_argument("--write", action="store_true", help="correct the pages")
     options = parser.parse_args()
     found = wrong()
     for page, text in found.items():

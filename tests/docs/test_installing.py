@@ -1,4 +1,4 @@
-"""Pages say of the installation what is so today."""
+"""Pages have the notice about PyPI while Odradek is not published there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHECKOUT = "# Page\n\nFirst.\n\n```console\n$ pip install .\n```\n"
 BY_NAME = "# Page\n\nFirst.\n\n```console\n$ pip install 'odradek[spark]' pytest\n```\n"
 
 
-def test_no_page_says_otherwise_than_the_release() -> None:
+def test_the_notice_on_each_page_matches_pyproject() -> None:
     assert list(installing.wrong()) == []
 
 
@@ -39,7 +39,7 @@ def test_the_line_comes_and_goes_with_the_release(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(BY_NAME)
     noticed = installing.right(page, published=False)
-    assert noticed.split("\n\n")[1].startswith("No package index has Odradek yet: ")
+    assert noticed.split("\n\n")[1].startswith("Odradek is not on PyPI yet. ")
     page.write_text(noticed)
     assert installing.right(page, published=False) == noticed
     assert installing.right(page, published=True) == BY_NAME
