@@ -1,4 +1,4 @@
-"""The broker's background work, done in the turn of its caller: no thread decides when it happens."""
+"""A fixture that runs the broker's background work in the caller's thread instead of a thread pool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.replicas.manager import ReplicaManager
 
 
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`ReplicaManager.in_background` runs its work at once; what the work raises is in the future that it returns."""
+    """`ReplicaManager.in_background` runs its work at once. An exception of the work is in the returned future."""
 
     def at_once(_: ReplicaManager, work: Callable[[], object]) -> Future[object]:
         future: Future[object] = Future()

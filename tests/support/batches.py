@@ -1,6 +1,6 @@
-"""The headers of record batches, read with nothing but `struct` and the layout of KIP-98's message format.
+"""Parser for the headers of record batches, with only `struct` and the message format of KIP-98.
 
-A judge: it shares no line with `protocol.batch`, which wrote the bytes.
+Tests compare it with `protocol.batch`, which wrote the bytes, so it shares no code with that module.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-CHECKED_AT: Final = 21  # the CRC covers the attributes and all that follows them
-OFFSET_AND_LENGTH_BYTES: Final = 12  # the length counts what follows it
+CHECKED_AT: Final = 21  # offset of the first byte that the CRC covers: the attributes
+OFFSET_AND_LENGTH_BYTES: Final = 12  # batch_length counts the bytes after these
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 
 
 class Batch(NamedTuple):
-    """One batch of a `.log` file or of a Fetch answer, and where it stands in the bytes."""
+    """One batch of a `.log` file or of a Fetch response, and its byte position there."""
 
     position: int
     base_offset: int
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
     base_sequence: int
     record_count: int
     records: bytes
-    """As they stand there: compressed, where a codec is named."""
+    """The bytes of the records; compressed if `codec` is not "none"."""
 
     @property
     def size(self) -> int:
@@ -59,13 +59,13 @@ class Batch(NamedTuple):
 
     @property
     def marker(self) -> str:
-        """Of a control batch: the type stands in the key, behind length, attributes, deltas and key length."""
+        """COMMIT or ABORT, for a control batch. The type is in the key, after length, attributes, deltas and key length."""
         assert self.is_control
         return ("ABORT", "COMMIT")[struct.unpack_from(">h", self.records, 7)[0]]
 
 
 def whole_batches(content: bytes) -> Iterator[Batch]:
-    """The batches up to the first that is cut, or to zeros; `position` and `size` of the last say where that is."""
+    """Yield the batches before the first truncated batch or zeros. The last batch's `position + size` is where that begins."""
     position = 0
     while position + HEADER.size <= len(content):
         fields = HEADER.unpack_from(content, position)
@@ -77,7 +77,7 @@ def whole_batches(content: bytes) -> Iterator[Batch]:
 
 
 def stored(content: bytes) -> Iterator[Batch]:
-    """The batches of a whole `.log` file, in which nothing else stands."""
+    """Yield the batches of a whole `.log` file. Fails if the file contains anything else."""
     position = 0
     for batch in whole_batches(content):
         assert batch.magic == 2

@@ -1,6 +1,6 @@
-"""Brokers for tests: each a process of its own, known by its command line and its log only.
+"""Fixtures that start brokers for tests. Each broker is a process, which tests see by its command line, ports and log.
 
-    def test_something(broker):                      # one node, empty, gone after the test
+    def test_something(broker):                      # one node without topics, stopped after the test
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
     def test_a_crash(start_broker):
@@ -9,7 +9,7 @@
         assert broker.wait() == -signal.SIGKILL
         broker.restart(environment={})
 
-All tests start brokers in this way and in no other. A broker that left a traceback fails its test.
+Tests start broker processes only with these fixtures. A traceback in a broker's log fails its test.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ StartBroker = Callable[..., Broker]
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """Start brokers with options of the test's choice (see ``Broker``); all end with the test."""
+    """A function that starts a broker with the options of ``Broker``. All of them are stopped after the test."""
     with contextlib.ExitStack() as stack:
         count = 0
 
@@ -47,5 +47,5 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
 @pytest.fixture
 def broker(start_broker: StartBroker) -> Broker:
-    """One broker with all defaults."""
+    """One broker with default settings."""
     return start_broker()

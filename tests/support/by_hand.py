@@ -1,12 +1,12 @@
-"""A transactional producer made of raw requests: in the protocol of its choice, and late where a test wants it.
+"""A transactional producer made of raw requests: it can use both transaction protocols and delay its requests.
 
     producer = ProducerByHand(broker.host, broker.port, "orders", new=False)
     producer.send("orders", ["a"])
-    lingering = producer.sending("orders", ["b"])     # on its way, and not there yet
+    lingering = producer.sending("orders", ["b"])     # sent by the producer, not yet received by the broker
     producer.end(committed=False)
-    lingering.arrive()                                # the error code that it is answered with
+    lingering.arrive()                                # the error code of the response
 
-Real clients never do such things by themselves; a network does. For one node: all requests go to the address given.
+A real client does not delay single requests by itself; a network does. All requests go to one address, so use one node.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def now_ms() -> int:
 
 @dataclass(frozen=True)
 class Versions:
-    """Of the requests whose version decides by which rules a transaction runs (KIP-890)."""
+    """Versions of the requests whose version selects the transaction protocol (KIP-890)."""
 
     produce: int
     end_txn: int
@@ -42,7 +42,7 @@ NEW = Versions(produce=12, end_txn=5, txn_offset_commit=5)
 
 
 def ask(host: str, port: int, api: str, version: int, body: Body) -> Body:
-    """One exchange on a connection of its own."""
+    """Send one request on a new connection and return the decoded response."""
     wire = raw.Wire(host, port, timeout=HANG_S)
     try:
         wire.send_frame(raw.encode_request(api, version, body, 7))
@@ -53,18 +53,18 @@ def ask(host: str, port: int, api: str, version: int, body: Body) -> Body:
 
 @dataclass(frozen=True)
 class Lingering:
-    """A request that the network holds back."""
+    """A request that the network delays until `arrive` is called."""
 
     deliver: Callable[[], Body]
 
     def arrive(self) -> int:
-        """It gets there after all: the first error code of its answer, or NONE."""
+        """Deliver the request and return the first error code of the response other than NONE, or NONE."""
         codes = raw.error_codes(self.deliver())
         return next((code for code in codes if code), 0)
 
 
 class ProducerByHand:
-    """Its id, epoch and sequences, and what it sends. Each call returns the error code of the answer."""
+    """Producer id, epoch and sequence numbers, and the requests. Each call returns the error code of the response."""
 
     def __init__(
         self, host: str, port: int, transactional_id: str, *, new: bool = True, timeout_ms: int = 60_000
@@ -82,7 +82,7 @@ class ProducerByHand:
         return self.versions is NEW
 
     def _ask(self, api: str, version: int, body: Body) -> Body:
-        """Asked again while the broker says that it is not ready; the last answer counts."""
+        """Send the request, and again while the response has a retriable error; return the last response."""
         deadline = Deadline()
         while True:
             answer = ask(self.host, self.port, api, version, body)
@@ -98,7 +98,7 @@ class ProducerByHand:
         }
 
     def init(self) -> ProducerByHand:
-        """Find the coordinator, which brings its topic into being, and get an id and an epoch."""
+        """Find the coordinator, which creates `__transaction_state`, and get a producer id and epoch."""
         self._ask("find_coordinator", 3, {"key": self.transactional_id, "key_type": 1})
         body = {"transactional_id": self.transactional_id, "transaction_timeout": self.timeout_ms}
         answer = self._ask("init_producer_id", 5, body)
@@ -112,7 +112,7 @@ class ProducerByHand:
         self.producer_id, self.epoch = producer_id, epoch
 
     def add(self, topic: str, partition: int = 0) -> int:
-        """AddPartitionsToTxn, which the new protocol has no need of."""
+        """Send AddPartitionsToTxn. Transaction version 2 (KIP-890) does not need it."""
         rows = [{"name": topic, "partitions": [partition]}]
         body = {f"v3_and_below_{name}": value for name, value in self._who().items()}
         answer = self._ask("add_partitions_to_txn", 3, body | {"v3_and_below_topics": rows})
@@ -122,7 +122,7 @@ class ProducerByHand:
     def sending(
         self, topic: str, values: Sequence[str], partition: int = 0, *, at_ms: int | None = None
     ) -> Lingering:
-        """A Produce that has left and not arrived: the producer counts its sequence numbers as used."""
+        """Create a delayed Produce request. The producer already counts its sequence numbers as used."""
         key = (topic, partition)
         sequence = self.sequences.get(key, 0)
         self.sequences[key] = sequence + len(values)
@@ -144,7 +144,7 @@ class ProducerByHand:
         return Lingering(lambda: self._ask("produce", self.versions.produce, body))
 
     def send(self, topic: str, values: Sequence[str], partition: int = 0, *, at_ms: int | None = None) -> int:
-        """In the old protocol the partition joins the transaction first."""
+        """Produce one batch. With transaction version 1, add the partition to the transaction first."""
         if not self.is_new and (topic, partition) not in self.joined:
             error = self.add(topic, partition)
             if error:
@@ -174,9 +174,9 @@ class ProducerByHand:
         return int(answer["error_code"])
 
     def marker(self, topic: str, partition: int = 0, *, committed: bool) -> Lingering:
-        """The marker that the coordinator sends if the transaction of this moment ends, on its way to the leader.
+        """The delayed WriteTxnMarkers request of the coordinator, for the transaction that is open now.
 
-        In the new protocol it carries the next epoch, and says that this is what it does.
+        With transaction version 2 the marker has the next producer epoch, and the request has that transaction version.
         """
         row = {
             "producer_id": self.producer_id,
@@ -194,7 +194,7 @@ class ProducerByHand:
 
 
 def last_stable_offset(host: str, port: int, topic: str, partition: int = 0) -> int:
-    """Where a read_committed reader must stop."""
+    """Last stable offset: the end of what a read_committed consumer reads."""
     rows = [{"partition_index": partition, "timestamp": -1}]
     body = {"replica_id": -1, "isolation_level": 1, "topics": [{"name": topic, "partitions": rows}]}
     answer = ask(host, port, "list_offsets", 6, body)

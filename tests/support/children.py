@@ -1,4 +1,4 @@
-"""What the processes that tests start inherit."""
+"""Signal handlers for the test process, so that its child processes start with the default signal dispositions."""
 
 import signal
 
@@ -8,12 +8,15 @@ RESET = tuple(
 
 
 def _ignored(number: int, frame: object) -> None:
-    """As the signal was before; but a handler, unlike an ignored signal, is not inherited."""
+    """Ignore the signal. Unlike SIG_IGN, a handler is not inherited by child processes."""
 
 
 def reset_signals() -> None:
-    """A shell starts background jobs with SIGINT ignored, nohup with SIGHUP, and children inherit that: a test that ends one
-    by a signal would wait for ever. This process goes on ignoring them; what it starts has the defaults again."""
+    """Replace SIG_IGN by a handler that does nothing, so that child processes have the default dispositions.
+
+    Child processes inherit ignored signals: SIGINT in background jobs of a shell, SIGHUP under nohup. A test that ends a
+    child by such a signal would hang.
+    """
     for number in RESET:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, _ignored)

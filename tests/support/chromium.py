@@ -1,4 +1,4 @@
-"""A broker's page in a headless Chromium."""
+"""Pages of a broker in a headless Chromium."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ HANG_MS: Final = HANG_S * 1000
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """While it runs, an event loop runs in this thread: tests of asyncio have to wait for its end."""
+    """Yield a browser. Playwright runs an event loop in this thread meanwhile, so asyncio tests must run after it."""
     with sync_playwright() as playwright:
-        # Root, as in a container, has no sandbox there. Without subpixels a picture looks the same on every screen.
+        # Chromium's sandbox does not start as root, as in a container. Without subpixel text, pictures are the same on all screens.
         found = playwright.chromium.launch(
             executable_path=shutil.which("chromium"),
             args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-lcd-text"],
@@ -29,7 +29,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def opened(browser: Browser, url: str, view: str, **options: Any) -> Iterator[Page]:
-    """A view of the page, in a context with these options. An error in the page's scripts is an error here."""
+    """Open a view of the page in a new browser context with these options. An error in the page's scripts fails the test."""
     errors: list[str] = []
     context = browser.new_context(**options)
     page = context.new_page()

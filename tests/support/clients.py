@@ -1,4 +1,4 @@
-"""Real, unmodified clients behind one small set of words, and readers of what they left behind.
+"""Unmodified producers of four client libraries behind one interface, and functions that read what they wrote.
 
     producer = CLIENTS["java"](bootstrap, transactional_id="orders")
     producer.init()
@@ -7,8 +7,8 @@
     producer.send_offsets("group", {("input", 0): 7})
     producer.commit()
 
-Every client waits for the acknowledgement of what it sends. What goes wrong is raised as ``Refused``, with the names
-that the client itself has for it.
+Every producer waits for the acknowledgements of what it sends. Errors are raised as ``Refused``, with the error names of the
+client library.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ with warnings.catch_warnings():
 T = TypeVar("T")
 DEADLINE_S = HANG_S
 POLL_S = 0.01
-# A producer that is closed in the middle of something may wait for answers that do not come; nothing depends on them.
+# Closing a producer in the middle of a transaction may wait for responses that never come. No test depends on them.
 GOODBYE_S = 5.0
 
-# A broker that is killed in a test is back in a moment. librdkafka 2.16 drops every address when the last one refuses
-# (KIP-899) and can hang in the attempt: it should rather go on asking the one that it knows.
+# A broker that a test kills is restarted at once. librdkafka 2.16 drops every address when the last one refuses connections
+# (KIP-899) and can hang in the attempt, so tests make it go on asking the address that it has.
 PATIENCE = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
     "metadata.recovery.strategy": "none",
     "log_level": 0,
 }
-# librdkafka 2.16 forgets a broker that is gone from the metadata, but not that it was a group's coordinator:
-# send_offsets_to_transaction then waits, past its time-out, until some connection or other changes its state (its issues
-# 5511 and 5456). Connections that are idle for long are closed; here that is soon.
+# librdkafka 2.16 forgets a broker that is no longer in the metadata, but still takes it for the group's coordinator:
+# send_offsets_to_transaction then waits, beyond its timeout, until any connection changes its state (its issues 5511
+# and 5456). Idle connections are closed after connections.max.idle.ms, which is short here.
 FINDS_COORDINATORS = {"connections.max.idle.ms": 1_500}
 
 
 class Refused(Exception):
-    """What a client calls the reason why it failed; the first name is the most specific one."""
+    """Failure of a client call, with the client's names for its causes. The first name is the most specific."""
 
     def __init__(self, *names: str, text: str = "", fatal: bool | None = None, abortable: bool | None = None):
         super().__init__(f"{', '.join(names)}: {text}")
@@ -72,7 +72,7 @@ class Refused(Exception):
 
 
 def eventually(look: Callable[[], T], what: str = "", *, within_s: float = DEADLINE_S) -> T:
-    """What ``look`` returns as soon as it is true; looks again and again until then."""
+    """Call ``look`` until its result is true, and return it. Fails after ``within_s`` seconds, with ``what`` in the message."""
     deadline = Deadline(within_s)
     while True:
         found = look()
@@ -83,7 +83,7 @@ def eventually(look: Callable[[], T], what: str = "", *, within_s: float = DEADL
 
 
 def tidy() -> None:
-    """The Python clients leave sockets for the garbage collector, which would complain inside some later test."""
+    """Run the garbage collector: the Python clients leave open sockets to it, whose warnings would fail a later test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
@@ -93,7 +93,7 @@ def tidy() -> None:
 
 
 class TransactionalProducer(Protocol):
-    """All four clients, as tests see them."""
+    """The interface that tests use for all four clients."""
 
     def __init__(self, bootstrap: str, **options: Any) -> None: ...
     def init(self) -> None: ...
@@ -131,7 +131,7 @@ class ConfluentProducer:
         more: Mapping[str, Any] | None = None,
         call_timeout_s: float = DEADLINE_S,
     ) -> None:
-        """An ``idempotent`` one sends its first batch half a second after its start, when it has its producer id."""
+        """An ``idempotent`` producer sends its first batch half a second after its start, when it has its producer id."""
         config = {
             **PATIENCE,
             "bootstrap.servers": bootstrap,
@@ -153,10 +153,12 @@ class ConfluentProducer:
             yield
         except KafkaException as failed:
             raise self._refused(failed.args[0]) from failed
-        except KafkaError as fatal:  # raised as it is by the calls that serve callbacks
+        except (
+            KafkaError
+        ) as fatal:  # calls that serve callbacks raise KafkaError without a KafkaException around it
             raise self._refused(fatal) from fatal
         except SystemError as muddle:
-            # And a delivery report served after that, in the same call, hides it.
+            # A delivery report that is served later in the same call hides the first error, which is then the cause.
             cause = muddle.__cause__
             if not isinstance(cause, KafkaException | KafkaError):
                 raise
@@ -232,14 +234,14 @@ class ConfluentProducer:
         self._insist(lambda: self._producer.abort_transaction(self._timeout_s))
 
     def close(self) -> None:
-        # One that is fenced for good refuses even this.
+        # A fenced producer raises even here.
         with contextlib.suppress(KafkaException):
             self._producer.purge()
             self._producer.flush(GOODBYE_S)
 
 
 class JavaProducer:
-    """Kafka's own, in the JVM that all tests of a process share."""
+    """Kafka's Java producer, in the JVM that all tests of one process share."""
 
     def __init__(
         self,
@@ -307,7 +309,7 @@ class JavaProducer:
 
 
 class KafkaPythonProducer:
-    """kafka-python, all of it Python."""
+    """kafka-python's producer, in pure Python."""
 
     def __init__(
         self,
@@ -388,7 +390,7 @@ class KafkaPythonProducer:
 
 
 class AioKafkaProducer:
-    """aiokafka, its coroutines run by a loop in a thread of its own."""
+    """aiokafka's producer. Its coroutines run in an event loop in a thread of its own."""
 
     def __init__(
         self,
@@ -461,7 +463,7 @@ class AioKafkaProducer:
             ]
             return await asyncio.gather(*futures)
 
-        # With acks=0 there is no response that names the offset.
+        # With acks=0 no response has the offset.
         return [(place.partition, place.offset) for place in self._run(send()) if place is not None]
 
     def send_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -493,7 +495,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def run_in_loop(coroutine: Coroutine[Any, Any, T], timeout_s: float = DEADLINE_S) -> T:
-    """The result of a coroutine that runs in the background loop of this test process."""
+    """Run a coroutine in this test process's background event loop and return its result."""
     global _loop
     if _loop is None:
         _loop = asyncio.new_event_loop()
@@ -523,7 +525,7 @@ class Record:
 def read(
     bootstrap: str, topic: str, isolation_level: str = "read_committed", *, expected: int | None = None
 ) -> list[Record]:
-    """Every record of a topic, partition by partition, up to its end or up to the number that is expected."""
+    """All records of a topic, partition by partition, up to its end or until ``expected`` records were read."""
     records = [
         Record(m.partition(), m.offset(), _text(m.key()), _text(m.value()))
         for m in read_messages(bootstrap, topic, isolation_level, expected=expected)
@@ -574,7 +576,7 @@ def read_messages(
 
 
 def topics(bootstrap: str) -> dict[str, int]:
-    """The names of all topics, with their numbers of partitions; asking creates none."""
+    """Partition counts by topic name. The Metadata request creates no topics."""
     client = AdminClient({**PATIENCE, "bootstrap.servers": bootstrap})
     return {
         name: len(topic.partitions) for name, topic in client.list_topics(timeout=DEADLINE_S).topics.items()
@@ -582,14 +584,14 @@ def topics(bootstrap: str) -> dict[str, int]:
 
 
 def topic_settings(bootstrap: str, topic: str) -> dict[str, str]:
-    """All settings of a topic, as DescribeConfigs gives them."""
+    """All settings of a topic, from DescribeConfigs."""
     client = AdminClient({**PATIENCE, "bootstrap.servers": bootstrap})
     (future,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
     return {name: entry.value for name, entry in future.result(DEADLINE_S).items()}
 
 
 def committed_offset(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:
-    """What the group has committed, or -1; asked without waiting for open transactions."""
+    """Committed offset of the group, -1 if none. Does not wait for open transactions (require_stable=false)."""
     consumer = Consumer(
         {
             **PATIENCE,
@@ -606,7 +608,7 @@ def committed_offset(bootstrap: str, group: str, topic: str, partition: int = 0)
         consumer.close()
 
 
-# ---- the transaction log, read as any topic
+# ---- the transaction log, read like any topic
 
 STATE_TOPIC = "__transaction_state"
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
@@ -629,7 +631,7 @@ class TransactionState:
 
 
 def transaction_log(bootstrap: str, transactional_id: str) -> list[TransactionState | None]:
-    """The history of one transactional id, oldest first; None is a tombstone."""
+    """The records of one transactional id in `__transaction_state`, oldest first; None for a tombstone."""
     history = []
     for message in read_messages(bootstrap, STATE_TOPIC, "read_uncommitted"):
         version, length = struct.unpack_from(">hh", message.key())
@@ -644,7 +646,7 @@ def statuses(bootstrap: str, transactional_id: str) -> list[int]:
 
 
 def _transaction_state(message: Any, value: bytes) -> TransactionState:
-    """Version 1 of the value: compact strings and arrays, and tagged fields that are not needed here."""
+    """Parse version 1 of the value, with compact strings and arrays. Tagged fields are skipped."""
     version, producer_id, epoch, timeout_ms, status = struct.unpack_from(">hqhib", value)
     assert version == 1, version
     at = 17
@@ -687,7 +689,7 @@ def _transaction_state(message: Any, value: bytes) -> TransactionState:
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode, made positive as Kafka does it."""
+    """Java's String.hashCode, with the sign bit cleared as Kafka's Utils.toPositive does."""
     hashed = 0
     for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be")):
         hashed = (hashed * 31 + unit) & 0xFFFFFFFF
@@ -699,7 +701,7 @@ def java_hash(text: str) -> int:
 
 
 def batches_of(data_dir: Path, topic: str, partition: int = 0) -> list[Batch]:
-    """All batches of a partition, from its segment files."""
+    """All batches in a partition's segment files."""
     folder = data_dir / f"{topic}-{partition}"
     return [
         batch for segment in sorted(folder.glob("*.log")) for batch in whole_batches(segment.read_bytes())

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock whose time changes only by `advance`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ class FakeTimer:
 
 
 class FakeClock(Unmoved):
-    """`broker.clock.Clock` by hand: `advance` fires what comes due on the way, in order, each at its own time.
+    """`broker.clock.Clock` without real time: `advance` fires the timers that become due, in order, each at its own time.
 
-    `only` names the one domain that timers may be set in, where a test knows it; what only waits for the next turn may
-    be of any.
+    `only` is the only domain in which the test allows timers. Timers without a delay may be in any domain.
     """
 
     def __init__(self, now_ms: int = NOW_MS, only: Domain | None = None) -> None:
@@ -48,7 +47,7 @@ class FakeClock(Unmoved):
 
     @property
     def timers(self) -> list[FakeTimer]:
-        """Those that may still fire, the next one first."""
+        """Timers that are not cancelled, the next one first."""
         return [timer for _, _, timer in sorted(self._timers) if not timer.cancelled]
 
     def advance(self, delay_ms: int) -> None:
@@ -61,5 +60,5 @@ class FakeClock(Unmoved):
         self.now = end_ms
 
     def forget_timers(self) -> None:
-        """The process that set them is gone."""
+        """Drop all timers, as the end of a process does."""
         self._timers.clear()

@@ -1,12 +1,11 @@
-"""What a cluster can hold, for tests of directories that go from one broker to another.
+"""Topics, groups and transactions of all kinds, for tests in which another program opens a data directory.
 
     filled = fill(host, port)            # topics of all kinds, groups, transactions, one of them still open
-    seen = observe(host, port)           # everything that a client can see of it
+    seen = observe(host, port)           # everything that a client can read from the broker
     ...                                  # another program opens the directory
     assert observe(host, port) == seen
 
-It speaks the wire protocol by itself (and through librdkafka, for what real clients write), so Kafka and our broker are
-told and asked the same.
+The requests are raw, apart from what librdkafka writes, so Kafka and our broker receive the same requests.
 """
 
 from __future__ import annotations
@@ -28,7 +27,8 @@ from tests.support.deadlines import Deadline
 
 Body = dict[str, Any]
 NOT_YET = frozenset({3, 5, 6, 14, 15, 16, 51})
-"""Unknown topic, no leader, not leader, loading, no coordinator, not its coordinator, concurrent transactions."""
+"""unknown_topic_or_partition, leader_not_available, not_leader_or_follower, coordinator_load_in_progress,
+coordinator_not_available, not_coordinator, concurrent_transactions."""
 TOPIC_RESOURCE, DYNAMIC_TOPIC_CONFIG = 2, 1
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 OPEN_ID = "open"
@@ -37,7 +37,7 @@ SEGMENT_BYTES = 1 << 20
 
 
 class Asked:
-    """One connection, and the requests that go over it; answers that say "not yet" are asked for again."""
+    """One connection to a broker. Requests whose response has a retriable error are sent again."""
 
     def __init__(self, host: str, port: int) -> None:
         self._wire = raw.Wire(host, port)
@@ -55,7 +55,7 @@ class Asked:
         return raw.decode_response(api, version, self._wire.receive_frame())[1]
 
     def any(self, api: str, version: int, **body: Any) -> Body:
-        """The first answer that is final, whatever its codes."""
+        """Return the first response without a retriable error, whatever its error codes."""
         deadline = Deadline()
         while True:
             answer = self.once(api, version, **body)
@@ -72,10 +72,10 @@ class Asked:
     def has(self, api: str) -> bool:
         return any(row["api_key"] == raw.API_KEYS[api] for row in self("api_versions", 0)["api_keys"])
 
-    # ---- often asked
+    # ---- common requests
 
     def create(self, name: str, partitions: int = 1, **configs: object) -> None:
-        """Double underscores in the names of settings stand for dots."""
+        """Create a topic. In the names of settings a double underscore stands for a dot."""
         rows = [{"name": key.replace("__", "."), "value": str(value)} for key, value in configs.items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": rows}
         self("create_topics", 7, topics=[topic], timeout=10_000)
@@ -84,7 +84,7 @@ class Asked:
     def produce(
         self, topic: str, records: bytes, *, partition: int = 0, version: int = 9, transactional_id: str = ""
     ) -> int:
-        """The base offset."""
+        """Produce one batch and return its base offset."""
         data = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
         answer = self(
             "produce",
@@ -143,7 +143,7 @@ class Asked:
         )
 
     def end_transaction(self, open_: OpenTransaction, *, committed: bool) -> Body:
-        """With the producer's own id and epoch, as it would do it had it lived."""
+        """Send EndTxn with the id and epoch of the open transaction's producer, which is gone."""
         return self(
             "end_txn",
             5 if open_.transaction_version == 2 else 3,
@@ -206,10 +206,10 @@ class OpenTransaction:
 class Filled:
     open: OpenTransaction
     last_batch: str
-    """The last batch of an idempotent producer to ``idempotent-0``, in base64, and where it was written to."""
+    """The last batch of an idempotent producer to ``idempotent-0``, in base64; ``last_batch_offset`` is its base offset."""
     last_batch_offset: int
     gone: str
-    """The topic that was deleted."""
+    """Name of the topic that was deleted."""
     now_ms: int = field(default_factory=lambda: int(time.time() * 1000))
 
     def text(self) -> str:
@@ -222,7 +222,7 @@ class Filled:
 
 
 def fill(host: str, port: int, *, transaction_version: int = 2) -> Filled:
-    """Write all kinds of content; the open transaction comes last."""
+    """Write content of all kinds. The transaction that stays open is begun last."""
     bootstrap = f"{host}:{port}"
     now_ms = int(time.time() * 1000)
     with Asked(host, port) as ask:
@@ -254,7 +254,7 @@ def fill(host: str, port: int, *, transaction_version: int = 2) -> Filled:
 
 
 def _fill_segments(ask: Asked, now_ms: int) -> None:
-    """Three segments, with aborted transactions in each (so each has a transaction index)."""
+    """Write three segments with aborted transactions in each, so that each has a transaction index."""
     ask.create("segments", 1, segment__bytes=SEGMENT_BYTES, index__interval__bytes=8192)
     producer_id, epoch = ask.producer_id("segments")
     for number in range(60):
@@ -299,7 +299,7 @@ def _fill_idempotent(ask: Asked, now_ms: int) -> tuple[bytes, int]:
 
 
 def _change_settings(ask: Asked) -> None:
-    """With the APIs that the broker has."""
+    """Change client quotas and topic settings with those of the APIs that the broker has."""
     if ask.has("alter_client_quotas"):
         entity = [{"entity_type": "client-id", "entity_name": "greedy"}]
         ops = [{"key": "producer_byte_rate", "value": 1e6, "remove": False}]
@@ -376,7 +376,7 @@ def _leave_open(ask: Asked, now_ms: int, transaction_version: int) -> OpenTransa
     version = 12 if transaction_version == 2 else 9
     for topic in ("flow", "orders"):
         ask.produce(topic, one, version=version, transactional_id=OPEN_ID)
-    # Behind it: not stable before the transaction ends.
+    # This record is not below the last stable offset before the transaction ends.
     ask.produce("flow", batches.batch([b"behind"], ts=now_ms))
     ask(
         "txn_offset_commit",
@@ -392,7 +392,7 @@ def _leave_open(ask: Asked, now_ms: int, transaction_version: int) -> OpenTransa
 
 
 def fill_compacted(host: str, port: int) -> None:
-    """A topic with something to clean in every segment."""
+    """Create a topic with records to compact in every segment."""
     rng = random.Random(4)
     with Asked(host, port) as ask:
         ask.create(
@@ -407,13 +407,13 @@ def fill_compacted(host: str, port: int) -> None:
         for number in range(8):
             keys = [b"k%d" % rng.randrange(4) for _ in range(5)]
             values = [b"%d.%d" % (number, each) if number < 7 else None for each in range(5)]
-            # Time goes on by the records' own: each batch begins a new segment.
+            # Segments roll by record timestamps (segment.ms): each batch begins a new segment.
             ask.produce("compacted", batches.batch(values, ts=now_ms + 200 * number, keys=keys))
         ask.produce("compacted", batches.batch([b"last"], ts=now_ms + 2000, keys=[b"last"]))
 
 
 def await_cleaning(host: str, port: int) -> None:
-    """Until the compacted topic is cleaned: for a cleaner that looks often (``log.cleaner.backoff.ms``)."""
+    """Wait until the compacted topic is compacted. The cleaner must run often (``log.cleaner.backoff.ms``)."""
     with Asked(host, port) as ask:
         eventually(lambda: _record_count(ask, "compacted") < 20, "the log is cleaned")
 
@@ -426,7 +426,7 @@ def _record_count(ask: Asked, topic: str) -> int:
 
 
 def observe(host: str, port: int, groups: Iterable[str] = ("simple", "readers", "movers")) -> Body:
-    """Everything a client can see, as plain JSON. Leader epochs are those of the batches: each start begins a new one."""
+    """Everything that a client can read, as JSON. Leader epochs are those in the batches, as each start increments the current one."""
     with Asked(host, port) as ask:
         for kind, key in ((0, "readers"), (1, OPEN_ID)):
             ask("find_coordinator", 3, key=key, key_type=kind)
@@ -509,7 +509,7 @@ def _group(ask: Asked, group: str) -> Body:
 
 
 def _transactions(ask: Asked) -> Body:
-    """By transactional id; those that are about to end have ended."""
+    """Descriptions by transactional id. Waits until prepared transactions are completed."""
     eventually(
         lambda: (
             not ask("list_transactions", 0, state_filters=_ENDING, producer_id_filters=[])[
@@ -545,7 +545,7 @@ def _partition(ask: Asked, name: str, index: int) -> Body:
 
 
 def _batches(ask: Asked, name: str, index: int, isolation_level: int) -> Body:
-    """Every batch that is served from the beginning, and the aborted transactions that are named with them."""
+    """All batches that a consumer reads from offset 0, and the aborted transactions in the Fetch responses."""
     offset = ask.offset(name, index, -2)
     end = ask.offset(name, index, -1, isolation_level)
     found: list[Body] = []
@@ -561,18 +561,18 @@ def _batches(ask: Asked, name: str, index: int, isolation_level: int) -> Body:
 
 
 def batches_of(ask: Asked, name: str, index: int) -> list[Body]:
-    """Every batch, as read_uncommitted readers get them."""
+    """All batches that a read_uncommitted consumer reads."""
     return list(_batches(ask, name, index, 0)["batches"])
 
 
 def _brief(batch: Mapping[str, Any]) -> Body:
-    """A batch of 40,000 zeros says so in a few bytes; all others are there in full."""
+    """A batch as JSON: a batch of 40,000 zeros is shortened, all others are complete."""
     assert batch["crc"] == "right", batch
     return {name: value for name, value in batch.items() if name not in ("magic", "size", "crc")}
 
 
 def undecided(host: str, port: int) -> list[str]:
-    """What a read_committed reader cannot see yet, for want of a decision: ``topic-partition``."""
+    """Partitions (``topic-partition``) whose last stable offset is below the high watermark because of an open transaction."""
     seen = observe(host, port, groups=())
     return [name for name, row in seen["partitions"].items() if row["stable"] < row["end"]]
 

@@ -1,6 +1,6 @@
-"""Fails a test in which a coroutine is resumed after its node's life (`broker.loop.coroutines`).
+"""A fixture that fails a test in which a coroutine is resumed after the end of its node's life (`broker.loop.coroutines`).
 
-A coroutine that is dropped without being awaited is a RuntimeWarning of Python's, which fails a test as every warning does.
+A coroutine that is never awaited causes Python's RuntimeWarning, which fails the test like every warning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Misuse:
-    """What breaks the rules while it is entered."""
+    """Context manager that collects the misuses of coroutines in its block in ``found``."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -43,7 +43,7 @@ def coroutines_as_ruled() -> Iterator[None]:
 
 
 def handled(handler: Callable[[Any, Any], object], request: object, context: RequestContext) -> Any:
-    """What a connection gets of a handler: the response, or a future of it."""
+    """Call a handler as a connection does: return its response, or a future of the response."""
     outcome = handler(request, context)
     if hasattr(outcome, "send"):
         return coroutines.start(cast("Coroutine[Any, Any, object]", outcome), context.node.life)
@@ -51,7 +51,7 @@ def handled(handler: Callable[[Any, Any], object], request: object, context: Req
 
 
 def values_of(coroutine: Coroutine[Any, Any, T], life: NodeLife | None = None) -> list[T]:
-    """Start a coroutine without a loop: its value is in the list once there is one."""
+    """Start a coroutine without an event loop. The returned list is empty until the coroutine has returned its value."""
     values: list[T] = []
 
     async def run() -> None:
@@ -62,5 +62,5 @@ def values_of(coroutine: Coroutine[Any, Any, T], life: NodeLife | None = None) -
 
 
 def served(handler: Callable[[Any, Any], object]) -> Callable[[Any, Any], Any]:
-    """The handler as a connection calls it (`handled`)."""
+    """Wrap a handler so that a call of it does what `handled` does."""
     return partial(handled, handler)

@@ -1,8 +1,8 @@
-"""What tests cost in CPU seconds, which are the same whatever else the machine does: ``-p tests.support.costs``.
+"""A pytest plugin that measures each test's CPU seconds, which do not depend on the load: ``-p tests.support.costs``.
 
-A test's cost is what its process and those below it used, ended or not, while it was set up, ran and was torn down; what
-several tests share counts where it worked. The summary names the most expensive files and tests; ``PYTEST_COSTS`` names a
-file that gets one line of JSON for each test. Linux only: it reads /proc.
+The cost of a test is the CPU time of its process and of all descendants, alive or ended, during setup, call and teardown. The
+cost of a fixture that several tests share counts for the test that set it up or tore it down. The summary lists the most
+expensive files and tests. ``PYTEST_COSTS=FILE`` writes one line of JSON for each test to a file. Linux only: it reads /proc.
 """
 
 import json
@@ -15,7 +15,7 @@ import pytest
 
 MOST = 30
 TICKS = os.sysconf("SC_CLK_TCK")
-# Some tests put failing ones in their places.
+# Some tests replace these functions by failing ones.
 scan, read = os.scandir, Path.read_text
 
 
@@ -28,7 +28,7 @@ def _has_children() -> bool:
 
 
 def _processes() -> Iterator[tuple[int, int, float]]:
-    """Process, parent, and the CPU seconds of the process and of its children that have ended."""
+    """Yield (process id, parent id, CPU seconds of the process and of its ended children)."""
     for entry in scan("/proc"):
         if entry.name.isdecimal():
             try:
@@ -39,7 +39,7 @@ def _processes() -> Iterator[tuple[int, int, float]]:
 
 
 def _below_s() -> float:
-    """CPU seconds of the living processes that this one started, and of those that they started."""
+    """CPU seconds of the living descendants of this process."""
     children = defaultdict[int, list[tuple[int, float]]](list)
     for pid, parent, used_s in _processes():
         children[parent].append((pid, used_s))
@@ -58,7 +58,7 @@ def spent_s() -> float:
 
 
 class Costs:
-    """In a worker each phase of a test is given its cost; in the terminal's process they are summed up."""
+    """Measures the cost of each phase of a test in the worker, and sums the costs in the process that reports."""
 
     def __init__(self) -> None:
         self._of_tests = Counter[str]()
@@ -66,7 +66,7 @@ class Costs:
         self._last_s = 0.0
 
     def pytest_collection_finish(self) -> None:
-        """What it took to collect is no test's."""
+        """Start counting after the collection, whose cost belongs to no test."""
         self._last_s = spent_s()
 
     @pytest.hookimpl(wrapper=True)

@@ -1,13 +1,13 @@
-"""Deadlines: when a test takes something for hung. No test decides anything else by wall clock.
+"""Deadlines after which a test counts as hung, the only use of the wall clock in tests.
 
     process.wait(HANG_S)
     deadline = Deadline()
     while not found():
         deadline.check("it is found")
 
-A machine that is slow or has other work passes the same tests; where it is so slow that even these are too short,
-``ODRADEK_DEADLINE_FACTOR=4`` stretches all of them, those of ``odradek`` included. A test that looks at the clock itself, or
-waits for a number of seconds of its own, fails `tests/test_conventions.py`.
+Slow and busy machines pass the same tests. If these deadlines are too short for a machine, ``ODRADEK_DEADLINE_FACTOR=4``
+multiplies all of them, those of ``odradek`` included. `tests/test_conventions.py` fails for tests that read the clock
+themselves or wait for a number of seconds of their own.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Final
 from odradek.deadlines import stretched
 
 HANG_S: Final = stretched(120)
-"""For one thing that is waited for: an answer, a condition, the end of a process."""
+"""Seconds to wait for one thing: a response, a condition, the end of a process."""
 TEST_S: Final = stretched(600)
-"""For a whole test, and for what builds, fetches or starts much at once."""
+"""Seconds for a whole test, and for a step that builds, downloads or starts many things."""
 LONG_TEST_S: Final = stretched(3600)
-"""For a test of many rounds, which takes minutes on a machine that has the time."""
+"""Seconds for a test of many rounds that takes minutes on an idle machine."""
 
 
 class NotInTime(AssertionError):
-    """A deadline is over; the text says what has not happened."""
+    """A deadline has expired. The text says what did not happen."""
 
 
 class Deadline:
-    """From now on, so many seconds."""
+    """A deadline this many seconds from now, times ``ODRADEK_DEADLINE_FACTOR``."""
 
     def __init__(self, seconds: float = HANG_S) -> None:
         self._seconds = seconds
@@ -38,7 +38,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Never negative."""
+        """Seconds left, at least 0."""
         return max(0.0, self._at - time.monotonic())
 
     @property
@@ -46,20 +46,20 @@ class Deadline:
         return time.monotonic() > self._at
 
     def check(self, what: object) -> None:
-        """``NotInTime`` once it is over; ``what`` has not happened."""
+        """Raise ``NotInTime`` if the deadline has expired. ``what`` is what did not happen."""
         if self.is_over:
             raise NotInTime(f"not within {self._seconds:g} s: {what}")
 
 
 class Stopwatch:
-    """How long something has taken *at least*: a machine that is slow makes that only more true."""
+    """Lower bound of how long something has taken: on a slow machine it has taken longer, never shorter."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
 
     @property
     def run_s(self) -> float:
-        """For reports; what is decided by it is ``has_run_s``."""
+        """Seconds since the start, for reports only. Decide by ``has_run_s``."""
         return time.monotonic() - self._began
 
     def has_run_s(self, seconds: float) -> bool:

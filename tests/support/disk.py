@@ -1,24 +1,24 @@
-"""A disk that fails as it is told, and that can lose its power.
+"""A fake disk with injected I/O errors and simulated power cuts.
 
     disk = Disk(tmp_path)
     with disk.in_use():
-        disk.fail("fsync", path="*/orders-0/*")          # EIO from now on, for that partition
+        disk.fail("fsync", path="*/orders-0/*")          # EIO from now on, in that partition
         disk.fail("pwritev", code=errno.ENOSPC, after=3, times=1)
-        disk.room = 4096                                 # so many bytes fit yet, then ENOSPC
+        disk.room = 4096                                 # 4096 more bytes fit, then ENOSPC
         disk.read_only = True                            # EROFS
         ...
-        disk.power_cut(other_path, seed=7)               # what may be left of tmp_path, written to other_path
+        disk.power_cut(other_path, seed=7)               # write a possible state of tmp_path after a power cut to other_path
 
-It stands in for `storage.files.System`, so it sees all that the broker changes. Reading is not its business.
+It replaces `storage.files.System`, so it sees every change that the broker makes. Reads do not pass through it.
 
-What a power cut leaves is the worst that POSIX allows within reason, drawn from the seed:
+A power cut leaves one of the states that POSIX allows, chosen by the seed:
 
-- of a file, what its last fsync has seen is there. Of what came later each page of 4 KiB is there or is not (then it
-  is as it was, or zero); the size is the old one, the new one, or a page border between them;
-- of a directory, what its last fsync has seen is there; of the changes since then (create, rename, remove, mkdir) a
-  prefix, in their order. Directories know nothing of each other, and fsync of a file says nothing of its name.
+- File content that was synced by the last fsync is there. Of later changes each 4 KiB page is written or not; a page that is
+  not has its old content, or zeros. The size is the old one, the new one, or a multiple of the page size between them.
+- Directory entries that were synced by the last fsync of the directory are there. Of later changes (create, rename, remove,
+  mkdir) a prefix is there, in their order. Directories are independent of each other, and fsync of a file does not sync its name.
 
-No real fsync is made: the machine that runs the tests keeps its power.
+No real fsync is called, as the machine that runs the tests does not lose power.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WRITABLE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 @dataclass(slots=True)
 class Fault:
-    """Calls of these kinds on matching paths fail: not the first ``after`` of them, then ``times`` (None: all)."""
+    """Injected error: calls of these kinds on matching paths fail, after the first ``after`` calls, ``times`` times (None: always)."""
 
     calls: tuple[str, ...]
     code: int
@@ -52,7 +52,7 @@ class Fault:
     after: int
     times: int | None
     hits: int = 0
-    """How often it has failed a call."""
+    """Number of calls that this fault has failed."""
 
     def check(self, call: str, path: str) -> None:
         if call not in self.calls or not fnmatch(path, self.path):
@@ -68,7 +68,7 @@ class Fault:
 class _File:
     durable: bytes = b""
     last: bytes | None = None
-    """Its content when its last name went; before, the real file has it."""
+    """Content when the last name of the file was removed; None while the real file has it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -76,7 +76,7 @@ class _Directory:
     durable: dict[str, _Node] = field(default_factory=dict)
     names: dict[str, _Node] = field(default_factory=dict)
     changes: list[tuple[str | None, str | None, _Node | None]] = field(default_factory=list)
-    """(name that goes, name that comes, what it then names), since the last fsync."""
+    """Changes since the last fsync: (removed name or None, added name or None, node of the added name)."""
 
     def change(self, gone: str | None, come: str | None, node: _Node | None) -> None:
         self.changes.append((gone, come, node))
@@ -98,27 +98,27 @@ def _apply(names: dict[str, _Node], gone: str | None, come: str | None, node: _N
 
 
 class Unsynced(files.System):
-    """fsync costs nothing, for tests that take no power away."""
+    """System calls without fsync, for tests without power cuts."""
 
     def fsync(self, fd: int) -> None:
         pass
 
 
 class Disk(files.System):
-    """The system calls for what is below ``root``, which is taken for durable as it is found; the rest is not its own."""
+    """System calls that apply faults below ``root``, whose initial content counts as synced. Other paths are not affected."""
 
     def __init__(self, root: Path, rng: Random | None = None) -> None:
         self.root = root
-        # A path of a descriptor is a real one, a path of a caller begins as ours does.
+        # The path of a descriptor is resolved; a caller's path starts with ``root`` as it was passed.
         self._roots = (f"{root}/", f"{root.resolve()}/")
         self.faults: list[Fault] = []
         self.room: int | None = None
-        """Bytes that may yet be written; the write that does not fit is short, the next one ENOSPC."""
+        """Free bytes, None for no limit. The write that does not fit is short, the next one raises ENOSPC."""
         self.read_only = False
         self.short_writes = 0.0
-        """How many of the writes are short, of 1."""
+        """Probability that a write is short, from 0 to 1."""
         self.before: Callable[[str, str], object] | None = None
-        """Called with each call's name and path: it may wait (a slow disk) or raise."""
+        """Called with name and path before each call. It may block, like a slow disk, or raise."""
         self._rng = rng or Random(0)
         self._lock = threading.RLock()
         self._top = _found(root)
@@ -134,14 +134,14 @@ class Disk(files.System):
     def fail(
         self, *calls: str, code: int = errno.EIO, path: str = "*", after: int = 0, times: int | None = None
     ) -> Fault:
-        """Let calls (all kinds, if none is named) fail; ``path`` is a shell pattern for the whole path."""
+        """Make calls fail, all kinds if none is named. ``path`` is a shell pattern for the whole path."""
         assert set(calls) <= set(CALLS), calls
         fault = Fault(calls or CALLS, code, path, after, times)
         self.faults.append(fault)
         return fault
 
     def mend(self) -> None:
-        """Nothing fails any more."""
+        """Remove all faults."""
         self.faults.clear()
         self.room, self.read_only, self.short_writes, self.before = None, False, 0.0, None
 
@@ -175,7 +175,7 @@ class Disk(files.System):
         path = _path_of(fd)
         if not self._is_here(path):
             return
-        # What is written while it runs may be lost.
+        # Data written while the fsync runs may be lost.
         is_directory = stat.S_ISDIR(os.fstat(fd).st_mode)
         content = b"" if is_directory else _content_of(fd)
         self._check("fsync", path, changes=False)
@@ -234,7 +234,7 @@ class Disk(files.System):
             fault.check(call, path)
 
     def _fitting(self, call: str, fd: int, data: bytes | memoryview) -> bytes | memoryview:
-        """As much of ``data`` as this write takes."""
+        """The prefix of ``data`` that this write writes. Raises ENOSPC if the disk is full."""
         path, length = _path_of(fd), len(data)
         if not self._is_here(path):
             return data
@@ -251,7 +251,7 @@ class Disk(files.System):
     # -- what is durable ----------------------------------------------------------------------------------------
 
     def _directory(self, path: Path) -> _Directory:
-        """The directory as it is known; an unknown one was made just now."""
+        """The node of a directory. An unknown directory was made just now, and is added as an unsynced change."""
         node = self._top
         root = next(root for root in self._roots if f"{path}/".startswith(root))
         for name in filter(None, str(path)[len(root) :].split("/")):
@@ -271,13 +271,13 @@ class Disk(files.System):
         return node
 
     def _keep_content(self, path: Path) -> None:
-        """A file is about to lose its name: after a power cut it may have it again."""
+        """Remember the content of a file that is about to lose its name: a power cut may bring the name back."""
         node = self._directory(path.parent).names.get(path.name)
         if isinstance(node, _File) and path.exists():
             node.last = path.read_bytes()
 
     def _adopt(self, directory: _Directory, path: Path) -> None:
-        """Names that were made or removed without this class."""
+        """Add changes for names that were made or removed without this class."""
         found = {entry.name: entry for entry in path.iterdir()}
         for name in [name for name in directory.names if name not in found]:
             directory.change(name, None, None)
@@ -286,15 +286,15 @@ class Disk(files.System):
                 directory.change(None, name, _Directory() if entry.is_dir() else _File())
 
     def synced(self, path: Path) -> bytes:
-        """What the last fsync of a file has seen."""
+        """Content of the file at its last fsync."""
         return self._file(path).durable
 
     # -- power --------------------------------------------------------------------------------------------------
 
     def power_cut(self, target: Path, seed: int) -> None:
-        """Write what may be left into ``target``. The disk itself goes on as if nothing had happened."""
+        """Write a possible state after a power cut into ``target``. The disk itself is not changed."""
         rng = Random(seed)
-        # Each cut has its own luck: all that was not synced is lost, or none of it, or anything between.
+        # The share of unsynced changes that survive is drawn for each cut: none, all, or anything between.
         luck = rng.choice((0.0, 0.0, 1.0, 0.5, rng.random()))
         with self._lock:
             written: dict[_File, bytes] = {}
@@ -311,7 +311,7 @@ class Disk(files.System):
 
 
 def _found(path: Path) -> _Directory:
-    """A directory that is durable as it is."""
+    """Node of an existing directory, all of it synced."""
     directory = _Directory()
     for entry in path.iterdir():
         directory.names[entry.name] = _found(entry) if entry.is_dir() else _File(entry.read_bytes())
@@ -335,14 +335,14 @@ def _restore(
 
 
 def _part(count: int, rng: Random, luck: float) -> int:
-    """How many of so many changes, in their order, have reached the disk."""
+    """How many of ``count`` changes, in their order, have reached the disk."""
     if luck in (0.0, 1.0):
         return round(count * luck)
     return rng.choice((0, count, rng.randint(0, count)))
 
 
 def _torn(durable: bytes, last: bytes, rng: Random, luck: float) -> bytes:
-    """What is left of a file of which ``durable`` was synced and ``last`` written."""
+    """Content of a file after a power cut, with ``durable`` as synced and ``last`` as written content."""
     if luck == 0.0 or durable == last:
         return durable
     if luck == 1.0:
@@ -362,5 +362,5 @@ def _path_of(fd: int) -> str:
 
 
 def _content_of(fd: int) -> bytes:
-    """All of an open file, though it may be open for writing only."""
+    """All content of an open file, even if it is open for writing only."""
     return Path(f"/proc/self/fd/{fd}").read_bytes()

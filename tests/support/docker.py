@@ -1,11 +1,11 @@
-"""A real Docker engine (`docker_socket.py`), and containers of our image in it.
+"""A real Docker engine (`docker_socket.py`) and containers of our image.
 
     docker = Docker()
     with docker.container(["--publish", f"{port}:{port}"], ["--port", str(port)]) as broker:
         broker.until_healthy()
         transaction(f"localhost:{port}")
 
-Published ports are at localhost. Files get into a container by a copy and not by a mount: the engine may have other folders.
+Ports are published at localhost. Files are copied into a container, not mounted: the engine may have another file system.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tests.support.deadlines import HANG_S, TEST_S
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 IMAGE: Final = os.environ.get("ODRADEK_CHECKED_IMAGE", "odradek:checks")
-"""Of this checkout, unless a variable names another one, which is then taken as it is."""
+"""Tag of the image that is built from this checkout, or the existing image that the variable names."""
 FOLDERS_MODE: Final = 0o755
 
 
 class Docker:
-    """The command `docker`; each call has to end well."""
+    """The command `docker`. A call fails the test if the exit code is not 0."""
 
     def __call__(self, *arguments: str, data: bytes | None = None) -> str:
         done = self.tried(*arguments, data=data)
@@ -52,7 +52,7 @@ class Docker:
         )
 
     def build(self, folder: Path = ROOT, image: str = IMAGE) -> str:
-        # A package index may be reached through a proxy of this machine alone.
+        # The package index may be reachable only through a proxy on this machine.
         self("build", "--network=host", "--quiet", "--tag", image, str(folder))
         return image
 
@@ -65,7 +65,7 @@ class Docker:
         image: str = IMAGE,
         files: Mapping[str, str] | None = None,
     ) -> Iterator[Container]:
-        """``docker run -d OPTIONS IMAGE ARGUMENTS``, with these files in it from the start on; gone at the end."""
+        """Run ``docker run -d OPTIONS IMAGE ARGUMENTS`` with these files in the container; remove it at the end."""
         name = f"odradek-{secrets.token_hex(4)}"
         self("create", "--name", name, *options, image, *arguments)
         try:
@@ -92,13 +92,13 @@ class Container:
 
     @property
     def state(self) -> dict[str, Any]:
-        """As ``docker inspect`` has it: Status, ExitCode, Health."""
+        """State from ``docker inspect``: Status, ExitCode, Health."""
         state: dict[str, Any] = json.loads(self.docker("inspect", "--format", "{{json .State}}", self.name))
         return state
 
     @property
     def log(self) -> str:
-        """Both streams."""
+        """Standard output and standard error of the container."""
         done = self.docker.tried("logs", self.name)
         return done.stdout + done.stderr
 
@@ -106,7 +106,7 @@ class Container:
         eventually(lambda: self.is_healthy(), f"{self.name} is healthy")
 
     def is_healthy(self) -> bool:
-        """Fails the test when the container has ended."""
+        """Whether the health check passes. Fails the test if the container has ended."""
         state = self.state
         assert state["Status"] == "running", self.log
         return bool(state["Health"]["Status"] == "healthy")
@@ -115,7 +115,7 @@ class Container:
         eventually(lambda: self.state["Health"]["Status"] == "unhealthy", f"{self.name} is unhealthy")
 
     def until_over(self) -> int:
-        """Its exit code."""
+        """Wait for the end of the container and return its exit code."""
         return int(eventually(lambda: self.docker("wait", self.name), f"{self.name} is over"))
 
     def stop(self) -> int:
@@ -123,7 +123,7 @@ class Container:
         return self.until_over()
 
     def tried(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """A command in it, as a health check or a person runs it."""
+        """Run a command in the container, as a health check does."""
         return self.docker.tried("exec", self.name, *command)
 
     def says(self, *command: str) -> str:
@@ -133,14 +133,14 @@ class Container:
 
 
 def built(docker: Docker) -> str:
-    """The image to check; built where it has changed."""
+    """The tag of the image to test, built if this checkout has changed."""
     if "ODRADEK_CHECKED_IMAGE" not in os.environ:
         docker.build()
     return IMAGE
 
 
 def transaction(bootstrap: str, topic: str = "orders", **settings: object) -> list[str]:
-    """One aborted and one committed; what a consumer of committed records reads."""
+    """Abort one transaction, commit another, and return what a read_committed consumer reads."""
     client = {"bootstrap.servers": bootstrap, **PATIENCE, **settings}
     producer = Producer({**client, "transactional.id": "checks"})
     producer.init_transactions(HANG_S)
@@ -153,7 +153,7 @@ def transaction(bootstrap: str, topic: str = "orders", **settings: object) -> li
 
 
 def committed(bootstrap: str, topic: str, count: int, **settings: object) -> list[str]:
-    """So many records of a topic, from its beginning."""
+    """The first ``count`` records of a topic that a read_committed consumer reads."""
     client = {"bootstrap.servers": bootstrap, **PATIENCE, **settings}
     group = {"group.id": "checks", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = Consumer({**client, **group})

@@ -1,4 +1,4 @@
-"""Where a real Docker engine listens: by DOCKER_HOST, or at Docker's own place."""
+"""The socket of a real Docker engine: DOCKER_HOST, or Docker's default path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT: Final = "unix:///var/run/docker.sock"
 
 
 def engine() -> str | None:
-    """None where there is none, or no command `docker`."""
+    """Address of the engine. None if there is no engine, or no command `docker`."""
     if shutil.which("docker") is None:
         return None
     where = os.environ.get("DOCKER_HOST", DEFAULT)

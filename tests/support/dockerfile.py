@@ -1,4 +1,4 @@
-"""Our Dockerfile as tests read it: its instructions, by stage. The one description of the image."""
+"""Parser for our Dockerfile: the instructions of each stage, as tests use them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_THE_SYSTEM = re.compile(r"apt-get|cp /bin/|/usr/share/doc")
-"""RUN lines and sources of COPY that take packages of the builder's system: a machine of the tests has them, or not."""
+"""RUN lines and COPY sources that use packages of the builder's system, which the test machine may not have."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Copy:
         return cls(tuple(sources), destination, options.get("from", ""), (int(user), int(group)), mode)
 
     def files(self, context: Path) -> Iterator[tuple[Path, str]]:
-        """Each source in the folder of the build, with the path in the image that it gets."""
+        """Yield each source file in the build context with its path in the image."""
         into = self.destination.endswith("/") or len(self.sources) > 1
         for name in self.sources:
             source = context / name.lstrip("/")
@@ -45,7 +45,7 @@ class Copy:
 
 @dataclass
 class Stage:
-    """One FROM and what follows it."""
+    """One FROM and the instructions after it."""
 
     base: str
     name: str
@@ -59,13 +59,13 @@ class Stage:
         return rest
 
     def exec_form(self, name: str) -> list[str]:
-        """The words of ENTRYPOINT, or those behind HEALTHCHECK's CMD."""
+        """The words of ENTRYPOINT, or of the CMD in HEALTHCHECK."""
         words: list[str] = json.loads(self.one(name).rpartition("CMD ")[2])
         return words
 
 
 def stages() -> list[Stage]:
-    """Comments and continued lines are resolved."""
+    """The stages, without comments and with continued lines joined."""
     text = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text("utf-8"))
     found: list[Stage] = []
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Kafka's `DumpLogSegments` (kafka-dump-log.sh): what it prints of files, and that it has nothing to complain of."""
+"""Runs Kafka's `DumpLogSegments` (kafka-dump-log.sh) on files and fails if it reports an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMPLAINTS = re.compile(
 
 
 def complaints(printed: str, at_the_end: str) -> list[str]:
-    """What the tool objects to, but for its own slip: it expects every file to begin with offset 0."""
+    """Errors that the tool reports, except its own false report: it expects every file to begin with offset 0."""
     lines = [line for line in printed.splitlines() if not line.startswith(("Dumping ", "| offset:"))]
     found = [line for line in lines if COMPLAINTS.search(line.replace("isvalid: true", ""))]
     found += [line for line in printed.splitlines() if "Could not deserialize" in line]
@@ -27,7 +27,7 @@ def complaints(printed: str, at_the_end: str) -> list[str]:
 
 
 def dump(files: Sequence[Path], *flags: str) -> str:
-    """One run of the tool over files of one kind; what it prints, which must hold no complaint."""
+    """Run the tool on files of one kind and return its output, which must contain no error."""
     assert files
     ran = java_clients().tool(
         "org.apache.kafka.tools.DumpLogSegments", *flags, "--files", ",".join(map(str, files))
@@ -39,7 +39,7 @@ def dump(files: Sequence[Path], *flags: str) -> str:
 
 
 def by_file(printed: str) -> dict[str, list[str]]:
-    """The lines that are about each file, by the names of folder and file."""
+    """The lines about each file, by ``folder/name``."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in printed.splitlines():
@@ -52,5 +52,5 @@ def by_file(printed: str) -> dict[str, list[str]]:
 
 
 def fields(line: str) -> dict[str, str]:
-    """Name and value of each ``name: value``."""
+    """Values by name, from each ``name: value`` of a line."""
     return dict(re.findall(r"(\w+): (\S+)", line))

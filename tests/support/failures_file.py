@@ -1,6 +1,6 @@
-"""A pytest plugin for CI: each failure goes into a file, as JSON lines, for the last lines that ``.ci/run`` prints.
+"""A pytest plugin for CI that writes each failure as a line of JSON, for the last lines that ``.ci/run`` prints.
 
-python -m pytest -p tests.support.failures_file      # with PYTEST_FAILURES_FILE=FILE; further runs append
+python -m pytest -p tests.support.failures_file      # with PYTEST_FAILURES_FILE=FILE; further runs append to it
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import pytest
 
 VARIABLE: Final = "PYTEST_FAILURES_FILE"
 SECTIONS: Final = ("stacks of", "written by process", "std", "Captured")
-"""Parts of a report that are kept, in this order: what hung comes first."""
+"""Sections of a report that are written, in this order: the stacks of hung processes come first."""
 KEPT_LINES: Final = 60
-"""The end of each part."""
+"""Maximum number of lines of a section; the last ones are written."""
 
 
 class FailuresFile:
-    """In the process that reports: a worker of xdist leaves that to the one that started it."""
+    """Runs only in the process that reports: a worker of xdist leaves the file to the process that started it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,12 +1,12 @@
-"""Small programs in other languages under ``tests/clients``: built once, each run a process of its own; Python packages.
+"""Builds and runs the programs in other languages under ``tests/clients``, and installs Python packages for tests.
 
     program = Program(go_program("franz"))
     seen = program.run("read", broker.bootstrap, "orders", "group", "read_committed", 3)
     with program.start("member", broker.bootstrap, "orders", "group") as member:
         member.expect("assigned", [0, 1, 2])
 
-A program says one line of JSON for each thing it saw, and hears a line (or the end) of its input as the word to go on.
-Where there is no Go, Node or Rust, or no way to their packages, the tests are skipped with the reason; in CI they fail.
+A program writes one line of JSON for each event. It waits for a line (or the end) of its standard input where a test has to
+let it continue. Where Go, Node or Rust or their packages are missing, the tests are skipped with the reason; in CI they fail.
 """
 
 from __future__ import annotations
@@ -36,57 +36,57 @@ from tests.support.deadlines import HANG_S, TEST_S
 CLIENTS = Path(__file__).resolve().parents[1] / "clients"
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 NODE_VERSION_MIN = 20
-# For modules and packages that a page's commands fetch: into the caches that are kept here.
+# For modules and packages that the commands of a documentation page download: use the caches of this checkout.
 GO_ENVIRONMENT = {
     "GOTOOLCHAIN": "local",
     "GOMODCACHE": str(CACHE / "go" / "modules"),
     "GOCACHE": str(CACHE / "go" / "build"),
-    # `go get` asks for each prefix of a package's path; without `direct` a prefix that the proxy does not know is not looked
-    # for with git on a host that may not respond.
+    # `go get` looks up each prefix of a package's path. Without `direct`, a prefix that the proxy does not have is not looked
+    # up by git on a host that may not respond.
     "GOPROXY": os.environ.get("GOPROXY", "https://proxy.golang.org").removesuffix(",direct"),
-    # Not an outcome of tests that an earlier run has left.
+    # Do not reuse test results of earlier runs.
     "GOFLAGS": "-modcacherw -count=1",
 }
 NPM_ENVIRONMENT = {"npm_config_cache": str(CACHE / "npm")}
 
 
 class Unavailable(Exception):
-    """What is missing, and what to install, in one line."""
+    """Something is missing. The text says in one line what it is and what to install."""
 
 
 def go_program(name: str, sources: Path = CLIENTS / "go") -> list[str]:
-    """The command of one of the programs of a Go module; skips the test where it cannot be built."""
+    """Command line of a program of a Go module. Skips the test if the module cannot be built."""
     return [str(_or_skip(lambda: _go_programs(sources)) / name)]
 
 
 def node_program(name: str, sources: Path = CLIENTS / "node", *, compiles: bool = False) -> list[str]:
-    """The same for a folder with a package.json; ``compiles`` where a package is to be compiled."""
+    """Command line of a program in a folder with a package.json. ``compiles`` if one of its packages is compiled from source."""
     folder = _or_skip(lambda: _node_programs(sources, compiles=compiles))
     return [_tool("node"), str(folder / f"{name}.js")]
 
 
 def rust_program(name: str, sources: Path = CLIENTS / "rust") -> list[str]:
-    """The same for the binaries of a package of Rust."""
+    """Command line of a binary of a Rust package. Skips the test if the package cannot be built."""
     return [str(_or_skip(lambda: _rust_programs(sources)) / name)]
 
 
 def go_tests(sources: Path) -> Path:
-    """The compiled tests of a Go module's one package."""
+    """The compiled test binary of a Go module that consists of one package."""
     return _or_skip(lambda: _go_programs(sources, tests=True)) / "tests"
 
 
 def node_folder(sources: Path) -> Path:
-    """A copy of a folder with a package.json, with its packages."""
+    """A copy of a folder with a package.json, with its packages installed."""
     return _or_skip(lambda: _node_programs(sources))
 
 
 def python_packages(*requirements: str) -> Path:
-    """A folder with these packages and what they need, for PYTHONPATH; the tests' own environment has none of them."""
+    """A folder for PYTHONPATH with these packages and their dependencies, which the tests' own environment lacks."""
     return _or_skip(lambda: _python_packages(requirements))
 
 
 def tool_or_skip(name: str) -> str:
-    """The path of a program; skips the test where it is not installed."""
+    """Path of a program on PATH. Skips the test if it is not installed."""
     try:
         return _tool(name)
     except Unavailable as missing:
@@ -111,7 +111,7 @@ def _skip(missing: Unavailable) -> NoReturn:
 
 @contextlib.contextmanager
 def _built_once(name: str, sources: Sequence[Path], *also: str) -> Iterator[tuple[Path, Path | None]]:
-    """The folder of what these sources make, and where to make it if it does not exist yet."""
+    """Yield the folder with the build of these sources, and the folder in which to build it, None if it is already built."""
     digest = hashlib.sha256("\0".join(also).encode())
     for source in sorted(sources):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -153,10 +153,10 @@ def _build(command: Sequence[str], folder: Path, environment: Mapping[str, str])
         raise Unavailable(f"{' '.join(map(str, command[:2]))} failed: {error}") from error
 
 
-# What is missing is remembered too: one attempt is enough for all tests of a process.
+# A failed attempt is cached too, so that the tests of a process make only one.
 @cache
 def _go_programs(sources: Path, *, tests: bool = False) -> Path | Unavailable:
-    # Only this Go: it would otherwise fetch another one that the modules ask for.
+    # GOTOOLCHAIN=local: Go would otherwise download the release that the modules ask for.
     environment = {
         "GOTOOLCHAIN": "local",
         "GOMODCACHE": str(CACHE / "go" / "modules"),
@@ -195,7 +195,7 @@ def _check_go(version: str, module: str) -> None:
 
 @cache
 def _rust_programs(sources: Path) -> Path | Unavailable:
-    # Each without optimisation and debug information: a cold build costs half the time, librdkafka's C above all.
+    # Without optimisation and debug information a cold build takes half the time, above all librdkafka's C code.
     environment = {"CARGO_HOME": str(CACHE / "rust" / "home"), "CFLAGS": "-O0 -g0", "CARGO_INCREMENTAL": "0"}
     try:
         cargo = _tool("cargo")
@@ -239,7 +239,7 @@ def _node_programs(sources: Path, *, compiles: bool = False) -> Path | Unavailab
                 for file in files:
                     shutil.copy(file, new)
                 environment = {"npm_config_cache": str(CACHE / "npm"), "npm_config_update_notifier": "false"}
-                # librdkafka with the system's libraries, which it would else fetch, and without optimisation: half the time.
+                # Link librdkafka to the system's libraries instead of downloaded ones, without optimisation: half the time.
                 compiling = {"CKJS_LINKING": "dynamic", "CFLAGS": "-O0 -g0", "CXXFLAGS": "-O0 -g0"}
                 scripts = [] if compiles else ["--ignore-scripts"]
                 _build([npm, "ci", *scripts, "--no-audit", "--no-fund"], new, environment | compiling)
@@ -252,7 +252,7 @@ def _node_programs(sources: Path, *, compiles: bool = False) -> Path | Unavailab
 
 
 class Running:
-    """A program at work; what it said so far is in ``seen``."""
+    """A running program. ``seen`` has the JSON lines that it has written so far."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -270,7 +270,7 @@ class Running:
         self._lines.put(None)
 
     def expect(self, name: str, value: Any, *, within_s: float = HANG_S) -> Any:
-        """Wait until it says this, or what passes this test; what it says before is passed over."""
+        """Wait for an event with this name and value, or with a value for which the predicate is true. Skips other events."""
         while True:
             try:
                 said = self._lines.get(timeout=within_s)
@@ -286,7 +286,7 @@ class Running:
                 return said[name]
 
     def heard(self, name: str) -> Any:
-        """What it said last under this name, without waiting; None if it has not."""
+        """The last value written under this name, without waiting. None if there is none."""
         with contextlib.suppress(Empty):
             while (said := self._lines.get_nowait()) is not None:
                 self.seen.append(said)
@@ -298,7 +298,7 @@ class Running:
         return self._process.poll() is None
 
     def kill(self) -> list[dict[str, Any]]:
-        """SIGKILL: it has no time for anything. All that it said until then."""
+        """Send SIGKILL, and return all events that the program had written."""
         assert self.is_alive, self.complaints
         self._process.kill()
         self._process.wait(HANG_S)
@@ -308,20 +308,20 @@ class Running:
         return self.seen
 
     def freeze(self) -> None:
-        """SIGSTOP: it has no time for anything until it wakes."""
+        """Send SIGSTOP."""
         self._process.send_signal(signal.SIGSTOP)
 
     def wake(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
     def go_on(self) -> None:
-        """The word that it waits for."""
+        """Write a line to the program's standard input, for which it waits."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
 
     def finish(self) -> list[dict[str, Any]]:
-        """All that it said, after its end, which has to be a good one."""
+        """Wait for the end of the program, with exit code 0, and return all its events."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -336,7 +336,7 @@ class Running:
 
     @property
     def complaints(self) -> str:
-        """The end of its standard error."""
+        """The last part of the program's standard error."""
         self._complaints.seek(0)
         return self._complaints.read()[-4000:]
 
@@ -357,7 +357,7 @@ class Running:
 
 
 class Program:
-    """One client's program; ``order`` is the first word of its command line."""
+    """A client's program. ``order`` is the first argument of its command line."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command = list(command)
@@ -366,6 +366,6 @@ class Program:
         return Running([*self.command, order, *map(str, arguments)])
 
     def run(self, order: str, *arguments: object) -> list[dict[str, Any]]:
-        """All that it said."""
+        """Run the program to its end and return all its events."""
         with self.start(order, *arguments) as running:
             return running.finish()

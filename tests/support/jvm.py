@@ -1,11 +1,11 @@
-"""Programs of the JVM's frameworks under ``tests/clients/jvm``: a folder for each framework, with its unmodified jars.
+"""Programs with JVM frameworks under ``tests/clients/jvm``: one folder for each framework, with its unmodified jars.
 
     program = jvm_program("streams", "WordCount")
     with program.start(broker.bootstrap, directory) as member:
         member.expect("state", "RUNNING")
 
-``artifacts.json`` pins what each framework needs; the programs of "kafka" run with the jars of Apache Kafka itself.
-A program says lines of JSON, as ``tests.support.foreign`` reads them.
+``artifacts.json`` pins the jars of each framework. The programs of "kafka" run with the jars of Apache Kafka itself.
+A program writes lines of JSON, which ``tests.support.foreign`` reads.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ OPTIONS = (*SHORT_LIVED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 
 def artifacts(framework: str) -> list[str]:
-    """The Maven coordinates that a framework's programs need."""
+    """Maven coordinates of a framework's jars."""
     pinned: list[str] = json.loads((FOLDER / "artifacts.json").read_text())[framework]
     return pinned
 
 
 def framework_jars(framework: str) -> str:
-    """The class path of a framework and of all it depends on; fetched once for each list of coordinates."""
+    """Class path of a framework and its dependencies, downloaded once for each list of coordinates."""
     coordinates = artifacts(framework)
     digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:8]
     return str(jars_folder(f"{framework}-{digest}", *coordinates) / "*")
 
 
 def jvm_archive(framework: str) -> Path:
-    """The folder of a program that Maven's repository has as a gzipped archive."""
+    """Folder of a program that Maven's repository has as a .tar.gz."""
     (coordinate,) = artifacts(framework)
     return archive_folder(coordinate.replace(":", "-"), coordinate)
 
 
 def jvm_program(framework: str, main: str, *, heap_mib: int = 256, options: Sequence[str] = ()) -> Program:
-    """A program of a framework's folder, or of the framework itself.
+    """Program of a framework's folder, or of the framework itself.
 
-    The test is skipped where there is no Java, or no way to the jars.
+    The test is skipped if there is no Java, or the jars cannot be downloaded.
     """
     classpath = kafka_classpath() if framework == "kafka" else framework_jars(framework)
     if any((FOLDER / framework).glob("*.java")):

@@ -1,15 +1,15 @@
-"""Apache Kafka with three brokers and a controller of its own, each a JVM: the oracle for what happens between nodes.
+"""Apache Kafka with three brokers and a separate controller, each a JVM: the reference for what happens between nodes.
 
     with KafkaCluster(tmp_path) as cluster:
         wire = raw.Wire("127.0.0.1", cluster.port(2))
         cluster.kill(2)
         cluster.await_fenced(2)
         cluster.start(2)
-        cluster.cut(1, 3)                       # neither reaches the other, until ``mend``
+        cluster.cut(1, 3)                       # no connection between brokers 1 and 3 until ``mend``
         cluster.relays[1].seen("write_txn_markers")
 
-Brokers reach each other through a relay before each of them, which sees, holds and cuts what they send. What they say to the
-controller passes through none: brokers whose link is cut still hear of the metadata. All time-outs are short.
+Brokers connect to each other through relays, one in front of each broker, which record, hold and cut their requests. Requests
+to the controller pass through no relay: a broker whose link is cut still gets metadata updates. All timeouts are short.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ HOST = "127.0.0.1"
 NODES = (1, 2, 3)
 CONTROLLER = 100
 NO_INODE = "0"
-"""Of a connection that has ended, and whose port is not free yet."""
+"""Inode in /proc/net/tcp of a connection that has ended and whose port is not free yet (TIME_WAIT)."""
 LAG_MAX_MS = 1500
-"""``replica.lag.time.max.ms``: how long a follower that is cut off stays in sync."""
+"""``replica.lag.time.max.ms``: a follower without a connection leaves the ISR after this time."""
 COMMON = {
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "REPLICATION",
@@ -63,7 +63,7 @@ def _java(heap: str, *arguments: str) -> list[str]:
 
 
 class Node:
-    """One process, its directory and its settings."""
+    """One Kafka process with its directory and settings."""
 
     def __init__(self, home: Path, settings: Mapping[str, str]) -> None:
         self.home = home
@@ -97,7 +97,7 @@ class Node:
         self.process.send_signal(number)
 
     def end(self, number: int) -> None:
-        """Send a signal that ends the process, and wait for the end."""
+        """Send a signal that ends the process, and wait for its end."""
         if self.process is not None and self.is_running:
             self.signal(number)
             self.process.wait(HANG_S)
@@ -108,7 +108,7 @@ class Node:
 
 
 class KafkaCluster:
-    """Started by ``with``: every broker has registered and serves when the block begins; all end with it."""
+    """Context manager: when the block begins, every broker is registered and serves requests. All processes end with it."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class KafkaCluster:
         features: Mapping[str, int] = {},
         racks: Mapping[int, str] = {},
     ) -> None:
-        """``features`` are levels that differ from those of a new Kafka."""
+        """``features`` are feature levels that differ from Kafka's defaults."""
         self._features = features
         self._controller_port = raw.free_port()
         self._ports = {node_id: raw.free_port() for node_id in NODES}
@@ -150,10 +150,10 @@ class KafkaCluster:
             **({"broker.rack": racks[node_id]} if node_id in racks else {}),
         }
 
-    # -- looking ------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------
 
     def port(self, node_id: int) -> int:
-        """Of the listener for clients."""
+        """Port of the broker's listener for clients."""
         return self._ports[node_id]
 
     @property
@@ -164,7 +164,7 @@ class KafkaCluster:
         return [node_id for node_id, broker in self.brokers.items() if broker.is_running]
 
     def _broker_at(self, port: int, relay_port: int) -> int | None:
-        """The broker whose process is at this end of a connection, which is how a relay knows who has connected."""
+        """Id of the broker that opened a connection, found by the process that owns its socket. None if it has closed it."""
         deadline = Deadline()
         while not deadline.is_over:
             inode = socket_at(port, relay_port)
@@ -172,11 +172,11 @@ class KafkaCluster:
                 if broker.process is not None and inode in _sockets_of(broker.process.pid):
                     return node_id
             if inode is None:
-                break  # it has gone again
+                break  # the connection has been closed
             time.sleep(0.001)
         return None
 
-    # -- coming and going ---------------------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------------------------------
 
     def __enter__(self) -> KafkaCluster:
         try:
@@ -194,7 +194,7 @@ class KafkaCluster:
         self.close()
 
     def _format(self) -> None:
-        """Kafka's tool formats the controller's directory; those of the brokers have another id in the same files."""
+        """Format the controller's directory with Kafka's tool. The brokers get copies of its files with other directory ids."""
         levels = [f"--feature={name}={level}" for name, level in self._features.items()]
         tool = [
             "kafka.tools.StorageTool",
@@ -225,13 +225,13 @@ class KafkaCluster:
             relay.close()
 
     def kill(self, node_id: int) -> None:
-        """End a broker by SIGKILL. The controller fences it when its session is over: ``await_fenced``."""
+        """Kill a broker by SIGKILL. The controller fences it when its session times out: ``await_fenced``."""
         self.brokers[node_id].end(signal.SIGKILL)
         for relay in self.relays.values():
             relay.drop(node_id)
 
     def stop(self, node_id: int) -> None:
-        """Let a broker end of its own will, with Kafka's controlled shutdown."""
+        """Stop a broker with Kafka's controlled shutdown."""
         self.brokers[node_id].end(signal.SIGTERM)
 
     def pause(self, node_id: int) -> None:
@@ -241,7 +241,7 @@ class KafkaCluster:
         self.brokers[node_id].signal(signal.SIGCONT)
 
     def start(self, *node_ids: int) -> None:
-        """Start brokers that have ended; return once they serve, and the others know them."""
+        """Start brokers that have ended; return when they serve requests and are in the metadata of the others."""
         for node_id in node_ids:
             self.brokers[node_id].start()
         self.await_serving(node_ids)
@@ -249,7 +249,7 @@ class KafkaCluster:
     # -- links --------------------------------------------------------------------------------------------------
 
     def cut(self, one: int, other: int) -> None:
-        """Neither of two brokers reaches the other."""
+        """Cut the link between two brokers, in both directions."""
         self.relays[one].cut(other)
         self.relays[other].cut(one)
 
@@ -260,7 +260,7 @@ class KafkaCluster:
     # -- waiting ------------------------------------------------------------------------------------------------
 
     def known_to(self, node_id: int) -> set[int]:
-        """The brokers that are not fenced, as a broker sees it; none if it does not respond."""
+        """Ids of the unfenced brokers in the metadata of a broker; empty if it does not respond."""
         try:
             wire = raw.Wire(HOST, self.port(node_id))
         except OSError:
@@ -275,7 +275,7 @@ class KafkaCluster:
         return {row["broker_id"] for row in answer["brokers"]}
 
     def await_fenced(self, node_id: int) -> None:
-        """Until every broker that runs has heard that this one is gone."""
+        """Wait until the metadata of every running broker lacks this one."""
         self._await(
             lambda: all(node_id not in self.known_to(each) for each in self._others(node_id)),
             f"broker {node_id} is fenced",
@@ -300,8 +300,8 @@ class KafkaCluster:
 
 
 def socket_at(port: int, peer_port: int) -> str | None:
-    """The inode of the socket that has this local port and this peer (Linux). Other processes may have the same
-    local port, with other peers.
+    """Inode of the socket with this local port and this peer (Linux), None if there is none. Other sockets may have the
+    same local port and other peers.
     """
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:

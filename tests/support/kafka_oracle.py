@@ -1,4 +1,4 @@
-"""Apache Kafka from its jars, on free loopback ports in a directory of its own: the oracle of the differential test."""
+"""Apache Kafka from its jars, on free loopback ports with its own directory: the reference of the differential tests."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _wait(oracle: Oracle) -> None:
 
 
 def write_settings(directory: Path, port: int, properties: Mapping[str, str], standalone: bool) -> Path:
-    """The ``server.properties`` of a node whose log directory is ``data`` in this directory."""
+    """Write the ``server.properties`` of a node whose log directory is ``data`` in this directory."""
     controller = raw.free_port()
     quorum = {"controller.quorum.voters": f"1@127.0.0.1:{controller}"}
     if standalone:
@@ -99,9 +99,11 @@ def format_directory(
     arguments: Sequence[str] = (),
     release: str = KAFKA_VERSION,
 ) -> Path:
-    """A settings file in ``home`` whose log directory is formatted: as a quorum that the settings name, or (standalone)
-    as one whose voters stand in its log, which is what Kafka's quick start does. ``arguments`` are for its tool, which
-    takes no levels of features (None) before 3.9."""
+    """Write a settings file in ``home`` and format its log directory.
+
+    The quorum's voters are those in the settings, or (``standalone``) a record in the log, as in Kafka's quick start.
+    ``arguments`` are further arguments of the tool. Before 3.9 the tool takes no feature levels: ``transaction_version`` None.
+    """
     settings = write_settings(home, raw.free_port(), properties, standalone)
     tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings)]
     if transaction_version is not None:
@@ -116,11 +118,11 @@ def format_directory(
 
 @contextmanager
 def started(settings: Path, *, release: str = KAFKA_VERSION) -> Iterator[Oracle]:
-    """The node of a settings file whose directory is formatted, ready; ended when the block ends."""
+    """Start the node of a settings file whose directory is formatted, and yield it when it serves requests."""
     home = settings.parent
     [listeners] = re.findall(r"^listeners=PLAINTEXT://[^:]*:(\d+)", settings.read_text(), re.MULTILINE)
     log = home / "kafka.log"
-    # A plug-in of a broker is one of our programs.
+    # A plug-in for the broker (metric.reporters) is one of our Java programs.
     has_plugin = "metric.reporters=" in settings.read_text()
     classpath = programs_classpath() if has_plugin else kafka_classpath(release)
     command = _command("kafka.Kafka", str(settings), classpath=classpath)
@@ -138,7 +140,7 @@ def started(settings: Path, *, release: str = KAFKA_VERSION) -> Iterator[Oracle]
 def kafka(
     properties: Mapping[str, str] = {}, *, transaction_version: int = 2, directory: Path | None = None
 ) -> Iterator[Oracle]:
-    """A formatted, started, ready node; ended when the block ends. One at a time: it takes a gigabyte."""
+    """Format and start a node. Only one at a time: it needs a gigabyte of memory."""
     with tempfile.TemporaryDirectory(prefix="kafka-oracle-") as temporary:
         home = directory or Path(temporary)
         with started(format_directory(home, properties, transaction_version=transaction_version)) as oracle:
@@ -146,7 +148,7 @@ def kafka(
 
 
 class Restartable:
-    """A node that a test may stop and start again, on the same directory and port."""
+    """A node that a test can restart on the same directory and port."""
 
     def __init__(self, settings: Path, stack: ExitStack) -> None:
         self._settings = settings
@@ -170,8 +172,10 @@ def restartable(properties: Mapping[str, str] = {}, *, transaction_version: int 
 def kafka_with_relay(
     properties: Mapping[str, str] = {}, *, transaction_version: int = 2
 ) -> Iterator[tuple[Oracle, Relay]]:
-    """As `kafka`. The transaction coordinator reaches the partition leaders, all of them in this node, through the relay:
-    a test that holds WriteTxnMarkers there keeps a transaction in PrepareCommit or PrepareAbort until it lets go."""
+    """Like `kafka`, with a relay between the transaction coordinator and the partition leaders, all of them in this node.
+
+    A test that holds WriteTxnMarkers in the relay keeps a transaction in PrepareCommit or PrepareAbort until it ends the hold.
+    """
     with tempfile.TemporaryDirectory(prefix="kafka-oracle-") as home, Relay() as relay:
         settings = format_directory(Path(home), properties, transaction_version=transaction_version)
         _advertise_to_brokers(relay, settings)
@@ -180,7 +184,7 @@ def kafka_with_relay(
 
 
 def _advertise_to_brokers(relay: Relay, settings: Path) -> None:
-    """A second listener, for requests of brokers, that advertises the relay's address."""
+    """Add a listener for inter-broker requests that advertises the relay's address."""
     port = raw.free_port()
     relay.forward_to("127.0.0.1", port)
     text = settings.read_text()
@@ -192,7 +196,7 @@ def _advertise_to_brokers(relay: Relay, settings: Path) -> None:
 
 
 def add_listener(settings: Path, name: str) -> int:
-    """A further listener of a node that is not started yet; its port. The settings say what protocol it speaks."""
+    """Add a listener to a node that is not started yet, and return its port. The settings have its security protocol."""
     port = raw.free_port()
     text = settings.read_text()
     for setting in ("listeners", "advertised.listeners"):

@@ -1,4 +1,4 @@
-"""What came of long runs, a line of JSON for each, so that a soak goes on where the last one ended."""
+"""Results of soak runs in a file, one line of JSON for each run, so that the next soak continues with the next seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class KeptRun:
     date: str
     seconds: float
     verdict: str
-    """"right", or what else the soak says."""
+    """"right", or the soak's text about what was wrong."""
 
 
 R = TypeVar("R", bound=KeptRun)
@@ -34,5 +34,5 @@ def keep(path: Path, run: KeptRun) -> None:
 
 
 def next_seed(runs: Iterable[KeptRun], first: int) -> int:
-    """The one behind the last that was run."""
+    """The seed after the last one in the runs, or ``first``."""
     return max((run.seed + 1 for run in runs), default=first)

@@ -1,4 +1,4 @@
-"""A broker of ours whose listeners a test names itself: `BrokerProcess` has one, on a port of its own choice.
+"""A broker with listeners of a test's choice. `BrokerProcess` has one listener, on a port of its own choice.
 
 with listening({"FIRST": "SASL_PLAINTEXT"}, settings, home) as ports:
     ports["FIRST"], ports["PLAINTEXT"]
@@ -32,9 +32,9 @@ def listening(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, int]]:
-    """The ports of a broker by the names of its listeners. ``PLAINTEXT`` is one of them, for what sets the test up.
+    """Start a broker and yield its ports by listener name. It also has a listener ``PLAINTEXT``, for the test's setup.
 
-    A broker that left a traceback fails the test.
+    A traceback in the broker's log fails the test.
     """
     ports = {name: free_port() for name in ("PLAINTEXT", *protocols)}
     said = {

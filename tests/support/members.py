@@ -1,8 +1,8 @@
-"""A member of a consumer group, by each client library that fails over.
+"""A consumer group member, for each client library that fails over to another broker.
 
 with member("java", bootstrap, "group", "topic") as one:
-    one.poll()        # the values that came within a moment
-    one.commit()      # the positions behind all of them
+    one.poll()        # the values of one poll
+    one.commit()      # commit the positions after them
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 
 POLL_MS = 100
 Record = tuple[int, int, str]
-"""Partition, offset, value."""
+"""(partition, offset, value)."""
 
 
 class Library(Protocol):

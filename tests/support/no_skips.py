@@ -1,4 +1,4 @@
-"""A pytest plugin for CI: a test that did not run, or failed as expected, fails the run.
+"""A pytest plugin for CI that fails the run if a test was skipped or xfailed.
 
 python -m pytest -p tests.support.no_skips
 """
@@ -25,10 +25,10 @@ def _remember(report: pytest.TestReport | pytest.CollectReport) -> None:
     _not_run[report.nodeid] = str(reason)
 
 
-# Last, so that nothing after it puts the exit status back.
+# Last, so that no other plugin overwrites the exit status.
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    # A worker of xdist reports to the process that started it; only that one judges.
+    # A worker of xdist reports to the process that started it, and only that process sets the exit status.
     if _not_run and not hasattr(session.config, "workerinput"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

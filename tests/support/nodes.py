@@ -1,10 +1,10 @@
-"""Several nodes' replicas in memory: real logs, the controller's real decisions; a fake clock, no socket, no metadata log.
+"""Replicas of several nodes in memory: real logs and real controller decisions, a fake clock, no socket, no metadata log.
 
 nodes = Nodes(tmp_path)
 nodes.create("t", min_isr=2)
 await nodes.append(b"value")
 nodes.injection.links.cut(1, 2)
-nodes.kill(1)  # and the controller elects another leader
+nodes.kill(1)  # the controller elects another leader
 nodes.start(1)
 await nodes.settle()
 """
@@ -56,15 +56,15 @@ DIRECTORY = uuid.UUID(int=77)
 
 
 class Controller:
-    """Cluster metadata without a log: it decides as the real one does, and is durable at once."""
+    """Cluster metadata without a log. It decides like the real controller, and its records are committed at once."""
 
     def __init__(self) -> None:
         self.image = Image()
         self.listeners: list[MetadataListener] = []
         self.refuses_isr = False
-        """AlterPartition fails, as if the controller could not be reached."""
+        """Make AlterPartition fail, like an unreachable controller."""
         self.watch_isr: Callable[[tuple[int, ...]], object] = lambda isr: None
-        """Hears of the in-sync replicas that a leader asks for."""
+        """Called with the in-sync replicas of each AlterPartition request."""
 
     @property
     def replication_control(self) -> Controller:
@@ -104,7 +104,7 @@ class Controller:
     def alter_partition(
         self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]
     ) -> Coroutine[object, object, None]:
-        # In the leader's turn: a turn later a follower that had just fetched may be cut off.
+        # Decide in the leader's turn: one turn later a follower that has just fetched may be cut off.
         self.watch_isr(tuple(isr))
         return self._alter_partition(topic, index, leader_epoch, isr)
 
@@ -120,7 +120,7 @@ class Controller:
 
 
 class Nodes:
-    """Nodes 1 to ``count``, each with its folder. What is not said otherwise is about partition 0 of the topic ``t``."""
+    """Nodes 1 to ``count``, each with a folder. Methods without a topic use partition 0 of the topic ``t``."""
 
     def __init__(
         self, path: Path, count: int = 3, settings: dict[str, str] | None = None, seed: int = 0
@@ -140,7 +140,7 @@ class Nodes:
             )
             self._open(node_id)
 
-    # -- coming and going ---------------------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------------------------------
 
     def _open(self, node_id: int) -> None:
         directory = self._directories[node_id] = LogDirectory(self.path / f"node-{node_id}")
@@ -155,7 +155,7 @@ class Nodes:
         replicas.recover()
 
     def kill(self, node_id: int, *, tell: bool = True) -> None:
-        """As kill -9; ``tell``: the controller notices at once."""
+        """Kill a node, as kill -9 does. With ``tell`` the controller notices it at once."""
         replicas = self.running.pop(node_id)
         self._clocks[node_id].stop()
         self.controller.unsubscribe(replicas)
@@ -171,7 +171,7 @@ class Nodes:
         controller.commit(gone)
 
     async def stop(self, node_id: int, *, tell: bool = True) -> None:
-        """A clean stop; ``tell``: others lead before it goes."""
+        """Stop a node cleanly. With ``tell`` the controller elects other leaders first."""
         if tell:
             self.lose(node_id)
         replicas = self.running.pop(node_id)
@@ -193,7 +193,7 @@ class Nodes:
             self.kill(node_id, tell=False)
 
     def lead(self, node_id: int) -> None:
-        """The controller moves leadership to one that is in sync."""
+        """Make the controller elect a node that is in the ISR."""
         controller = self.controller
         topic, state = controller.image.topics[TOPIC], controller.state()
         order = (node_id, *(each for each in state.replicas if each != node_id))
@@ -207,7 +207,7 @@ class Nodes:
         controller.commit([record_for_reassignment(controller.image, topic, controller.state(), target)])
 
     async def settle(self) -> None:
-        """Let everything come to rest that need not wait for time."""
+        """Run the event loop until nothing changes without a timer."""
         quiet = 0
         for _ in range(TURNS_MAX):
             self.clock.advance(0)
@@ -236,7 +236,7 @@ class Nodes:
         )
 
     def configure(self, **configs: str) -> None:
-        """Change settings of the topic."""
+        """Change topic settings."""
         values = {name.replace("_", "."): value for name, value in configs.items()}
         self.controller.commit(records_for_config_change(TOPIC_RESOURCE, TOPIC, values))
 
@@ -261,7 +261,7 @@ class Nodes:
         acks: int = -1,
         on: int | None = None,
     ) -> AppendResult:
-        """Append one batch at the leader; ``producer`` is (id, epoch, base sequence)."""
+        """Append one batch at the leader. ``producer`` is (producer id, epoch, base sequence)."""
         producer_id, epoch, sequence = producer
         partition = self.leader if on is None else self.on(on)
         batch = build_batch(
@@ -282,7 +282,7 @@ class Nodes:
         return self.leader.append_marker(producer_id, epoch, EndTxnMarker(committed, 0), 0)
 
     def outcome(self, result: AppendResult, on: int | None = None) -> Outcome:
-        """What a client with acks=all hears of an append, now or later."""
+        """The response of an append with acks=all, which may come later."""
         outcome = Outcome()
         if result.error is not ErrorCode.none:
             outcome.error = result.error
@@ -291,16 +291,16 @@ class Nodes:
         partition.on_committed(result.last_offset + 1, outcome.hear)
         return outcome
 
-    # -- looking ------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------
 
     def content(self, node_id: int, end_offset: int | None = None) -> bytes:
-        """The bytes of the whole batches of a log, up to an offset."""
+        """Bytes of a replica's complete batches below an offset."""
         log = self.on(node_id).log
         end = log.log_end_offset if end_offset is None else end_offset
         return b"".join(bytes(batch.data) for batch in log.batches() if batch.last_offset < end)
 
     def values(self, node_id: int | None = None) -> list[bytes]:
-        """What a read_uncommitted consumer at a node gets."""
+        """Values that a read_uncommitted consumer of a node reads."""
         partition = self.leader if node_id is None else self.on(node_id)
         values: list[bytes] = []
         for batch in partition.log.batches():
@@ -309,7 +309,7 @@ class Nodes:
         return values
 
     def ends(self) -> dict[int, tuple[int, int]]:
-        """(high watermark, log end) of each running replica."""
+        """(high watermark, log end offset) of each running replica."""
         state = self.controller.state()
         return {
             node_id: (self.on(node_id).high_watermark, self.on(node_id).log_end_offset)
@@ -319,7 +319,7 @@ class Nodes:
 
 
 class Outcome:
-    """An answer that may still be outstanding."""
+    """A response that may still be outstanding."""
 
     error: ErrorCode | None = None
 

@@ -1,4 +1,4 @@
-"""The lines that a command writes while it waits, which come on a busy machine wherever they like."""
+"""The progress lines of a waiting command, which on a slow machine come at any place in its output."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import re
 
 
 def without_notices(text: str) -> str:
-    """What a command printed beside them."""
+    """Output of a command without its progress lines."""
     return re.sub(r"^waiting for \d+ s: .*\n", "", text, flags=re.M)

@@ -1,7 +1,7 @@
-"""Spark's tests go to two workers of xdist, and begin first: together they take longest.
+"""A pytest plugin that runs Spark's tests in two workers of xdist, before all others because they take longest.
 
-One has the tests that share a session, so that there is one JVM for them; one has the tests that start Spark in processes
-of their own, one after the other. All others are distributed by file, as `--dist loadfile` does it.
+One worker has the tests that share a Spark session, so that they need one JVM. The other has the tests that start Spark in
+processes of their own, one after the other. All other tests are distributed by file, as `--dist loadfile` does.
 """
 
 import re
@@ -17,7 +17,7 @@ _LAST = len(MARKS)
 
 @cache
 def rank(module: Path) -> int:
-    """Which of the marks a module has. Schedulers know tests by name only, so it is the text that tells."""
+    """Index of the mark in a test module's text, as schedulers get only the names of tests."""
     text = module.read_text("utf-8")
     return next((at for at, mark in enumerate(MARKS) if re.search(rf"\bmark\.{mark}\b", text)), _LAST)
 
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if any(item.get_closest_marker(mark) for mark in MARKS):
-        # A plugin, which pytest has to import itself.
+        # The module is a pytest plugin, which pytest has to import first to rewrite its assertions.
         from odradek.spark.testing.fixtures import require_spark
 
         require_spark()

@@ -1,4 +1,4 @@
-"""The network between a `World` and the other nodes, by hand: what is sent lies here until a test answers it."""
+"""A fake network between a `World` and the other nodes: a sent request waits until a test responds to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.codec import client_codec, request_codec
 
 @dataclass
 class Sent:
-    """A request to another node, as that node reads it."""
+    """A request to another node, as decoded by that node."""
 
     node_id: int
     client_id: str
@@ -21,7 +21,7 @@ class Sent:
     answered: Waiter[Any]
 
     def answer(self, response: Any) -> None:
-        """What the other node has written is what this one reads; None is no answer at all."""
+        """Respond to the request, with the response encoded and decoded. None: the connection broke without a response."""
         if response is not None:
             data = b"".join(request_codec(self.api_key, self.api_version).encode(response))
             response = client_codec(self.api_key, self.api_version).decode(data)
@@ -30,7 +30,7 @@ class Sent:
 
 @dataclass
 class FakePeers:
-    """`broker.peers.Peers` of node 1; a node is away while it is in `dead`."""
+    """`broker.peers.Peers` of node 1. Nodes in `dead` are not alive."""
 
     node_id: int = 1
     sent: list[Sent] = field(default_factory=list)
@@ -54,6 +54,6 @@ class FakePeers:
         return answered
 
     def take(self) -> list[Sent]:
-        """What was sent since the last time."""
+        """Return the requests that were sent since the last call."""
         sent, self.sent = self.sent, []
         return sent

@@ -1,4 +1,4 @@
-"""A rule in small: stands at steps inside the broker, and holds or refuses those that a test names."""
+"""A fake fault rule that holds or refuses the steps of the broker that a test names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Held:
 
 @dataclass
 class Gate:
-    """A `PointInterceptor` that holds what comes to `point` (and for which `holds` says so) until `release`."""
+    """A `PointInterceptor` that holds the steps at `point` for which `holds` is true, until `release`."""
 
     point: str
     holds: Callable[[InjectionPoint], bool] = lambda _: True
@@ -39,7 +39,7 @@ class Gate:
             self.held.append(Held(at, go_on, refuse))
 
     def release(self) -> None:
-        """Let through what stands here, and all that comes."""
+        """Let the held steps continue, and all later ones."""
         self.is_open = True
         held, self.held = self.held, []
         for each in held:
@@ -47,7 +47,7 @@ class Gate:
             each.go_on()
 
     def refuse(self, error: ErrorCode) -> None:
-        """Have what stands here fail."""
+        """Fail the held steps with an error."""
         held, self.held = self.held, []
         for each in held:
             each.refuse(error)

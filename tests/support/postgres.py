@@ -1,4 +1,4 @@
-"""A PostgreSQL with logical decoding, in a directory of its own, for what reads a database's changes.
+"""A PostgreSQL with logical decoding, in a directory of its own, for tests of change data capture.
 
 with Postgres() as database:
     database.execute("CREATE TABLE orders (id bigint PRIMARY KEY)")
@@ -21,14 +21,14 @@ SETTINGS = {"wal_level": "logical", "fsync": "off", "listen_addresses": "127.0.0
 
 
 def programs() -> Path | None:
-    """The folder of its programs, which Debian does not put on PATH; None where it is not installed."""
+    """Folder of PostgreSQL's programs, which Debian does not add to PATH. None if it is not installed."""
     found = [Path(program).parent for program in [shutil.which("initdb")] if program]
     found += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return next((each for each in found if (each / "initdb").exists() and (each / "psql").exists()), None)
 
 
 class Postgres:
-    """It refuses to run as root: there its processes belong to the user that Debian's package makes."""
+    """Context manager for a server. PostgreSQL refuses to run as root: then its processes run as the user of Debian's package."""
 
     def __init__(self) -> None:
         found = programs()
@@ -60,7 +60,7 @@ class Postgres:
         )
         settings = SETTINGS | {"port": str(self.port), "unix_socket_directories": str(self._folder)}
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
-        # Its log goes to a file: what inherits a pipe of ours would keep it open.
+        # The server logs to a file: with a pipe of ours as its output, the pipe would stay open.
         self._run("pg_ctl", "start", "-w", "-D", str(data), "-l", str(log), "-o", options)
         return self
 

@@ -1,4 +1,4 @@
-"""A proxy for tests: in the test's own loop before a scripted upstream, or as a process of its own before any cluster.
+"""Proxies for tests: one in the test's event loop in front of a scripted upstream, one as a process in front of any cluster.
 
 async with Upstream({"heartbeat": lambda request: {"error_code": 0}}) as upstream, proxy_before(upstream) as proxy:
     async with Client(proxy.port(1)) as client:
@@ -34,11 +34,11 @@ HOST = "127.0.0.1"
 SIZE = struct.Struct(">i")
 NAMES = {key: name for name, key in raw.API_KEYS.items()}
 DYING = b"dies"
-"""What an answer returns to end the connection instead."""
+"""Returned by a handler to close the connection instead of sending a response."""
 
 
 class Asked:
-    """A request as the upstream got it."""
+    """A request that the upstream received."""
 
     def __init__(self, frame: bytes, node: int) -> None:
         self.frame = frame
@@ -52,9 +52,9 @@ class Asked:
 
 
 class Upstream:
-    """Nodes that answer as they are told: with a body by kio's names, with bytes, or (None) not at all.
+    """Nodes with scripted responses: a body with kio's field names, bytes, or None for no response.
 
-    ApiVersions and Metadata they answer by themselves, where they are not told otherwise.
+    ApiVersions and Metadata have default responses.
     """
 
     def __init__(self, answers: Mapping[str, Answer] | None = None, nodes: tuple[int, ...] = (1,)) -> None:
@@ -67,7 +67,7 @@ class Upstream:
         self.ports: dict[int, int] = {}
         self.connections: dict[int, list[asyncio.StreamWriter]] = {node: [] for node in nodes}
         self.named = set(nodes)
-        """The nodes that Metadata names."""
+        """The nodes in Metadata responses."""
         self._servers: dict[int, asyncio.Server] = {}
 
     async def __aenter__(self) -> Upstream:
@@ -86,7 +86,7 @@ class Upstream:
         self.ports[node] = server.sockets[0].getsockname()[1]
 
     async def stop(self, node: int) -> None:
-        """Its port refuses, and its connections end."""
+        """Close the node's port and its connections."""
         server = self._servers.pop(node)
         server.close()
         for writer in self.connections[node]:
@@ -98,7 +98,7 @@ class Upstream:
         return f"{HOST}:{self.ports[min(self.ports)]}"
 
     def heard(self, api: str) -> list[Asked]:
-        """The requests of an API that clients sent."""
+        """The requests of an API that the upstream has received."""
         return [each for each in self.asked if each.api == api and b"odradek-proxy" not in each.frame]
 
     async def _serve(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -122,7 +122,7 @@ class Upstream:
         writer.close()
 
     def versions(self, asked: Asked) -> Body:
-        """Every API in every version that kio has, and one that the proxy cannot know."""
+        """An ApiVersions response with every API and version of kio, and an API that the proxy does not know."""
         known = [
             {"api_key": key, "min_version": min(raw.versions(name)), "max_version": max(raw.versions(name))}
             for name, key in raw.API_KEYS.items()
@@ -141,7 +141,7 @@ class Upstream:
 
 
 class RunningProxy:
-    """A proxy in the test's loop."""
+    """A proxy in the test's event loop."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
@@ -161,7 +161,7 @@ async def proxy_before(upstream: Upstream, *arguments: str) -> AsyncIterator[Run
 
 
 class Client:
-    """One connection, and what is asked on it."""
+    """One connection, with methods to send requests and receive responses."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -179,7 +179,7 @@ class Client:
             await self.writer.wait_closed()
 
     def send(self, api: str, version: int, **body: Any) -> bytes:
-        """Its frame."""
+        """Send a request and return its frame."""
         self._correlation += 1
         frame = raw.encode_request(api, version, body, self._correlation)
         self.send_frame(frame)
@@ -200,7 +200,7 @@ class Client:
         return answer
 
     async def ended(self) -> bool:
-        """Has the connection ended, with nothing left to read?"""
+        """Whether the peer has closed the connection, with nothing left to read."""
         async with asyncio.timeout(HANG_S):
             try:
                 return await self.reader.read() == b""
@@ -209,7 +209,7 @@ class Client:
 
 
 class ProxyProcess:
-    """`odradek proxy` before a cluster."""
+    """Context manager that runs `odradek proxy` in front of a cluster."""
 
     def __init__(self, directory: Path, upstream: str, *arguments: str, control: bool = False) -> None:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
-"""A raw protocol client: blocking sockets, one frame at a time, nothing hidden.
+"""A raw protocol client: blocking sockets, one frame at a time.
 
-It is a second opinion on the wire format: the layout of each message is taken from kio's dataclasses (their field
-order, types, tags and versions), walked by the small codec below, and never from our own protocol package. kio's
-compiled reader is not used because it refuses what a test wants to see: negative times, unknown tagged fields.
+It decodes the wire format independently of our protocol package: the layout of each message comes from kio's dataclasses
+(field order, types, tags and versions), walked by the small codec below. kio's own reader is not used because it refuses
+what tests want to see: negative times, unknown tagged fields.
 
-Messages are dicts by kio's field names. Times are ints in milliseconds, error codes ints, the zero uuid is None.
-A request leaves out what has a default; a decoded answer has every field of its version, and a tagged field only if it
-was on the wire.
+Messages are dicts by kio's field names. Times are ints in milliseconds, error codes are ints, the zero uuid is None.
+Fields with a default may be left out of a request. A decoded response has every field of its version, and a tagged field only
+if it was on the wire.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FORMATS = {
 
 
 class Malformed(Exception):
-    """An answer does not parse as its schema says, or bytes are left over."""
+    """A response does not match its schema, or has bytes left over."""
 
 
 class Closed(Exception):
@@ -55,7 +55,7 @@ class Closed(Exception):
 
 
 class Silence(Exception):
-    """Nothing came in time."""
+    """No response came before the timeout."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,7 @@ NO_FIELDS = Shape("header", True, (), ())
 
 
 def _peel(annotation: Any) -> tuple[Any, bool, bool]:
-    """The inner type, whether it is an array, whether it may be null."""
+    """(inner type, whether it is an array, whether it may be null) of a type annotation."""
     nullable = False
     if isinstance(annotation, types.UnionType):
         nullable = True
@@ -135,7 +135,7 @@ def _entity(api: str, version: int, kind: EntityType) -> Any:
 
 
 def versions(api: str) -> list[int]:
-    """The versions kio has a schema for."""
+    """The versions that kio has a schema for."""
     return sorted(schema_name_map[api])
 
 
@@ -150,7 +150,7 @@ def _names(shape: Shape) -> set[str]:
 
 @functools.cache
 def _known_names(api: str) -> frozenset[str]:
-    """Field names of all versions of a request: one that the version at hand lacks is dropped, a typo is an error."""
+    """Field names in any version of a request. A field that the used version lacks is dropped; an unknown name is an error."""
     return frozenset().union(*(_names(_shape(_entity(api, v, EntityType.request))) for v in versions(api)))
 
 
@@ -339,7 +339,7 @@ def encode_request(
 
 
 def decode_request(api: str, version: int, frame: bytes) -> dict[str, Any]:
-    """The body of a request that begins with its header."""
+    """Body of a request frame, which begins with the request header."""
     entity = _entity(api, version, EntityType.request)
     reader = _Reader(frame, 8)
     reader.value(CLIENT_ID, False)
@@ -351,7 +351,7 @@ def decode_request(api: str, version: int, frame: bytes) -> dict[str, Any]:
 
 
 def decode_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str, Any]]:
-    """The correlation id and the body. The response to ApiVersions of an unknown version has version 0."""
+    """(correlation id, body) of a response. The response to ApiVersions of an unsupported version has version 0."""
     if api == "api_versions" and version not in schema_name_map[api]:
         version = 0
     entity = _entity(api, version, EntityType.response)
@@ -382,14 +382,16 @@ def encode_response(
 
 
 def response_fields(api: str, version: int) -> frozenset[str]:
-    """The fields of a response at its top."""
+    """Names of the top-level fields of a response."""
     shape = _shape(_entity(api, version, EntityType.response))
     return frozenset(each.name for each in (*shape.plain, *shape.tagged))
 
 
 def with_unknown_tags(api: str, version: int, frame: bytes, tags: Mapping[int, bytes]) -> bytes:
-    """An answer as a later release may send it in the same version: these tagged fields in its header and in each of its
-    structs (KIP-482). One that is not flexible stays as it is."""
+    """Add tagged fields to the header and every struct of a response, as a later release may in the same version (KIP-482).
+
+    A response in a version that is not flexible is returned unchanged.
+    """
     correlation, body = decode_response(api, version, frame)
     shape = _shape(_entity(api, version, EntityType.response))
     if not shape.flexible:
@@ -412,10 +414,10 @@ def _tagged(shape: Shape, body: Mapping[str, Any], tags: Mapping[int, bytes]) ->
 
 
 class Wire:
-    """One blocking connection."""
+    """One blocking connection to a broker."""
 
     def __init__(self, host: str, port: int, timeout: float = HANG_S, source: str = "") -> None:
-        """``source`` is the client's own address, where it matters."""
+        """``source`` is the local address to connect from, "" for any."""
         self.timeout = timeout
         self.socket = socket.create_connection((host, port), timeout=HANG_S, source_address=(source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -461,7 +463,7 @@ class Wire:
 
 
 def error_codes(value: Any) -> Iterable[int]:
-    """Every error code in a decoded answer."""
+    """Every error code in a decoded response."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name.endswith("error_code"):
@@ -477,7 +479,7 @@ _GIVEN: set[int] = set()
 
 
 def free_port() -> int:
-    """One that this process was not given before, and that no client is given by the system (`odradek.process`)."""
+    """A port that this process did not get before, and that the system does not use for outgoing connections (`odradek.process`)."""
     while (port := _free_port()) in _GIVEN:
         pass
     _GIVEN.add(port)

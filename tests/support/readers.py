@@ -1,4 +1,4 @@
-"""One consumer of each client library, reading partition 0 of a topic from its beginning, without a group."""
+"""One consumer of each client library that reads partition 0 of a topic from its beginning, without a group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ with warnings.catch_warnings():
 
 
 POLLS = 5
-"""Each asks the broker, which answers it when something is there or a tenth of a second has gone."""
+"""Number of polls of `sees`. Each is a Fetch that the broker answers when it has data, or after 100 ms."""
 
 
 class Poller(Protocol):
@@ -33,7 +33,7 @@ class Reader:
         self._poller = poller
 
     def read(self, count: int) -> list[str]:
-        """The next values: so many; more if more came at once."""
+        """Read at least ``count`` values, more if a poll returns more."""
         found: list[str] = []
         deadline = Deadline()
         while len(found) < count:
@@ -42,7 +42,7 @@ class Reader:
         return found
 
     def sees(self) -> list[str]:
-        """What some polls bring, mostly to show that they bring nothing."""
+        """Values of a few polls, mostly to show that there are none."""
         return [value for _ in range(POLLS) for value in self._poller.poll()]
 
     def __enter__(self) -> Reader:

@@ -1,4 +1,4 @@
-"""A TCP relay between clients and a broker: it writes down every exchange, and loses, holds or rewrites what it is told to.
+"""A TCP relay between clients and a broker that records exchanges, and loses, holds or rewrites those that a test selects.
 
     with Relay() as relay:
         broker = start_broker(settings=relay.advertised)
@@ -7,7 +7,7 @@
         ...
         assert loss.happened
 
-The broker has to advertise the relay's address: clients connect to what Metadata tells them.
+The broker has to advertise the relay's address, as clients connect to the addresses in Metadata responses.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LINGER_NOT = struct.pack("ii", 1, 0)
 
 @dataclass
 class Exchange:
-    """One request as it was sent, and its answer as soon as there is one."""
+    """One request, and its response once it has come."""
 
     api: int
     version: int
@@ -42,7 +42,7 @@ class Exchange:
     request: bytes
     response: bytes | None = None
     client: object = None
-    """Who sent it, where the relay can know."""
+    """The client, if ``Relay.name_of`` knows it."""
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Exchange:
 
 @dataclass
 class Loss:
-    """The n-th request of a kind: it, or its answer, is swallowed, and the connection closed then, or left mute."""
+    """Drops the n-th request of an API, or its response, and then closes the connection or leaves it open and silent."""
 
     what: Literal["request", "answer"]
     api: int
@@ -76,8 +76,8 @@ class Loss:
 
 class Relay:
     def __init__(self, name_of: Callable[[int, int], object] = lambda *ports: None) -> None:
-        """``name_of`` tells by both ports of a connection, the client's first, who has connected, for ``cut`` and
-        ``hold``; by default nothing is known.
+        """``name_of`` returns the client of a connection, by the ports of client and relay, for ``cut`` and ``hold``. By
+        default clients have no names.
         """
         self._name_of = name_of
         self._listener = socket.create_server((HOST, 0))
@@ -85,18 +85,18 @@ class Relay:
         self.exchanges: list[Exchange] = []
         self._target: tuple[str, int] | None = None
         self._losses: list[Loss] = []
-        # What clients get instead of a broker's answer: a frame for an exchange that has its response.
+        # Returns the frame that the client gets instead of the broker's response; the exchange has that response.
         self.rewrite: Callable[[Exchange], bytes] = _as_it_is
         self._connections: list[_Connection] = []
         self._lock = threading.Lock()
         self._held: dict[int, Collection[object] | None] = {}
-        """By API, and of which clients; None: of all."""
+        """Held APIs, with the clients whose requests are held; None for all clients."""
         self._cut: set[object] = set()
         self._let_on = threading.Condition(self._lock)
         self._closed = False
         threading.Thread(target=self._accept, daemon=True).start()
 
-    # ---- what a test says and asks
+    # ---- for tests
 
     @property
     def bootstrap(self) -> str:
@@ -104,14 +104,14 @@ class Relay:
 
     @property
     def advertised(self) -> dict[str, str]:
-        """Settings for the broker behind the relay."""
+        """Settings of the broker behind the relay."""
         return {"advertised.listeners": f"PLAINTEXT://{self.bootstrap}"}
 
     def forward_to(self, host: str, port: int) -> None:
         self._target = (host, port)
 
     def lose(self, what: Literal["request", "answer"], api: str, *, nth: int = 1, close: bool = True) -> Loss:
-        """Counted from now on."""
+        """Drop the ``nth`` request of an API from now on, or its response."""
         loss = Loss(what, raw.API_KEYS[api], nth, close)
         with self._lock:
             self._losses.append(loss)
@@ -119,7 +119,7 @@ class Relay:
 
     @contextlib.contextmanager
     def hold(self, api: str, clients: Collection[object] | None = None) -> Iterator[None]:
-        """Requests of this API, of some clients or of all, reach the broker only when the block has ended."""
+        """Context manager: requests of this API, from some clients or all, reach the broker only after the block."""
         key = raw.API_KEYS[api]
         with self._lock:
             self._held[key] = clients
@@ -131,13 +131,13 @@ class Relay:
                 self._let_on.notify_all()
 
     def cut(self, client: object) -> None:
-        """Reset the connections of this client, those to come too."""
+        """Reset the connections of this client, and every later one until ``mend``."""
         with self._lock:
             self._cut.add(client)
         self.drop(client)
 
     def drop(self, client: object) -> None:
-        """Reset the connections that this client has: what is held of them never arrives."""
+        """Reset the current connections of this client. Their held requests never arrive."""
         with self._lock:
             its_own = [each for each in self._connections if each.client == client]
         for connection in its_own:
@@ -148,7 +148,7 @@ class Relay:
             self._cut.discard(client)
 
     def seen(self, *apis: str) -> list[Exchange]:
-        """All exchanges so far, in the order of the requests, or those of some APIs."""
+        """Exchanges so far, in the order of the requests; only those of ``apis`` if any are given."""
         keys = {raw.API_KEYS[api] for api in apis}
         with self._lock:
             return [each for each in self.exchanges if not keys or each.api in keys]
@@ -157,11 +157,11 @@ class Relay:
         return [each for each in self.seen(*apis) if each.response is not None]
 
     def errors(self, *apis: str) -> set[int]:
-        """All error codes in the answers so far."""
+        """Error codes in the responses so far."""
         return {code for each in self.answered(*apis) for code in error_codes(each.answer)} - {0}
 
     def repeat(self, exchange: Exchange) -> dict[str, Any]:
-        """Send the very same bytes again, on a connection of their own; what the broker answers."""
+        """Send the bytes of a request again on a new connection and return the broker's response."""
         assert self._target is not None
         wire = raw.Wire(*self._target, timeout=HANG_S)
         try:
@@ -170,7 +170,7 @@ class Relay:
         finally:
             wire.close()
 
-    # ---- how
+    # ---- connections
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -212,7 +212,7 @@ class Relay:
         with self._lock:
             self._closed = True
             self._let_on.notify_all()
-        # Wakes the thread that waits in accept.
+        # Wake the thread that waits in accept.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -254,7 +254,7 @@ class _Connection:
 
     def reset(self) -> None:
         for each in (self._client, self._broker):
-            # Without it a thread that waits in recv would keep the connection.
+            # close() alone would not wake a thread that waits in recv.
             with contextlib.suppress(OSError):
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
                 each.shutdown(socket.SHUT_RD)
@@ -278,7 +278,7 @@ class _Connection:
                 lost = True
                 if loss.close:
                     self.close()
-                # Answers come in the order of the requests: behind one that never comes there can be none.
+                # Responses come in the order of the requests: after a missing response there can be no other.
                 self._is_mute = True
                 loss.happened.set()
             if not lost:
@@ -302,7 +302,7 @@ class _Connection:
 
 
 def _reset(connection: socket.socket) -> None:
-    """Close it without a port that waits for a minute: a client that was cut off comes again and again."""
+    """Close a connection with RST, without TIME_WAIT: a client whose link is cut reconnects again and again."""
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
     connection.close()
@@ -314,7 +314,7 @@ def _as_it_is(exchange: Exchange) -> bytes:
 
 
 def error_codes(answer: Any) -> Iterator[int]:
-    """Every error code of an answer, at whatever depth."""
+    """Every error code in a response, at any depth."""
     if isinstance(answer, list):
         for each in answer:
             yield from error_codes(each)

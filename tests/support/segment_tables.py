@@ -1,4 +1,4 @@
-"""Reads tables of ``odradek.segments`` as Spark would, without Spark; the directories that Apache Kafka 4.3.1 wrote."""
+"""Reads tables of ``odradek.segments`` as Spark does, without Spark, and unpacks directories that Apache Kafka 4.3.1 wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECORDED = ("clean", "killed")
 
 
 def read(path: Path, filters: Sequence[Filter] = (), **options: str) -> pa.Table:
-    """A table as Spark would get it; names of options have ``_`` for dots."""
+    """The table that Spark would get. Names of options have ``_`` instead of dots."""
     given = {name.replace("_", "."): text for name, text in options.items()}
     source = Segments({"path": str(path), "pushdown": "true", **given})
     schema = source.schema()
@@ -31,7 +31,7 @@ def read(path: Path, filters: Sequence[Filter] = (), **options: str) -> pa.Table
 
 
 def plain(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows, times as microseconds."""
+    """Rows as dicts, with times in microseconds."""
     columns = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
         for column in table.combine_chunks().itercolumns()
@@ -40,14 +40,14 @@ def plain(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def recorded(name: str, home: Path) -> Path:
-    """The data directory of a node that was stopped (``clean``) or killed, unpacked into ``home``."""
+    """Unpack the data directory of a Kafka node that was stopped (``clean``) or killed, into ``home``."""
     with tarfile.open(DIRECTORIES / f"{name}.tar.xz") as archive:
         archive.extractall(home, filter="data")
     return home / "data"
 
 
 def segment(directory: Path, data: bytes, base_offset: int = 0) -> Path:
-    """One segment file in a partition's directory."""
+    """Write one segment file into a partition's directory."""
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / f"{base_offset:020d}.log"
     log.write_bytes(data)

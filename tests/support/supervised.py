@@ -1,9 +1,9 @@
-"""Calls of a library that can wait for ever: the program ends itself then, as who supervises it would end it.
+"""Client calls that may hang forever: the program then ends its own process, as a supervisor would.
 
     supervised(producer.commit_transaction)
 
-The test starts another one. kafka-python 3.0 can forget TxnOffsetCommit or EndTxn when the broker dies. Its sender is idle
-then, with nothing in flight, and ``send_offsets_to_transaction`` and ``commit_transaction`` wait without a timeout.
+The test starts another process. kafka-python 3.0 can lose TxnOffsetCommit or EndTxn when the broker dies. Its sender is then
+idle, and ``send_offsets_to_transaction`` and ``commit_transaction`` wait without a timeout.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Final
 from odradek.deadlines import stretched
 
 STUCK_S: Final = stretched(20)
-"""So long no transaction of a few records takes."""
+"""Seconds after which a call counts as hung. A transaction of a few records is much faster."""
 
 
 def supervised(call: Callable[..., object], *arguments: object) -> None:
-    """Make a call; if it takes longer than `STUCK_S`, the process ends."""
+    """Call a function, and end the process if the call takes longer than `STUCK_S`."""
     timer = threading.Timer(STUCK_S, _end)
     timer.daemon = True
     timer.start()

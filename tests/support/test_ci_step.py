@@ -1,4 +1,4 @@
-"""A step of ``.ci/run`` that fails ends with lines from which the failure is understood."""
+"""The last lines of a failed ``.ci/run`` step explain the failure."""
 
 import re
 import signal
@@ -44,7 +44,7 @@ wait_for_ever()
 
 
 def step(folder: Path, limit_s: str, *command: str) -> tuple[int, list[str]]:
-    """The exit code, and the last lines."""
+    """Exit code and last lines of output."""
     done = subprocess.run(
         [ROOT / ".ci" / "step", limit_s, *command],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""The disk of tests does what it says, or what stands on it proves nothing."""
+"""Tests of the fake disk, on which the tests of power cuts depend."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 def left(disk: Disk, name: str) -> set[bytes | None]:
-    """What power cuts leave of a file; None for no file."""
+    """Contents of a file after power cuts with many seeds; None if the file does not exist."""
     found: set[bytes | None] = set()
     for seed in SEEDS:
         target = disk.root.parent / str(seed)

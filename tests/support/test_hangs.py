@@ -31,7 +31,7 @@ async def test_it_ends():
 WAYS_TO_HANG = {
     "deadline": "Deadline(0).check('it has come')",
     "asyncio": "await asyncio.wait_for(asyncio.Event().wait(), 0.01)",
-    # As if its time were over: the signal is all that a deadline sends.
+    # The signal that pytest-timeout's timer raises.
     "pytest_timeout": "signal.raise_signal(signal.SIGALRM)",
 }
 

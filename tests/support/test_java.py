@@ -1,4 +1,4 @@
-"""How tests come by Java and by Kafka's jars."""
+"""Tests of how Java and Kafka's jars are found."""
 
 import stat
 import sys

@@ -1,4 +1,4 @@
-"""How the relays between Kafka's brokers know who has connected. No broker runs here."""
+"""Tests of how the relays between Kafka's brokers find out which broker has connected. No broker runs here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin that makes CI fail where a test did not run."""
+"""Tests of the plugin that makes CI fail if a test did not run."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests that share a Spark session have a worker, those with Sparks of their own another; both begin first."""
+"""Tests that share a Spark session run in one worker, tests that start Spark themselves in another. Both kinds run first."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A broker of three nodes, for stories about what becomes of clients when nodes come and go.
+"""A broker of three nodes, for tests of clients while nodes fail and come back.
 
     with ThreeNodes(tmp_path, topics=["orders:1"]) as cluster:
         leader = cluster.leader("orders")
@@ -7,7 +7,7 @@
         cluster.start_all()
         cluster.await_in_sync("orders")
 
-All else is `odradek.Broker`: faults, nodes, clock, trace.
+It is an `odradek.Broker`, with its faults, nodes, clock and trace.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tests.support.deadlines import HANG_S
 
 NODES = (1, 2, 3)
 GROUP, TRANSACTION = 0, 1
-"""Kinds of coordinators."""
+"""Key types of FindCoordinator."""
 SETTINGS = {
     "default.replication.factor": 3,
     "min.insync.replicas": 2,
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
-    # Leadership goes back when a test says so.
+    # Preferred leaders are elected only when a test asks for it.
     "auto.leader.rebalance.enable": "false",
 }
 
 
 class ThreeNodes(Broker):
-    """Every topic has a replica on each node, of which two must be in sync for acks=all."""
+    """Every topic has a replica on each of the three nodes, with min.insync.replicas=2."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class ThreeNodes(Broker):
             3, topics, {**SETTINGS, **(settings or {})}, data_dir=self.data_dir, arguments=arguments
         )
 
-    # ---- who is where
+    # ---- leaders, replicas and coordinators
 
     def port(self, node: int) -> int:
         return self.process.port + node - 1
 
     def ask(self, node: int) -> Asked:
-        """A connection to one node, for requests by hand."""
+        """A connection to one node for raw requests."""
         return Asked("127.0.0.1", self.port(node))
 
     def _partition(self, topic: str, partition: int) -> Any:
@@ -66,32 +66,32 @@ class ThreeNodes(Broker):
 
     @property
     def _admin(self) -> AdminClient:
-        # One of a moment: what it knew of nodes that have gone since would be in the way.
+        # A new client for each call: an old one may have outdated metadata about nodes that have ended.
         return AdminClient({**PATIENCE, "bootstrap.servers": self.bootstrap_servers})
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """-1 if there is none."""
+        """Id of the partition's leader, -1 if there is none."""
         return int(self._partition(topic, partition).leader)
 
     def in_sync(self, topic: str, partition: int = 0) -> set[int]:
         return set(self._partition(topic, partition).isrs)
 
     def preferred(self, topic: str, partition: int = 0) -> int:
-        """The replica that leads when all is well."""
+        """Id of the preferred leader."""
         return int(self._partition(topic, partition).replicas[0])
 
     def coordinator(self, key: str, kind: int) -> int:
-        """The node that coordinates a group or a transactional id."""
+        """Id of the node that coordinates a group or a transactional id."""
         with self.ask(next(iter(self.running()))) as ask:
             return int(ask("find_coordinator", 3, key=key, key_type=kind)["node_id"])
 
     def running(self) -> Iterator[int]:
         return (each["node_id"] for each in self.nodes.show() if each["state"] == "running")
 
-    # ---- what comes about
+    # ---- actions and waiting
 
     def await_leader(self, topic: str, partition: int = 0, *, other_than: int = -1) -> int:
-        """The leader, once there is one."""
+        """Wait for a leader and return its id."""
 
         def new_leader() -> int:
             leader = self.leader(topic, partition)
@@ -104,12 +104,12 @@ class ThreeNodes(Broker):
         eventually(lambda: self.in_sync(topic, partition) == wanted, f"{topic}-{partition}: {wanted} in sync")
 
     def start_all(self) -> None:
-        """Whatever node is down."""
+        """Start the nodes that are down."""
         for node in set(NODES) - set(self.running()):
             self.nodes[node].start()
 
     def lead(self, node: int, topic: str, partition: int = 0) -> None:
-        """Make a node the leader of a partition: the first of its replicas, and elected."""
+        """Make a node the leader of a partition: reassign it to be the preferred leader, and elect it."""
         others = [each for each in NODES if each != node]
         assigned = {"partition_index": partition, "replicas": [node, *others]}
         with self.ask(next(self.running())) as ask:
@@ -124,17 +124,17 @@ class ThreeNodes(Broker):
         eventually(lambda: self.leader(topic, partition) == node, f"{topic}-{partition} is led by {node}")
 
     def heard(self, error: str, **filters: object) -> int:
-        """How many answers said this error, by the trace; filters as in ``trace.entries``."""
+        """Number of responses with this error, from the trace. The filters are those of ``trace.entries``."""
         return sum(error in _errors(each["answer"]) for each in self.trace.entries(limit=10_000, **filters))
 
-    # ---- what is in the files
+    # ---- files
 
     def batches(self, node: int, topic: str, partition: int = 0) -> list[Any]:
         return batches_of(self.data_dir / f"node-{node}", topic, partition)
 
 
 def _errors(answer: Any) -> Iterator[str]:
-    """Every error name in a decoded answer."""
+    """Every error name in a decoded response."""
     if isinstance(answer, dict):
         for name, value in answer.items():
             if name == "error" or name.endswith("_error"):

@@ -1,14 +1,14 @@
 """Each test is in one tier, which one of make's targets runs: ``pytest --tier test``.
 
-| tier | what is in it |
+| tier | tests |
 | --- | --- |
-| `test` | what is waited for with each change: all that needs no JVM, and a few of the others, marked `smoke` |
-| `more` | what also belongs to a change: what asks a JVM or Spark, and what is marked `more` |
+| `test` | run with each change: all tests that need no JVM, and a few others, marked `smoke` |
+| `more` | also run with each change, but slower: tests with a JVM or Spark, and those marked `more` |
 | `clients` | programs in Go, Node and Rust, kcat, Kafka's tools, Testcontainers, marked `foreign` |
-| `soak` | long forms, marked `slow` |
-| `check` | what reads the sources of the house, marked `check`: `make check` runs it |
+| `soak` | long tests, marked `slow` |
+| `check` | tests that check the source files of the project, marked `check`: `make check` runs them |
 
-Without the option a call of pytest runs what it is given, whatever its tier.
+Without the option pytest runs all selected tests, whatever their tier.
 """
 
 from __future__ import annotations

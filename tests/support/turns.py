@@ -1,4 +1,4 @@
-"""Waiting for something that other tasks of the same loop bring about."""
+"""Waits for something that other tasks of the same event loop do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from collections.abc import Callable
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the loop turn until it has come about. What never does ends with the time limit of the test."""
+    """Yield to the event loop until the condition is true. If it never is, the test's timeout fails the test."""
     for _ in iter(lambda: bool(condition()), True):
         await asyncio.sleep(0)

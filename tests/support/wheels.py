@@ -1,4 +1,4 @@
-"""The wheel of this checkout, for tests of what people install."""
+"""Builds the wheel of this checkout, for tests of the installed package."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.support.deadlines import TEST_S
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("broker", "compiled", "lab", "protocol", "proxy", "server", "storage", "tools", "odradek")
 QUICK = {"CC": str(ROOT / "tests" / "support" / "quick-cc")}
-"""A compiler that does not optimise: of what is compiled these tests ask that it is there and works, and wait less long."""
+"""A compiler without optimisation: these tests only check that the compiled modules exist and work."""
 
 
 def types_of(root: Path) -> list[Path]:
-    """The files of types (ADR 25) below a folder."""
+    """The .pyi files (ADR 25) below a folder."""
     return sorted(path for name in PACKAGES for path in (root / name).rglob("*.pxd"))
 
 
 def is_of_python(types: Path) -> bool:
-    """They only describe classes of a module that is not compiled."""
+    """Whether the stub only describes classes of a module that is not compiled."""
     return "cdef extern" in types.read_text("utf-8")
 
 
@@ -44,7 +44,7 @@ def copy_of_the_sources(to: Path) -> Path:
 
 
 def built(sources: Path, out: Path, **variables: str) -> Path:
-    """The wheel of a folder or of a source distribution."""
+    """Build the wheel of a folder or of a source distribution."""
     options = ("--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir")
     run(
         sys.executable,

@@ -1,13 +1,13 @@
-"""A node in memory: real logs, coordinators and handlers; a fake clock and fake cluster metadata; no socket, no loop.
+"""A node in memory: real logs, coordinators and handlers, with a fake clock and fake cluster metadata. No socket, no event loop.
 
-`peers` stands for the network between this node and `OTHER_NODE_ID` (see `tests.support.peers`); without it there is none.
+`peers` is the network between this node and `OTHER_NODE_ID` (see `tests.support.peers`). Without `peers` there is no network.
 
 world = World(tmp_path)
 world.create("orders", partitions=2)
 producer_id, epoch = world.init("tx")
 world.produce("orders", 0, b"value", transactional_id="tx", producer_id=producer_id, epoch=epoch, sequence=0)
 world.end("tx", producer_id, epoch, committed=True)
-world.crash()  # the objects are abandoned, the directory is opened again
+world.crash()  # abandons the objects and opens the directory again
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ PRODUCER_ID_BLOCK = 1000
 TRANSACTION_STATE = "__transaction_state"
 CONSUMER_OFFSETS = "__consumer_offsets"
 LISTENER = Listener("PLAINTEXT", "", 9092, "localhost", 9092)
-# A sealed segment is synced in a thread, which needs a loop.
+# Never roll by time: a sealed segment is synced in a thread, which needs an event loop.
 NEVER_ROLL = {"log.roll.ms": str(10**15)}
 
 Settings = Mapping[str, str]
 
 
 class Cluster:
-    """Cluster metadata without a log: what outlives the node."""
+    """Cluster metadata without a log, which outlives the node."""
 
     cluster_id = "world"
 
@@ -100,7 +100,7 @@ class Cluster:
         }
         self.image = SimpleNamespace(brokers=self.brokers, topics=self.topics, configs={}, offset=0)
         self.waiting_for_ids: list[asyncio.Future[int]] | None = None
-        """Not None: producer ids are not there yet, and these calls wait for theirs."""
+        """If not None, there are no producer ids yet, and these calls wait for theirs."""
         self._config = config
         self._listeners: list[MetadataListener] = []
         self._next_producer_id = 0
@@ -122,7 +122,7 @@ class Cluster:
         return self._next_producer_id - 1
 
     def restart(self) -> None:
-        """A node starts: the rest of its block of producer ids is lost, and every partition gets a leader epoch."""
+        """Start of a node: the rest of its block of producer ids is lost, and every partition gets a new leader epoch."""
         self._listeners.clear()
         self._next_producer_id += PRODUCER_ID_BLOCK - self._next_producer_id % PRODUCER_ID_BLOCK
         for topic in self.topics.values():
@@ -145,7 +145,7 @@ class Cluster:
             listener.on_topic_deleted(topic)
 
     def move(self, name: str, index: int, leader: int) -> None:
-        """Another broker, or this one in a new epoch, leads a partition."""
+        """Make another broker, or this one in a new epoch, the leader of a partition."""
         topic = self.topics[name]
         state = self._led(index, leader, topic.partitions[index].leader_epoch + 1)
         topic.partitions[index] = state
@@ -154,19 +154,19 @@ class Cluster:
 
 
 class State(NamedTuple):
-    """One record of `__transaction_state`; value None is a tombstone."""
+    """One record of `__transaction_state`. The value is None for a tombstone."""
 
     transactional_id: str
     value: TransactionLogValue | None
 
     @property
     def brief(self) -> tuple[int, int] | None:
-        """(status, epoch)."""
+        """(status, producer epoch), None for a tombstone."""
         return (self.value.transaction_status, self.value.producer_epoch) if self.value else None
 
 
 class World:
-    """One node and what it stands on. `settings` are those of server.properties."""
+    """One node with its cluster metadata. `settings` are those of server.properties."""
 
     node: Node
 
@@ -191,7 +191,7 @@ class World:
         self.create(CONSUMER_OFFSETS, 2, **{"cleanup.policy": "compact"})
         self._open()
 
-    # -- coming and going ---------------------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         self.directory = LogDirectory(self.path)
@@ -224,14 +224,14 @@ class World:
         )
 
     def crash(self) -> None:
-        """The process dies between two instructions, and the next one finds the directory as it lies."""
+        """Kill the process between two instructions, and open the directory again as it is."""
         self.abandon()
         self.cluster.restart()
         self._open()
         self.node.replicas.recover()
 
     def abandon(self) -> None:
-        """Nothing is flushed or said; only the descriptors are given back, as by the death of a process."""
+        """Close the descriptors without flushing or closing anything else, as the death of a process does."""
         self.node.life.end()
         self.clock.forget_timers()
         for partition in self.node.replicas.opened():
@@ -239,13 +239,13 @@ class World:
         self.directory.close(clean=False)
 
     def start(self) -> None:
-        """The coordinators load their topics, finish what was decided and set their timers."""
+        """Make the coordinators load their partitions, finish decided transactions and set their timers."""
         for state in self.cluster.topics[CONSUMER_OFFSETS].partitions:
             self.node.groups._runtime.find(state.index)
         self.node.transactions.start()
 
     def drop_coordinator(self) -> None:
-        """A coordinator that knows nothing takes the place of the one that was there; logs stay open."""
+        """Replace the coordinator by a new one with empty state. Logs stay open."""
         node = self.node
         node.transactions.close()
         self.clock.forget_timers()
@@ -285,7 +285,7 @@ class World:
         epoch: int = -1,
         version: int = 5,
     ) -> tuple[int, int]:
-        """(producer id, epoch) of an InitProducerId that must succeed."""
+        """(producer id, epoch) from an InitProducerId that must succeed."""
         answer = self.ask_init(
             transactional_id, timeout_ms=timeout_ms, producer_id=producer_id, epoch=epoch, version=version
         )
@@ -319,7 +319,7 @@ class World:
         *keys: TopicPartition,
         version: int = 3,
     ) -> dict[TopicPartition, int]:
-        """The errors of an AddPartitionsToTxn of a client."""
+        """Error codes of a client's AddPartitionsToTxn, by partition."""
         answer = self.ask_add(transactional_id, producer_id, epoch, *keys, version=version)
         assert isinstance(answer, AddPartitionsToTxnResponse), "nothing here has to wait"
         return {
@@ -365,7 +365,7 @@ class World:
     def end(
         self, transactional_id: str | None, producer_id: int, epoch: int, *, committed: bool, version: int = 5
     ) -> tuple[int, int, int]:
-        """(error, producer id, epoch) of EndTxn."""
+        """(error, producer id, epoch) of an EndTxn response."""
         request = EndTxnRequest(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -390,7 +390,7 @@ class World:
         version: int = 12,
         timestamp_ms: int | None = None,
     ) -> PartitionProduceResponse:
-        """Produce one batch; the answer for its partition."""
+        """Produce one batch and return its partition's part of the response."""
         now_ms = self.clock.now_ms() if timestamp_ms is None else timestamp_ms
         batch = build_batch(
             [(now_ms, b"k", value) for value in values],
@@ -445,7 +445,7 @@ class World:
         group_id: str = "g",
         adds: bool = True,
     ) -> ErrorCode:
-        """The steps of TxnOffsetCommit: verification on the partition of the group, then the group's append."""
+        """Do the steps of TxnOffsetCommit: verify the group's `__consumer_offsets` partition, then append the offsets."""
         partition = self.partition(CONSUMER_OFFSETS, self.node.groups.partition_for(group_id))
         check = Check(partition, producer_id, epoch, -1)
         verified = values_of(self.node.verifier.run(transactional_id, [check], adds=adds, wait_ms=0))
@@ -494,10 +494,10 @@ class World:
             for result in topic.partitions
         }
 
-    # -- looking ------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------
 
     def states(self, transactional_id: str | None = None) -> list[State]:
-        """The records of `__transaction_state`, of one id or (by partition) of all."""
+        """The records of `__transaction_state`, of one transactional id or (by partition) of all."""
         found = []
         for state in self.cluster.topics[TRANSACTION_STATE].partitions:
             for batch in self.partition(TRANSACTION_STATE, state.index).log.batches(0):
@@ -510,7 +510,7 @@ class World:
         return found
 
     def briefs(self, transactional_id: str = "tx") -> list[tuple[int, int] | None]:
-        """(status, epoch) of each record of an id."""
+        """(status, producer epoch) of each record of a transactional id."""
         return [state.brief for state in self.states(transactional_id)]
 
     def memory(self, transactional_id: str = "tx") -> Transaction | None:
@@ -523,14 +523,14 @@ class World:
         return list(self.partition(topic, index).log.batches())
 
     def layout(self, topic: str, index: int = 0) -> list[tuple[int, int, int, int, int]]:
-        """(base offset, size, attributes, producer epoch, base sequence) of each batch."""
+        """(base offset, size in bytes, attributes, producer epoch, base sequence) of each batch."""
         return [
             (batch.base_offset, batch.size, batch.attributes, batch.producer_epoch, batch.base_sequence)
             for batch in self.batches(topic, index)
         ]
 
     def markers(self, topic: str, index: int = 0) -> list[tuple[int, bool]]:
-        """(producer epoch, committed) of each marker."""
+        """(producer epoch, whether committed) of each marker."""
         return [
             (batch.producer_epoch, is_commit(batch))
             for batch in self.batches(topic, index)
@@ -544,12 +544,12 @@ class World:
         return list(result.aborted or ())
 
     def committed_values(self, topic: str, index: int = 0) -> list[bytes]:
-        """What a read_committed consumer delivers, by its own algorithm."""
+        """Values that a read_committed consumer delivers, by the Java consumer's algorithm."""
         return committed_values(self.partition(topic, index))
 
 
 def committed_values(partition: Partition) -> list[bytes]:
-    """Read to the last stable offset; drop the batches of aborted transactions as `CompletedFetch` does."""
+    """Values up to the last stable offset, without the batches of aborted transactions, as `CompletedFetch` reads them."""
     values: list[bytes] = []
     offset = partition.log_start_offset
     while offset < partition.last_stable_offset:
@@ -587,7 +587,7 @@ def is_commit(marker: RecordBatch) -> bool:
 
 
 def by_topic(keys: Iterable[TopicPartition], make: Callable[[str, list[int]], Any]) -> list[Any]:
-    """Keys as the list of topics that requests have."""
+    """Group partitions by topic, as the topics field of requests has them."""
     topics: dict[str, list[int]] = {}
     for name, index in keys:
         topics.setdefault(name, []).append(index)
@@ -596,7 +596,7 @@ def by_topic(keys: Iterable[TopicPartition], make: Callable[[str, list[int]], An
 
 @asynccontextmanager
 async def begun(world: Any) -> AsyncIterator[Any]:
-    """A world whose upkeep has begun (``begin``); it is closed, not cleanly, at the end."""
+    """Yield a world whose background work has begun (``begin``). At the end it is closed without a clean shutdown."""
     world.begin()
     try:
         yield world

@@ -1,6 +1,6 @@
-"""A Docker engine for tests: the machine's own where one runs, else one without Docker.
+"""A Docker engine for tests: a real one if the machine has one, otherwise an engine without Docker.
 
-That has the API on a unix socket, and containers as processes in namespaces.
+The engine without Docker serves the API on a unix socket and runs containers as processes in namespaces.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Engine", "RealEngine", "engine_or_skip"]
 
 
 def engine_or_skip() -> Engine | RealEngine:
-    """An engine that has our image; skips the test where the machine allows no containers, fails it in CI."""
+    """Yield an engine that has our image. Skips the test if the machine allows no containers; fails it in CI."""
     if (socket := engine()) is not None:
         return RealEngine(socket)
     try:

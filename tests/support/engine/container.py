@@ -1,4 +1,4 @@
-"""One container: its process, its log, its published ports, and what the Docker API tells of it."""
+"""One container: its process, log and published ports, and its JSON in the Docker API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.engine.process import Process
 STDOUT, STDERR = 1, 2
 CHUNK_BYTES = 65_536
 ADDRESS = "172.17.0.2"
-"""In every container: each has a network of its own."""
+"""Address inside every container: each has a network namespace of its own."""
 NEVER = "0001-01-01T00:00:00Z"
 
 
@@ -31,7 +31,7 @@ def now() -> str:
 
 
 class Log:
-    """What a process wrote, stream by stream, and whether more will come."""
+    """Output of a process, with the stream of each chunk, and whether the process has ended."""
 
     def __init__(self) -> None:
         self.chunks: list[tuple[int, bytes]] = []
@@ -55,7 +55,7 @@ class Log:
         return b"".join(chunk for _, chunk in self.chunks).decode("utf-8", "replace")
 
     async def read(self, *, follow: bool) -> AsyncIterator[tuple[int, bytes]]:
-        """All chunks from the first on; those to come too, if it is to follow."""
+        """Yield all chunks from the first on. With ``follow``, wait for further chunks until the end."""
         seen = 0
         while True:
             while seen < len(self.chunks):
@@ -67,7 +67,7 @@ class Log:
 
 
 async def copy_streams(process: Any, log: Log) -> None:
-    """The pipes of a process into its log, until both end."""
+    """Copy the pipes of a process into its log until both end."""
 
     async def copy(number: int, pipe: Any) -> None:
         reader = asyncio.StreamReader()
@@ -112,7 +112,7 @@ class Container:
             hostname=self.hostname,
         )
 
-    # ---- what it was made with
+    # ---- the settings it was created with
 
     @property
     def argv(self) -> list[str]:
@@ -133,7 +133,7 @@ class Container:
     def exposed(self) -> list[str]:
         return sorted({*self.image.ports, *(self.wanted.get("ExposedPorts") or {})})
 
-    # ---- its life
+    # ---- start and stop
 
     async def start(self) -> None:
         if self.status != "created":
@@ -187,10 +187,10 @@ class Container:
         await asyncio.to_thread(self.process.close)
         shutil.rmtree(self._work, ignore_errors=True)
 
-    # ---- its network
+    # ---- network
 
     async def _publish(self, inside: int, outside: int) -> int:
-        """A port of this machine, by IPv4 and by IPv6, that leads into the container."""
+        """Open a port of this machine, IPv4 and IPv6, that forwards into the container."""
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
@@ -229,10 +229,10 @@ class Container:
             writer.close()
             inner_writer.close()
 
-    # ---- its files
+    # ---- files
 
     def extract(self, folder: str, archive: bytes) -> None:
-        """A tar into a folder; ``FileNotFoundError`` if there is no such folder. Files belong to the archive's owners."""
+        """Extract a tar into a folder, with the owners in the archive. Raises FileNotFoundError if there is no such folder."""
         target = self.process.path(folder)
         if not target.is_dir():
             raise FileNotFoundError(folder)
@@ -242,7 +242,7 @@ class Container:
                 files.extract(member, target, numeric_owner=True)
 
     def archive(self, path: str) -> bytes:
-        """A file or a folder as a tar, under its own name; ``FileNotFoundError`` if there is none."""
+        """A file or folder as a tar, under its own name. Raises FileNotFoundError if it does not exist."""
         source, target = self.process.path(path), io.BytesIO()
         if not source.exists():
             raise FileNotFoundError(path)
@@ -250,7 +250,7 @@ class Container:
             files.add(source, source.name)
         return target.getvalue()
 
-    # ---- what the API tells of it
+    # ---- JSON of the API
 
     def inspect(self) -> dict[str, Any]:
         ports: dict[str, Any] = dict.fromkeys(self.exposed)
@@ -313,7 +313,7 @@ class Container:
         }
 
     def summary(self) -> dict[str, Any]:
-        """One line of the list of containers."""
+        """The container's entry in the list of containers."""
         full = self.inspect()
         return {
             "Id": self.id,

@@ -1,4 +1,4 @@
-"""The image that our Dockerfile describes, built as a folder: RUN lines run as root in a root folder of their own."""
+"""Builds the image of our Dockerfile as a folder. RUN lines run as root, with that folder as their root."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled.*.so", "
 
 @dataclass(frozen=True)
 class Image:
-    """A layer over the machine's own programs, and what a container of it starts."""
+    """A file system layer over the machine's own programs, and the command and settings of its containers."""
 
     layer: Path
     entry_point: list[str]
@@ -29,17 +29,17 @@ class Image:
 
 
 def python_folder() -> str:
-    """Where the interpreter of the tests is installed: it is the python of the base image."""
+    """Folder of the interpreter that runs the tests, used as the python of the base image."""
     return str(Path(sys.base_prefix).resolve())
 
 
 def build(work: Path) -> Image:
-    """The last stage, its files in a folder below ``work``; ``AssertionError`` with the output of a RUN that failed."""
+    """Build the last stage into a folder below ``work``. Raises AssertionError with the output of a RUN that failed."""
     layers: dict[str, Path] = {}
     last: Stage | None = None
     for number, stage in enumerate(stages()):
         layers[stage.name] = layer = work / f"layer{number}"
-        if stage.base in layers:  # one stage goes on where another has ended
+        if stage.base in layers:  # FROM names an earlier stage
             shutil.copytree(layers[stage.base], layer, symlinks=True)
         layer.mkdir(parents=True, exist_ok=True)
         for step, (name, rest) in enumerate(stage.instructions):
@@ -73,7 +73,7 @@ def _copy(copy: Copy, layer: Path, layers: dict[str, Path]) -> None:
             )
         else:
             shutil.copy2(source, target)
-        # As the builder does: the owner is root's where no other is named, whatever it is in the folder of the build.
+        # As Docker's builder does: without --chown the owner is root, whatever the owner in the build context.
         for path in (target, *target.rglob("*")):
             os.chown(path, *copy.owner, follow_symlinks=False)
             if copy.mode is not None and not path.is_symlink():
@@ -81,7 +81,7 @@ def _copy(copy: Copy, layer: Path, layers: dict[str, Path]) -> None:
 
 
 def _run(command: str, layer: Path, work: Path) -> None:
-    command = re.sub(r"--mount=\S+ ", "", command)  # a folder that builds of an image share
+    command = re.sub(r"--mount=\S+ ", "", command)  # a cache that builds of the image share
     work.mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     process = Process.prepare(

@@ -1,11 +1,11 @@
-"""A program of its own: a process in namespaces and a root folder of its own, which is all that a container is.
+"""A program that runs a command in new namespaces with a new root folder: the container side of the engine.
 
     python -I inside.py run  {"layers": [...], "changes": ..., "argv": [...], ...}
     python -I inside.py join {"pid": 4711, "argv": [...], ...}
 
 `run` makes the namespaces, mounts the root folder, writes the process id to the descriptor `channel`, waits for a byte
-there, and becomes the command; the end of its standard input kills it. `join` runs a command among the processes of another.
-Both need the rights of root, and nothing but Python.
+there, and executes the command. The end of its standard input kills it. `join` runs a command in the namespaces of another
+process. Both need root, and only Python's standard library.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ NEW_MOUNTS, NEW_HOSTNAME, NEW_IPC, NEW_PIDS, NEW_NETWORK = (
 PRIVATE, RECURSIVE, BIND, READ_ONLY, REMOUNT = 1 << 18, 1 << 14, 1 << 12, 1, 1 << 5
 SIOCSIFADDR, SIOCSIFNETMASK, SIOCGIFFLAGS, SIOCSIFFLAGS, UP = 0x8916, 0x891C, 0x8913, 0x8914, 1
 DIE_WITH_PARENT = 1
-# Of the machine: programs and libraries. Its other folders stay outside.
+# Folders of the machine with programs and libraries. Its other folders are not visible inside.
 SHARED = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt")
 
 
@@ -45,7 +45,7 @@ def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -
 
 
 def prepare_root(layers: list[str], changes: str, work: str, also: list[str]) -> str:
-    """The folders of the layers over those of the machine; what the process changes goes into ``changes``."""
+    """Mount the folders of the layers over those of the machine. Changes of the process are written to ``changes``."""
     mount("none", "/", "", RECURSIVE | PRIVATE)
     root, empty = f"{work}/root", f"{work}/empty"
     os.makedirs(empty)
@@ -79,7 +79,7 @@ def prepare_root(layers: list[str], changes: str, work: str, also: list[str]) ->
 
 
 def raise_network(address: str) -> None:
-    """Loopback, and the address of a container in a network that only it is in."""
+    """Bring up the loopback interface, and give it the container's address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
 
         def ask(number: int, name: str, value: bytes) -> bytes:
@@ -103,15 +103,15 @@ def become(user: tuple[int, int], folder: str, environment: dict[str, str], argv
 
 
 def end_as(child: int) -> None:
-    """Wait for the child, and end as it does, as a shell says it."""
+    """Wait for the child and exit with its exit code, or 128 plus its signal, as a shell does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os._exit(status if status >= 0 else 128 - status)
 
 
 def kill_at_the_end_of_stdin(child: int) -> None:
-    """The engine holds the other end: no container outlives it."""
-    # A process whose children get another namespace of ids starts no threads.
+    """Kill the child when the engine, which has the other end of the pipe, ends. No container outlives the engine."""
+    # A process that has made a PID namespace for its children cannot start threads.
     ended = os.pidfd_open(child)
     readable, _, _ = select.select([0, ended], [], [])
     if ended not in readable:
@@ -138,7 +138,7 @@ def run(spec: dict) -> None:
         kill_at_the_end_of_stdin(child)
         end_as(child)
     os.close(naming)
-    os.read(named, 1)  # until the id is written: what this process says comes after it
+    os.read(named, 1)  # until the engine has recorded the process id, which comes before the process's output
     os.close(named)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     root = prepare_root(spec["layers"], spec["changes"], spec["work"], spec["also"])

@@ -1,4 +1,4 @@
-"""Processes in namespaces of their own, from the side of the machine: `inside.py` is the other side."""
+"""Processes in new namespaces: the engine's side. `inside.py` is the container's side."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.deadlines import HANG_S, TEST_S
 
 INSIDE = Path(__file__).with_name("inside.py")
 NEW_NETWORK = 0x40000000
-# In memory, where there is a place: a machine whose own root folder is an overlay can put none upon it elsewhere.
+# In memory if possible: where the machine's root file system is an overlay, no other overlay can be mounted on it.
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class CannotContain(Exception):
-    """The machine does not let this process make containers; the text says why."""
+    """The machine does not allow this process to make containers. The text has the reason."""
 
 
 def _command(mode: str, spec: Mapping[str, Any]) -> list[str]:
@@ -33,10 +33,10 @@ def _command(mode: str, spec: Mapping[str, Any]) -> list[str]:
 
 @dataclass
 class Process:
-    """One that is prepared, and waits until `go`."""
+    """A prepared process, which starts its command at `go`."""
 
     pid: int
-    """Of the process that becomes the command, as the machine counts."""
+    """Process id of the command in the machine's PID namespace."""
     popen: subprocess.Popen[bytes]
     _channel: socket.socket
     _network: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
@@ -56,9 +56,9 @@ class Process:
         address: str = "",
         hostname: str = "",
     ) -> Process:
-        """With an ``address`` it has a network of its own, else that of the machine. Output comes from ``popen``.
+        """Prepare a process. With an ``address`` it has a network namespace of its own, otherwise the machine's network.
 
-        What it changes goes into the folder ``changes``; ``work`` is an empty one beside it.
+        Its file system changes go into the folder ``changes``; ``work`` is an empty folder beside it. ``popen`` has its output.
         """
         spec = {
             "layers": [str(layer) for layer in layers],
@@ -97,8 +97,8 @@ class Process:
         self._channel.close()
 
     def finish(self) -> tuple[str, int]:
-        """Its output, of both streams, and its exit code."""
-        # `communicate` would close standard input first, which kills it.
+        """Wait for the end; return the output of both streams and the exit code."""
+        # `communicate` would close standard input first, which kills the process.
         assert self.popen.stdout is not None
         assert self.popen.stderr is not None
         with ThreadPoolExecutor(2) as pool:
@@ -110,7 +110,7 @@ class Process:
     def join_command(
         self, argv: Sequence[str], environment: Mapping[str, str], user: tuple[int, int], folder: str
     ) -> list[str]:
-        """The command line that runs another command beside it."""
+        """The command line that runs another command in the namespaces of this process."""
         spec = {
             "pid": self.pid,
             "argv": list(argv),
@@ -121,7 +121,7 @@ class Process:
         return _command("join", spec)
 
     def connect(self, address: str, port: int) -> socket.socket:
-        """A connection to a port in its network, made by the one thread that has gone there. ``OSError`` if refused."""
+        """Connect to a port in the process's network, in the one thread that has entered it. Raises OSError if refused."""
         return self._network.submit(self._connect, address, port).result(HANG_S)
 
     def _connect(self, address: str, port: int) -> socket.socket:
@@ -134,11 +134,11 @@ class Process:
         return socket.create_connection((address, port), HANG_S)
 
     def path(self, inside: str) -> Path:
-        """A path of its root folder, as the machine sees it."""
+        """The machine's path of a path inside the container."""
         return Path(f"/proc/{self.pid}/root{inside}")
 
     def close(self) -> None:
-        """End it, however it is."""
+        """End the process by closing its standard input, wait for its end, and close its pipes."""
         self._channel.close()
         assert self.popen.stdin is not None
         self.popen.stdin.close()
@@ -150,7 +150,7 @@ class Process:
 
 
 def check() -> None:
-    """``CannotContain`` where a process cannot be contained."""
+    """Raise ``CannotContain`` if the machine does not allow containers."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         for name in ("changes", "work"):
             Path(folder, name).mkdir()

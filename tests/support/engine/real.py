@@ -1,4 +1,4 @@
-"""The machine's own Docker engine, with what tests ask of the one without Docker: containers, and logs of those removed."""
+"""The machine's own Docker engine, with the tests' interface of the other engine: containers, and logs of removed ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STARTED = ("events", "--filter", "type=container", "--filter", "event=start", "-
 
 
 class Started:
-    """A container, and what it has written, from its start on."""
+    """A container that was started in the block, and the log of its output."""
 
     def __init__(self, name: str, file: Path) -> None:
         self.id = name
@@ -33,7 +33,7 @@ class Started:
 
     @property
     def text(self) -> str:
-        """All of it once the container is gone."""
+        """The output so far; complete after the end of the container."""
         if Docker().tried("inspect", self.id).returncode:
             self._following.wait(HANG_S)
         return self._file.read_text("utf-8", "replace")
@@ -44,7 +44,7 @@ class Started:
 
 
 class RealEngine:
-    """Follows what is started while it is entered. Containers that were there before are no concern of it."""
+    """Context manager that follows the containers started in its block. It ignores those that existed before."""
 
     def __init__(self, socket: str) -> None:
         self._docker = Docker()
@@ -52,7 +52,7 @@ class RealEngine:
             "DOCKER_HOST": socket,
             "TESTCONTAINERS_RYUK_DISABLED": "true",
             "TESTCONTAINERS_CHECKS_DISABLE": "true",
-            # In a machine that is itself a container they would look for the ports at its gateway.
+            # On a machine that is itself a container, Testcontainers would look for the ports at its gateway.
             "TESTCONTAINERS_HOST_OVERRIDE": "localhost",
         }
         self._seen: dict[str, Started] = {}
@@ -99,7 +99,7 @@ class RealEngine:
 
     @property
     def removed(self) -> list[Started]:
-        """In the order of their starts."""
+        """Removed containers, in the order of their starts."""
         eventually(self._all_are_seen, "the engine's events")
         there = self.containers
         return [started for name, started in self._seen.items() if name not in there]

@@ -1,10 +1,10 @@
-"""As much of the Docker Engine API as the Testcontainers libraries use, on a unix socket, for one image.
+"""The part of the Docker Engine API that the Testcontainers libraries use, on a unix socket, for one image.
 
     with Engine() as engine:
         subprocess.run(command, env={**os.environ, **engine.environment})
 
-Paths and answers follow the API's document, version 1.44; a call that is not here gets a 404 that names it. The image is
-built from our Dockerfile, and has every name and tag that is asked for.
+Paths and responses follow version 1.44 of the API. Any other call gets a 404 that names it. The image is built from our
+Dockerfile and is found under every name and tag.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Call = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Engine:
-    """Serves in a thread of its own while it is entered; all its containers end with it."""
+    """Context manager that serves the API in a thread. All its containers end with the block."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="engine-", dir=SCRATCH))
@@ -55,12 +55,12 @@ class Engine:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes Testcontainers use it."""
+        """Environment variables that make Testcontainers use this engine."""
         return {
             "DOCKER_HOST": f"unix://{self.socket}",
             "TESTCONTAINERS_RYUK_DISABLED": "true",
             "TESTCONTAINERS_CHECKS_DISABLE": "true",
-            # In a machine that is itself a container they would look for the ports at its gateway.
+            # On a machine that is itself a container, Testcontainers would look for the ports at its gateway.
             "TESTCONTAINERS_HOST_OVERRIDE": "localhost",
             "TESTCONTAINERS_CONNECTION_MODE": "docker_host",
         }
@@ -97,7 +97,7 @@ class Engine:
             await container.remove()
         await self._runner.cleanup()
 
-    # ---- from a path to a call
+    # ---- routes
 
     def _routes(self) -> Iterator[web.RouteDef]:
         calls: list[tuple[str, str, Call]] = [
@@ -194,7 +194,7 @@ class Engine:
 
     async def _wait(self, request: web.Request) -> web.StreamResponse:
         container = self._container(request)
-        # The docker command starts the container when the headers say that its end is waited for.
+        # The docker command starts the container when it has the headers of the response to `wait`.
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         await container.ended.wait()
@@ -221,7 +221,7 @@ class Engine:
         response = web.StreamResponse(headers={"Content-Type": MULTIPLEXED})
         await response.prepare(request)
         chosen = {number for number, name in STREAMS.items() if _is_true(query.get(name, "0"))}
-        # Who follows a log goes away in the middle of it.
+        # A client that follows a log disconnects at any time.
         with contextlib.suppress(ConnectionResetError):
             async for number, chunk in container.log.read(follow=_is_true(query.get("follow", "0"))):
                 if number in chosen:
@@ -229,7 +229,7 @@ class Engine:
             await response.write_eof()
         return response
 
-    # ---- commands beside the container's own
+    # ---- exec
 
     def _execution(self, request: web.Request) -> dict[str, Any]:
         name = request.match_info["name"]
@@ -264,9 +264,9 @@ class Engine:
         return web.json_response({"Id": name}, status=201)
 
     async def _start_execution(self, request: web.Request) -> web.StreamResponse:
-        """Its output over the connection itself, where the client asks to take it over; else as a body."""
+        """Send the output over the upgraded connection if the client asks for that, otherwise as the body."""
         execution = self._execution(request)
-        # The request's body is not read to its end: of a client that could send input it ends with the command.
+        # The request's body is not read to its end: a client that could send input ends it only after the command.
         upgrade = request.headers.get("Upgrade", "") == "tcp"
         response = web.StreamResponse(status=101 if upgrade else 200, headers={"Content-Type": MULTIPLEXED})
         response.force_close()
@@ -313,7 +313,7 @@ def frame(stream: int, chunk: bytes) -> bytes:
 
 
 def answer(value: Any) -> Call:
-    """A call with the same answer each time."""
+    """A handler that always returns the same JSON."""
 
     async def call(_: web.Request) -> web.Response:
         return web.json_response(value)
