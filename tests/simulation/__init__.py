@@ -1,3 +1,3 @@
 from compiled.finder import use_python
 
-use_python()  # `rare` and `watch` put functions of theirs in place of the broker's
+use_python()  # `rare` and `watch` replace functions of the broker, which must not be compiled for that

@@ -1,4 +1,4 @@
-"""Who does what in a simulation: each is a task that goes on until it is told to stop, whatever happens to the nodes."""
+"""The clients of a simulation. Each is a coroutine that continues through all faults until ``Stop`` is set."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tests.simulation.wire import Gone, Wire
 PAUSE_S: Final = (0.1, 3.0)
 ABORTS: Final = 0.2
 IMPATIENT: Final = 0.2
-"""So often a transaction is aborted before the answer to its last batch is there."""
+"""Probability that a transaction is aborted before the response to its last batch."""
 LARGE_BYTES: Final = 64 * 1024
-"""More than a leader compresses at once (``storage.validation``)."""
+"""Size of a value for which a leader recompresses a batch in several slices (``storage.validation``)."""
 HAUNTS: Final = 0.5
-"""Of the instances that are fenced, so many go on for a moment."""
+"""Probability that a fenced producer continues for a moment."""
 BUMPS: Final = 0.5
-"""After an error an idempotent producer goes on in its next epoch (KIP-360), or with another id."""
+"""Probability that an idempotent producer bumps its epoch after an error (KIP-360), instead of getting a new id."""
 BUMPS_ANYWAY: Final = 0.2
-"""Without an error, so that there are many first batches of epochs, with the sequences of the epoch before."""
+"""Probability of an epoch bump without an error, so that many batches are the first of their epoch."""
 ZOMBIE_PAUSE_S: Final = (5.0, 60.0)
 COPIED_AT_ONCE: Final = 5
 IN_FLIGHT_MAX: Final = 5
-"""As in Kafka's producer: five of one partition may be under way and still be told from their repetitions."""
+"""Batches in flight, as in Kafka's producer: the leader recognises repetitions of the last five batches of a partition."""
 
 
 class Stop:
-    """Set once: no new work is begun."""
+    """A flag: once it is set, clients begin no new work."""
 
     def __init__(self) -> None:
         self.now = False
@@ -46,7 +46,7 @@ async def transact(
     level: int,
     pause_s: tuple[float, float] = PAUSE_S,
 ) -> None:
-    """Transactions over several partitions, some of which it aborts itself. Others may work under the same id."""
+    """Run transactions over several partitions, and abort some. Other clients may use the same transactional id."""
     producer = Producer(wire, transactional_id, level=level, wrote=ledger.wrote)
     await producer.live()
     number = 0
@@ -72,7 +72,7 @@ async def transact(
 
 async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work) -> None:
     random = producer.wire.random
-    work.verdict = Verdict.ABORTED  # until it is asked to be committed
+    work.verdict = Verdict.ABORTED  # until the commit is requested
     for _ in range(random.randint(1, 4)):
         spot = random.choice(spots)
         batches = random.choice((1, 1, 1, 3))
@@ -80,7 +80,7 @@ async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work
             spot, *([work.value(spot) for _ in range(random.randint(1, 3))] for _ in range(batches))
         )
         if random.random() < 0.05:
-            await asyncio.sleep(random.uniform(1, 60))  # some are open for too long
+            await asyncio.sleep(random.uniform(1, 60))  # some exceed the transaction timeout
     if random.random() < IMPATIENT:
         spot = random.choice(spots)
         with suppress(Gone):
@@ -98,14 +98,14 @@ async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work
 
 
 async def _haunt(producer: Producer, spots: Sequence[Spot], work: Work) -> None:
-    """What a fenced producer sends is invisible to read_committed readers."""
+    """Send as a fenced producer. A read_committed consumer must not see it."""
     work.verdict = Verdict.ABORTED
     spot = producer.wire.random.choice(spots)
     await producer.haunt(spot, [work.value(spot)])
 
 
 async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop: Stop) -> None:
-    """An idempotent producer: what it is told was written is there once."""
+    """Run an idempotent producer. Each batch whose write it learns of is in the log once."""
     producer = Producer(wire, None, level=2, wrote=ledger.wrote)
     await producer.live()
     number, life = 0, 0
@@ -130,7 +130,7 @@ async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop
                 producer.bump()
         except (MustAbort, MustRestart) as error:
             wire.say(f"{number}: {error}")
-            # What the old life has under way comes in any order with what follows.
+            # In-flight batches of the old producer id or epoch arrive in any order with those that follow.
             life += 1
             if wire.random.random() < BUMPS:
                 producer.bump()
@@ -140,7 +140,7 @@ async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop
 
 
 async def read(wire: Wire, spot: Spot, isolation: str, view: View, stop: Stop) -> None:
-    """Read a partition for ever."""
+    """Consume a partition until cancelled."""
     reader = Reader(wire, spot, isolation, view)
     while not stop.now:
         try:
@@ -154,7 +154,7 @@ async def read(wire: Wire, spot: Spot, isolation: str, view: View, stop: Stop) -
 
 
 async def copy(wire: Wire, sources: Sequence[Spot], target: str, group: str, stop: Stop, level: int) -> None:
-    """Consume, transform, produce: each source goes to the partition of the same number, offsets with the records."""
+    """Consume, transform, produce: each source partition is copied to the partition of the same index, offsets in the transaction."""
     producer = Producer(wire, wire.name, level=level)
     await producer.live()
     while not stop.now:

@@ -1,4 +1,4 @@
-"""Consumers that keep their own positions, and filter what was aborted as Kafka's do."""
+"""Consumers without a group, which filter aborted transactions like Kafka's consumers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ABORT = 0
 
 
 def batch_size(records: bytes, at: int) -> int:
-    """Of the batch that begins here: what stands behind the base offset, and these two fields."""
+    """Size in bytes of the batch at this position: the value of batch_length, plus base offset and batch_length itself."""
     return 12 + int.from_bytes(records[at + 8 : at + 12], "big")
 
 
 def whole_batches(records: bytes) -> Iterator[RecordBatch]:
-    """The batches of a response; the last one may be cut, as ``max_bytes`` has it, and is left out then."""
+    """Yield the batches of a Fetch response, without the last one if ``max_bytes`` has truncated it."""
     at = 0
     while at + HEADER_BYTES <= len(records) and at + batch_size(records, at) <= len(records):
         batch = RecordBatch.parse(records, at)
@@ -36,7 +36,7 @@ def whole_batches(records: bytes) -> Iterator[RecordBatch]:
 def visible(
     records: bytes, aborted: list[tuple[int, int]], position: int
 ) -> tuple[list[tuple[int, bytes]], int]:
-    """((offset, value) of what a consumer delivers, its next position)."""
+    """((offset, value) of the records that a consumer delivers, its next position)."""
     found, after = delivered(records, aborted, position)
     return [(offset, record.value or b"") for offset, record in found], after
 
@@ -44,9 +44,9 @@ def visible(
 def delivered(
     records: bytes, aborted: list[tuple[int, int]], position: int
 ) -> tuple[list[tuple[int, Record]], int]:
-    """(offsets and records that a consumer delivers, its next position), by the algorithm of ``CompletedFetch``.
+    """((offset, record) of the records that a consumer delivers, its next position), by the algorithm of ``CompletedFetch``.
 
-    ``aborted`` are (producer id, first offset); without any, nothing is filtered but markers.
+    ``aborted`` are (producer id, first offset). If it is empty, only markers are filtered.
     """
     found: list[tuple[int, Record]] = []
     waiting = sorted(aborted, key=lambda entry: entry[1])
@@ -66,10 +66,10 @@ def delivered(
 
 
 class Reader:
-    """Reads one partition from its beginning; ``view`` is what it saw."""
+    """A consumer that reads one partition from its beginning. ``view`` records what it saw."""
 
     version = 12
-    """Of Fetch."""
+    """Version of Fetch."""
 
     def __init__(self, wire: Wire, spot: Spot, isolation: str, view: View | None = None) -> None:
         self.wire = wire
@@ -79,7 +79,7 @@ class Reader:
         self.view = view
 
     async def fetch(self, max_wait_ms: int = MAX_WAIT_MS) -> list[tuple[int, bytes]]:
-        """What comes next, perhaps nothing; ``Gone`` if it could not be asked for."""
+        """Send one Fetch and return the new records, perhaps none. Raises ``Gone`` if there was no response."""
         topic, index = self.spot
         _, leader_epoch = await self.wire.leader(topic, index)
         answer = await self.wire.ask_leader(
@@ -103,7 +103,7 @@ class Reader:
         self.wire.facts.shown(*self.spot, records)
 
     async def out_of_range(self, leader_epoch: int) -> None:
-        """Nothing is ever deleted, unless a subclass knows better."""
+        """Handle OFFSET_OUT_OF_RANGE: a violation here, as no records are deleted. A subclass may allow it."""
         raise Broken(f"{self.spot} cannot be read on at {self.position}: OFFSET_OUT_OF_RANGE")
 
     def _request(self, leader_epoch: int, max_wait_ms: int) -> FetchRequest:
@@ -143,12 +143,12 @@ class Reader:
 
 
 async def committed_offset(wire: Wire, group: str, spot: Spot) -> int:
-    """Where a group goes on in a partition (0 if it has nothing there yet); ``Gone`` while that is not certain."""
+    """Committed offset of a group in a partition, 0 if it has none. Raises ``Gone`` if the response is missing or unstable."""
     return max((await committed_offsets(wire, group, [spot]))[spot], 0)
 
 
 async def committed_offsets(wire: Wire, group: str, spots: Sequence[Spot]) -> dict[Spot, int]:
-    """The stable offsets of a group (-1: none); ``Gone`` while a transaction may change one."""
+    """Stable offsets of a group, -1 where there is none. Raises ``Gone`` while an open transaction may change one."""
     topics: dict[str, list[int]] = {}
     for topic, index in spots:
         topics.setdefault(topic, []).append(index)

@@ -1,7 +1,7 @@
-"""Control calls of several callers at once: resets, snapshots and restores beside starts, stops, kills and a shutdown.
+"""Concurrent control calls: resets, snapshots and restores during starts, stops, kills and a shutdown.
 
-A run of it follows each run of the simulation (``python -m tests.simulation.run --seconds 0`` runs nothing else). It has
-a cluster and a ledger of its own, since a reset and a restore change which records may be expected.
+One run of it follows each run of the simulation (``python -m tests.simulation.run --seconds 0`` runs nothing else). It has
+its own cluster and ledger, because a reset and a restore change which records are expected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.simulation.loop import SimLoop
 
 CALLERS: Final = 4
 CALLS: Final = 20
-"""Of each caller."""
+"""Number of calls of each caller."""
 WRITERS: Final = 2
 WEIGHTS: Final = {
     "start": 6,
@@ -45,9 +45,9 @@ WEIGHTS: Final = {
 }
 ON_A_NODE: Final = frozenset({"start", "stop", "kill", "pause", "resume", "skew"})
 PAUSES_S: Final = (0.0, 0.001, 0.01, 0.05, 2.0)
-"""At most so long a caller waits between two calls; a start takes a few hundredths of a second."""
+"""Upper bounds of the seconds that a caller waits between two calls. A start takes a few hundredths of a second."""
 KILLS_AT_STARTS: Final = 0.15
-"""So many starts meet a rule that kills the node, within this time:"""
+"""Probability that a rule kills a starting node, at most ``KILL_S_MAX`` seconds after the beginning of the start."""
 KILL_S_MAX: Final = 0.03
 SHUTDOWN_S_MAX: Final = 0.2
 MINUTE_MS: Final = 60_000
@@ -59,7 +59,7 @@ current: contextvars.ContextVar[Call] = contextvars.ContextVar("current")
 
 @dataclass(slots=True)
 class Contents:
-    """What the broker holds: all of ``must``, and nothing that is not in ``may``."""
+    """Expected content of the broker: everything in ``must``, and nothing that is not in ``may``."""
 
     must: set[str] = field(default_factory=set)
     may: set[str] = field(default_factory=set)
@@ -76,24 +76,24 @@ class Contents:
 
 @dataclass(slots=True)
 class Call:
-    """A control call under way, as its task knows it."""
+    """A control call in progress."""
 
     act: str
     snapshot_id: int | None = None
     taken: tuple[Contents, Contents] | None = None
-    """The content of the snapshot that it takes."""
+    """The content of the snapshot that the call takes."""
     before: tuple[Contents, Contents] | None = None
-    """The content when it killed all nodes."""
+    """The content when the call killed all nodes."""
 
 
 class ControlLedger:
-    """Records and topics, by what was acknowledged, and by the resets and restores since."""
+    """Expected records and topics, from acknowledgements, resets and restores."""
 
     def __init__(self) -> None:
         self.records = Contents()
         self.topics = Contents({TOPIC}, {TOPIC})
         self._lives = 0
-        """Counts the resets and restores: an acknowledgement of an earlier life promises nothing."""
+        """Number of resets and restores. An acknowledgement of a request sent before the last one guarantees nothing."""
         self._creating: set[str] = set()
         self._snapshots: dict[int, tuple[Contents, Contents]] = {}
 
@@ -105,11 +105,11 @@ class ControlLedger:
         return self.records.copy(), self.topics.copy()
 
     def on_capture(self) -> None:
-        """The files of a snapshot are linked in this turn of the loop."""
+        """A snapshot is taken: its files are linked in this turn of the event loop."""
         current.get().taken = self._now()
 
     def on_all_killed(self) -> None:
-        """A reset or a restore kills all nodes: no request that was sent before reaches a log any more."""
+        """A reset or a restore kills all nodes: no earlier request reaches a log after that."""
         call = current.get()
         call.before = self._now()
         self._lives += 1
@@ -118,7 +118,7 @@ class ControlLedger:
         else:
             records, topics = self._snapshots[call.snapshot_id]
             self.records, self.topics = records.copy(), topics.copy()
-        # The controller lives on: a topic that is being created may come after all.
+        # The controller continues, so a topic whose creation was requested may still be created.
         self.topics.may |= self._creating
 
     def ended(self, call: Call, answer: Answer) -> None:
@@ -129,11 +129,11 @@ class ControlLedger:
             assert call.snapshot_id is not None
             del self._snapshots[call.snapshot_id]
         if call.act == "restore" and call.before is not None and answer.refusal == ENDING:
-            self.records, self.topics = call.before  # given up before anything was put back
+            self.records, self.topics = call.before  # it failed before it changed anything
 
     @contextmanager
     def writes(self, value: str) -> Iterator[Callable[[], None]]:
-        """An attempt; what it gives is to be called at the acknowledgement."""
+        """Context manager for one attempt. It yields a function to call at the acknowledgement."""
         self.records.may.add(value)
         yield partial(self._acknowledged, self._lives, lambda: self.records, value)
 
@@ -152,7 +152,7 @@ class ControlLedger:
 
 
 class ControlRun:
-    """One seed."""
+    """The control calls of one seed."""
 
     def __init__(
         self, seed: int, nodes: int, directory: Path, loop: SimLoop, say: Callable[[str], None]
@@ -167,7 +167,7 @@ class ControlRun:
         self._stopping = False
 
     async def run(self) -> None:
-        """``Broken`` if something that must always hold does not."""
+        """Run the calls and checks. Raises ``Broken`` for a violation."""
         with patch.object(snapshots, "capture", self._capturing(snapshots.capture)):
             await self._world.open()
             self._watch(self._world.cluster)
@@ -204,12 +204,12 @@ class ControlRun:
         return captured
 
     def _kill(self, runtime: NodeRuntime) -> None:
-        """As a rule does: in this turn of the loop, whatever is under way."""
+        """Kill a node as a fault rule does: in this turn of the event loop, during any call."""
         if runtime.state is NodeState.STARTING and not self._stopping:
             self._say(f"fault: a rule kills node {runtime.node_id}, beside {self._under_way}")
             self._world.cluster.kill_node(runtime.node_id)
 
-    # -- who calls ----------------------------------------------------------------------------------------------
+    # -- callers ------------------------------------------------------------------------------------------------
 
     async def _call_often(self) -> None:
         for _ in range(CALLS):
@@ -219,7 +219,7 @@ class ControlRun:
                 return
 
     async def _call(self, act: str) -> str:
-        """The refusal; empty if there was none."""
+        """Make one control call and return its error message, empty for a success."""
         call, ledger = Call(act), self._ledger
         current.set(call)
         params, body = self._arguments(call)
@@ -262,7 +262,7 @@ class ControlRun:
     # -- the checks ---------------------------------------------------------------------------------------------
 
     async def _left_alone(self) -> None:
-        """``Broken`` if the cluster is not whole once it is left alone, or does not hold what the ledger expects."""
+        """Leave the cluster alone, then raise ``Broken`` if it is not healthy or lacks what the ledger expects."""
         await self._world.mend()
         found = [
             f"{index} {value.decode()}"
@@ -279,7 +279,7 @@ class ControlRun:
         self._say(f"checked {len(found)} records, {len(topics)} topics")
 
     async def _end(self) -> None:
-        """The process ends, in the middle of calls or not, and the next one finds what it has to."""
+        """Shut the process down, perhaps in the middle of calls, and check what the next process finds."""
         calls = [asyncio.ensure_future(self._call_often()) for _ in range(CALLERS)]
         await asyncio.sleep(self._rng.uniform(0, SHUTDOWN_S_MAX))
         for other in sorted(set(self._under_way)):

@@ -1,4 +1,4 @@
-"""A virtual cluster with the operations of its control port, without HTTP, and what must hold when it is left alone."""
+"""A simulated cluster with the control port's operations, without HTTP, and checks of it after it was left alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPIC: Final = "orders"
 PARTITIONS: Final = 2
 TIME_TO_SETTLE_S: Final = 5.0
 WRITES_MAX: Final = 200
-"""Attempts at one record in a cluster that is whole: electing, joining and loading take less."""
+"""Maximum attempts to write one record in a healthy cluster: elections, joining the ISR and loading take less time."""
 ENDING: Final = "the broker is stopping"
 _DEAD: Final = (NodeState.STOPPED, NodeState.KILLED)
 _NOT_RUNNING: Final = r"node \d is (starting|stopping|stopped|killed), not running"
@@ -47,7 +47,7 @@ REFUSALS: Final = {
     "remove": r"there is no snapshot \d+",
     "topic": r".+: (Topic '.+' already exists\.|Unable to replicate the partition .+|.*fenced.*)",
 }
-"""The refusals that docs/control.md names, by the act that is refused."""
+"""The error messages that docs/control.md documents, by operation."""
 _PATHS: Final = {
     "start": "/v1/nodes/{node_id}/start",
     "stop": "/v1/nodes/{node_id}/stop",
@@ -65,14 +65,14 @@ _PATHS: Final = {
 
 
 class Answer(NamedTuple):
-    """``refusal`` is the error message, empty for a success."""
+    """Result of an operation. ``refusal`` is the error message, empty for a success."""
 
     refusal: str
     view: Any = None
 
 
 class Controlled:
-    """One process of a broker on a directory; ``say`` writes a line of the trace."""
+    """One broker process on a directory. ``say`` writes a line of the trace."""
 
     def __init__(
         self, loop: SimLoop, directory: Path, *, seed: object, nodes: int, say: Callable[[str], None]
@@ -103,7 +103,7 @@ class Controlled:
         return Wire(name, self._loop.network, ports, random, self._say, now_ms, facts)
 
     async def ask(self, act: str, params: dict[str, str] | None = None, body: bytes = b"") -> Answer:
-        """Call an operation. ``Broken`` for a refusal that is not documented; an unexpected error is raised as it is."""
+        """Call an operation. Raises ``Broken`` for an undocumented error message, and any unexpected exception as it is."""
         if act == "shutdown":
             await self.cluster.stop()
             return Answer("")
@@ -119,7 +119,7 @@ class Controlled:
             return Answer(refused.sentence)
 
     async def write(self, wire: Wire, index: int, value: bytes) -> bool:
-        """One attempt at one record with acks=all; whether it was acknowledged."""
+        """Try once to write a record with acks=all. Whether it was acknowledged."""
         batch = build_batch([(wire.now_ms(), None, value)])
         data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=index, records=batch)])
         request = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[data])
@@ -133,7 +133,7 @@ class Controlled:
         return False
 
     def values(self, index: int) -> list[bytes]:
-        """The records of a partition, as its leader has them."""
+        """Values of a partition's records at its leader."""
         state = self.cluster.metadata.topics[TOPIC].partitions[index]
         node = self.cluster.running(state.leader)
         partition = None if node is None else node.replicas.get(TOPIC, index)
@@ -144,13 +144,13 @@ class Controlled:
 
     @staticmethod
     async def pass_time(seconds: float) -> None:
-        """Virtual time, in which what is under way goes on."""
+        """Let virtual time pass, during which pending work continues."""
         await asyncio.sleep(seconds)
 
-    # -- left alone ---------------------------------------------------------------------------------------------
+    # -- after faults -------------------------------------------------------------------------------------------
 
     async def mend(self) -> None:
-        """All nodes run: none of these calls may be refused."""
+        """Start or resume all nodes. None of these calls may fail."""
         for node_id, runtime in tuple(self.cluster.nodes.items()):
             act = "resume" if runtime.is_paused else "start" if runtime.state in _DEAD else None
             if act is not None:
@@ -160,7 +160,7 @@ class Controlled:
         await asyncio.sleep(TIME_TO_SETTLE_S)
 
     async def check(self) -> None:
-        """``Broken`` if a cluster that is left alone, with all nodes up, is not whole."""
+        """Raise ``Broken`` if a cluster without faults, with all nodes up, is not healthy."""
         cluster = self.cluster
         if not cluster.lifecycle.is_at_rest:
             raise Broken("a call is still under way")

@@ -1,14 +1,14 @@
-"""DeleteRecords: a topic loses its beginning while transactions, an idempotent producer and consumers work on it.
+"""DeleteRecords on a topic that transactions, an idempotent producer and consumers use at the same time.
 
-What must hold, beside the checks of the workload:
+Invariants, in addition to the checks of the workload:
 
-- Once a low watermark is acknowledged, the leader's log does not start below it, and no consumer gets a record below it,
-  as long as that leader lives; after its death, once the in-sync replicas have it in their checkpoint files: Kafka too
-  writes ``log-start-offset-checkpoint`` later.
-- A log starts where a client has asked for it, never beyond that.
-- A consumer is OFFSET_OUT_OF_RANGE only below the log start. It misses nothing else.
-- An acknowledged record lies at the offset that its producer was told. It is gone exactly if that is below the log start.
-- In the end all replicas start at the same offset.
+- Once a low watermark is acknowledged, the leader's log start is not below it, and no consumer gets a record below it, as
+  long as that leader is alive. After its death this holds if the in-sync replicas had it in their checkpoint files: Kafka
+  too writes ``log-start-offset-checkpoint`` later.
+- A log starts at an offset that a client has requested, never above it.
+- A consumer gets OFFSET_OUT_OF_RANGE only below the log start. It misses no other records.
+- An acknowledged record is at the offset in its Produce response, unless the log start is above that offset.
+- In the end all replicas have the same log start.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LIST_OFFSETS, DELETE_RECORDS = 2, 21
 EARLIEST, LATEST = -2, -1
 HIGH_WATERMARK: Final = -1
 BEYOND: Final = 1_000_000
-"""An offset that no run reaches."""
+"""An offset above the end of every log."""
 TRIMMED: Final[Spot] = ("trimmed", 0)
 PAUSE_S: Final = (0.5, 8.0)
 TIMEOUT_MS: Final = 5_000
@@ -49,7 +49,7 @@ TO_THE_END: Final = 0.25
 
 
 class Deletions(Reach):
-    """One seed's."""
+    """The reach of one seed."""
 
     clients = ("trimmer", "trimmed-new", "trimmed-numbered", "trimmed-committed", "trimmed-uncommitted")
 
@@ -57,15 +57,15 @@ class Deletions(Reach):
         super().__init__(random, nodes)
         self._ledger = Ledger()
         self._acknowledged = 0
-        """The low watermark that the client was told last."""
+        """The low watermark in the last response."""
         self._in_memory: dict[NodeLife, int] = {}
-        """The highest low watermark that was acknowledged while a node ran: its death may undo it."""
+        """The highest low watermark that was acknowledged while a node ran. The death of the node may undo it."""
         self._settled = 0
-        """What all in-sync replicas have in their checkpoint files: no crash undoes it."""
+        """The log start that all in-sync replicas have in their checkpoint files. No crash undoes it."""
         self._asked = 0
-        """The highest offset that was asked for."""
+        """The highest offset that was requested."""
         self._to_the_end_until_ms = 0
-        """Until when a request for the high watermark may arrive."""
+        """Time until which a request to delete up to the high watermark may arrive."""
         self._log_starts: dict[Partition, int] = {}
 
     def arguments(self, topic_settings: str) -> list[str]:
@@ -83,19 +83,19 @@ class Deletions(Reach):
             view = ledger.view(reader, TRIMMED, f"read_{name}")
             yield self._read(TrimmedReader(wire(reader), f"read_{name}", view, self))
 
-    # ---- who deletes
+    # ---- deletions
 
     async def _trim(self, wire: Wire) -> None:
         while not self.stage.stop.now:
             await asyncio.sleep(wire.random.uniform(*PAUSE_S))
             await self._delete_somewhere(wire)
-        # The last one is acknowledged, and holds in the end.
+        # The last deletion is acknowledged, and must hold in the end.
         while not await self._delete_somewhere(wire):
             await wire.back_off()
         wire.close()
 
     async def _delete_somewhere(self, wire: Wire) -> bool:
-        """Whether something was acknowledged."""
+        """Send one DeleteRecords. Whether it was acknowledged."""
         random = wire.random
         try:
             latest = await list_offset(wire, TRIMMED, LATEST)
@@ -148,10 +148,10 @@ class Deletions(Reach):
             self._in_memory[life] = max(self._in_memory.get(life, 0), low_watermark)
 
     def floor(self, node_id: int) -> int:
-        """Below this the log of a leader does not start."""
+        """The lowest offset at which a leader's log may start."""
         return max(self._settled, self._in_memory.get(self.stage.cluster.nodes[node_id].life, 0))
 
-    # ---- who reads
+    # ---- consumers
 
     async def _read(self, reader: TrimmedReader) -> None:
         while not self.stage.stop.now:
@@ -164,7 +164,7 @@ class Deletions(Reach):
                 reader.wire.say(f"read {found[0]} .. {found[-1]}")
         reader.wire.close()
 
-    # ---- inside of the nodes
+    # ---- checks inside the nodes
 
     def look(self) -> None:
         topic, index = TRIMMED
@@ -203,7 +203,7 @@ class Deletions(Reach):
             )
 
     def _durable(self, node_id: int, replica: Partition) -> int:
-        """Where this replica would start after a crash."""
+        """Log start of this replica after a crash."""
         directory = self.stage.cluster.nodes[node_id].node.replicas.directory
         kept = directory.read_checkpoint(LOG_STARTS).get(TRIMMED, 0)
         segments = replica.log.segments
@@ -259,12 +259,12 @@ class TrimmedReader(Reader):
             self._seen.jumps.append((self.position, earliest))
             self.position = earliest
         elif self.wire.facts.leader_epoch(*self.spot) == leader_epoch:
-            # Another leader may know nothing of a deletion that was not acknowledged.
+            # A new leader may not have a deletion that was not acknowledged.
             raise Broken(f"{self.spot}: {self.position} is out of range, and the log starts at {earliest}")
 
 
 async def list_offset(wire: Wire, spot: Spot, timestamp: int) -> int:
-    """The first offset of a partition, or its high watermark; ``Gone`` if it could not be asked for."""
+    """First offset of a partition, or its high watermark. Raises ``Gone`` if there was no response."""
     topic, index = spot
     _, leader_epoch = await wire.leader(topic, index)
     asked = ListOffsetsPartition(

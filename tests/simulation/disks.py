@@ -1,4 +1,4 @@
-"""Disks of nodes: calls that fail, and what a power cut leaves of what was not fsynced."""
+"""Disks of simulated nodes: injected I/O errors, and power cuts that lose unsynced bytes."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from storage.segment import Segment
 from tests.simulation.consumers import batch_size
 
 METADATA_LOG: Final = "__cluster_metadata"
-"""One for all nodes, and no node goes on without it."""
+"""The cluster metadata log, one for all nodes, which cannot run without it."""
 
 CRC_COVERS_FROM: Final = 21
-"""Of a batch's bytes: its attributes and all that follows."""
+"""Position in a batch of the first byte that its CRC covers: the attributes."""
 
 
 class SimDisk(files.System):
-    """The system calls of all nodes. Nothing is ever forced to the disk: the machine that runs this keeps its power."""
+    """The system calls of all nodes. fsync does nothing, as the machine of the simulation does not lose power."""
 
     def __init__(self) -> None:
         self._failing: dict[str, str] = {}
-        """By directory of a node the call that fails there."""
+        """The failing call of each node directory with a fault."""
         self.hits = 0
 
     def fail(self, directory: Path, call: str) -> None:
-        """Let ``fsync`` or ``pwritev`` fail in this directory, from now on."""
+        """Make ``fsync`` or ``pwritev`` fail in this directory until ``mend``."""
         self._failing[f"{directory.resolve()}/"] = call
 
     def mend(self, directory: Path) -> None:
@@ -58,7 +58,7 @@ class SimDisk(files.System):
 
 
 class Unsynced:
-    """The part of a partition's last segment that no fsync has seen: taken before its node dies, harmed after."""
+    """The bytes of a partition's last segment after its last fsync: noted before its node dies, damaged after that."""
 
     def __init__(self, partition: Partition) -> None:
         log = partition.log
@@ -73,7 +73,7 @@ class Unsynced:
                 self.first += batch.size
 
     def lose(self, rng: Random) -> str:
-        """Some of it was not written, or not what was meant to be; says what was done."""
+        """Cut, zero or flip some of the unsynced bytes; return a description for the trace."""
         if self.first >= self.end or not self.path.exists():
             return "nothing"
         at = rng.randint(self.first, self.end - 1)
@@ -90,7 +90,7 @@ class Unsynced:
 
 
 def _flip(file: Any, first: int, end: int, rng: Random) -> int:
-    """One bit of a batch, of what its CRC covers: wrong base offsets and leader epochs cannot be found."""
+    """Flip one bit of a batch that its CRC covers. Changes of base offset and leader epoch could not be detected."""
     file.seek(first)
     starts, at, rest = [], 0, file.read(end - first)
     while at + CRC_COVERS_FROM < len(rest):

@@ -1,4 +1,4 @@
-"""The checks at the end of a run, when all is whole and no client writes any more."""
+"""Checks at the end of a run, when all faults are undone and no client writes any more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.simulation.watch import check_memories
 
 
 class Ending:
-    """All nodes of ``cluster`` run. ``compacts``: each replica compacts for itself."""
+    """Checks of a ``cluster`` whose nodes all run. ``compacts``: each replica compacts its logs independently."""
 
     def __init__(self, cluster: Cluster, say: Callable[[str], None], *, compacts: bool) -> None:
         self._cluster = cluster
@@ -36,9 +36,9 @@ class Ending:
         copied: Sequence[tuple[str, Sequence[Spot]]],
         members: Sequence[tuple[str, OffsetsLedger]],
     ) -> None:
-        """``Broken`` if something is lost, duplicated, torn, visible too early, or not the same everywhere.
+        """Raise ``Broken`` if a record is lost, duplicated or visible too early, a transaction is torn, or replicas differ.
 
-        ``copied``: by which groups the sources were copied, and where to. ``members``: the groups whose members committed.
+        ``copied``: the groups that copied the sources, and the target partitions. ``members``: groups whose members committed.
         """
         spots = (*sources, *(spot for _, targets in copied for spot in targets))
         committed = {spot: content(self._leader(spot), read_committed=True) for spot in spots}
@@ -74,7 +74,7 @@ class Ending:
         return partition
 
     def _markers(self, spot: Spot) -> dict[int, int]:
-        """Of each offset of a transaction the offset of its marker."""
+        """Offset of the marker of each record in a transaction, by the record's offset."""
         found: dict[int, int] = {}
         open_offsets: dict[int, list[int]] = {}
         for batch in self._leader(spot).log.batches():
@@ -86,7 +86,7 @@ class Ending:
         return found
 
     def _committed_offset(self, group: str, spot: Spot) -> int:
-        """What a group has committed, -1 for nothing."""
+        """Committed offset of a group, -1 if none."""
         for node in self._cluster.running_nodes():
             for shard in node.groups.memory().values():
                 committed: Any = shard["committed"]
@@ -114,10 +114,10 @@ class Ending:
                         raise Broken(f"{txn.transactional_id} hangs in {txn.state.name}: {txn.partitions}")
 
     def _check_replicas(self, committed: dict[Spot, list[tuple[int, bytes]]]) -> None:
-        """Byte for byte the same; and each would show its readers the same, had it to lead."""
+        """Check that replicas are equal byte for byte, and that each would serve the same records as leader."""
         for spot in self._partitions():
             leader = self._leader(spot)
-            # Each replica compacts for itself; what it keeps is the same all the same.
+            # Replicas that compact independently differ in bytes, but have the same latest record for each key.
             look = _latest if leader.log.config.compact and self._compacts else _bytes
             expected = look(leader, leader.high_watermark)
             for node in self._cluster.running_nodes():
@@ -132,7 +132,7 @@ class Ending:
 
 
 def _check_epochs(spot: Spot, leader: Partition) -> None:
-    """In one log neither the epoch of a producer nor that of its coordinator goes back, as long as no producer expires."""
+    """Check that in one log no epoch of a producer or its coordinator decreases. Valid as no producer expires in a run."""
     epochs: dict[int, int] = {}
     coordinator_epochs: dict[int, int] = {}
     for batch in leader.log.batches():
@@ -156,7 +156,7 @@ def _check_epochs(spot: Spot, leader: Partition) -> None:
 
 
 def content(partition: Partition, *, read_committed: bool) -> list[tuple[int, bytes]]:
-    """What a consumer gets of a replica that reads it from its beginning."""
+    """Records that a consumer gets from a replica, from its log start."""
     position = partition.log_start_offset
     found: list[tuple[int, bytes]] = []
     while True:
@@ -169,7 +169,7 @@ def content(partition: Partition, *, read_committed: bool) -> list[tuple[int, by
 
 
 def _pieces(partition: Partition, end: int) -> Iterable[tuple[int, bytes, list[tuple[int, int]]]]:
-    """What a replica has up to an offset: (offset, whole batches, aborted transactions)."""
+    """Yield (offset, whole batches, aborted transactions) of a replica up to an offset."""
     offset = partition.log_start_offset
     while offset < end:
         span = partition.log.read(offset, end, 1 << 20, whole_first_batch=True)
@@ -186,7 +186,7 @@ def _bytes(partition: Partition, end: int) -> bytes:
 
 
 def _latest(partition: Partition, end: int) -> dict[bytes | None, bytes]:
-    """What each key stands for, in a log that may have been compacted."""
+    """Latest record of each key, in a log that may have been compacted."""
     found: dict[bytes | None, bytes] = {}
     for offset, data, aborted in _pieces(partition, end):
         for _, record in delivered(data, aborted, offset)[0]:

@@ -1,4 +1,4 @@
-"""What goes wrong, when, and for how long: drawn from the seed alone."""
+"""Random faults: which, when and for how long depends only on the seed."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ SIZE_BYTES: Final = 4
 LATE_MARKERS_S: Final = (0.1, 20.0)
 CUT_BEHIND_MARKERS_S: Final = (0.001, 0.2)
 MARKERS_S_MAX: Final = 20.0
-"""So long the fault waits for markers."""
+"""Seconds that the fault waits for markers."""
 ACCEPT_S_MAX: Final = 20.0
-"""So long a node that is to die at an accept waits for one."""
+"""Seconds that a node that is to die at an accept waits for one."""
 
 
 class Chaos:
-    """Does harm until told to stop; ``mend`` takes all of it back."""
+    """Injects faults until cancelled. ``mend`` undoes all of them."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Chaos:
         self._tasks: list[asyncio.Task[None]] = []
         self._coming_back: set[int] = set()
         self._armed: dict[str, list[bool]] = {}
-        """By point: for each at to come that goes wrong, whether its node dies there or is only slow."""
+        """By injection point, for each next step that is disturbed: whether its node dies there or the step is only delayed."""
         cluster.injection.points = self
         self._replicas = ReplicaFaults(cluster, random, say, self._kill, DRAFTS)
         self._joins_that_kill = 0
@@ -100,7 +100,7 @@ class Chaos:
             await self._tasks.pop(0)
 
     async def mend(self) -> None:
-        """All nodes up, all lines whole."""
+        """Start all nodes and restore all connections."""
         self._armed.clear()
         self._joins_that_kill = 0
         self._network.mend_all()
@@ -111,7 +111,7 @@ class Chaos:
             if self._cluster.nodes[node_id].state is not NodeState.RUNNING:
                 await self._cluster.start_node(node_id)
 
-    # ---- at the steps inside (`broker.injection.points.PointInterceptor`)
+    # ---- injection points (`broker.injection.points.PointInterceptor`)
 
     def watches(self, point: str) -> bool:
         return bool(self._armed.get(point)) or self._replicas.watches(point)
@@ -119,7 +119,7 @@ class Chaos:
     def reached(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
-        """The step is lost because its node dies before it, or it comes late."""
+        """Lose the step by killing its node before it, or delay the step."""
         where = f"{at.point} on node {at.node_id}"
         runtime = self._cluster.nodes[at.node_id]
         if not runtime.life.alive:
@@ -132,7 +132,7 @@ class Chaos:
             self._say(f"fault: dies before {where}, {runtime.state.value}")
             is_stopping = runtime.state is NodeState.STOPPING
             self._cluster.kill_node(at.node_id)
-            if not is_stopping:  # its stop fails, and who asked for it brings it back
+            if not is_stopping:  # otherwise its stop fails, and `_stop` starts it again
                 self._tasks.append(asyncio.ensure_future(self._bring_back(at.node_id)))
         elif runtime.state is not NodeState.RUNNING:
             go_on()
@@ -143,7 +143,7 @@ class Chaos:
 
     @staticmethod
     def _late(runtime: NodeRuntime, go_on: Callable[[], object]) -> None:
-        if runtime.state is not NodeState.KILLED:  # what a process had to do goes with it
+        if runtime.state is not NodeState.KILLED:  # a killed process does nothing any more
             go_on()
 
     async def _arm_point(self) -> None:
@@ -151,14 +151,14 @@ class Chaos:
         self._armed.setdefault(point, []).append(self._random.random() < 0.6)
         self._say(f"fault: the next {point} goes wrong")
 
-    # ---- at a change of in-sync replicas
+    # ---- changes of the ISR
 
     async def _kill_at_join(self) -> None:
         self._joins_that_kill += 1
         self._say("fault: the next follower that is to join the ISR dies")
 
     async def _altering(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
-        """AlterPartition: the controller hears of the death before it hears what the leader asks for."""
+        """Handle AlterPartition: kill the joining follower, which the controller learns before it handles the request."""
         known = self._cluster.metadata.topics.get(topic)
         joining = set(isr).difference(known.partitions[index].isr) if known is not None else set()
         if self._joins_that_kill and joining and self._is_running(min(joining)):
@@ -182,7 +182,7 @@ class Chaos:
             await self._bring_back(node_id)
 
     async def _kill_at_accept(self) -> None:
-        """The node dies when it has accepted a connection, and before it has heard of it."""
+        """Kill a node that has accepted a connection before its protocol object learns of it."""
         node_id = self._node()
         port = self._port(node_id)
         if not self._is_running(node_id):
@@ -203,11 +203,12 @@ class Chaos:
             await self._bring_back(node_id)
 
     async def _late_markers(self) -> None:
-        """Markers of a coordinator come late: after the same ones sent again, or after the next transaction's records.
+        """Delay markers of a coordinator until the same markers were sent again, or until the next transaction has records.
 
-        It dies behind them, and its successor writes markers; or its links are cut behind them, and it sends them again.
-        The latter only where each transaction has an epoch of its own (KIP-890): before, nothing tells a late marker of
-        the same coordinator from one of the producer's next transaction, which it ends, in Kafka as here.
+        Either the coordinator dies after sending them, and the new coordinator writes markers; or its links are cut after
+        that, and it sends them again. The latter only if each transaction has an epoch of its own (KIP-890). Without KIP-890
+        a late marker of the same coordinator is not distinguishable from one of the producer's next transaction, and ends it,
+        in Kafka too.
         """
         late_s, dies = self._random.uniform(*LATE_MARKERS_S), self._random.random() < 0.5
         cut_s = self._random.uniform(*CUT_BEHIND_MARKERS_S)
@@ -246,7 +247,7 @@ class Chaos:
             links.mend(node_id, each)
 
     async def _cut_power(self) -> None:
-        """A node dies with what its disk has not got yet, of partitions that others have whole."""
+        """Kill a node and lose its unsynced bytes, in partitions that another in-sync replica has."""
         node_id = self._node()
         runtime = self._cluster.nodes[node_id]
         if runtime.state is not NodeState.RUNNING or not self._is_backed_up(node_id):
@@ -263,7 +264,7 @@ class Chaos:
         await self._bring_back(node_id)
 
     def _is_backed_up(self, node_id: int) -> bool:
-        """Whether another node that runs is in sync wherever this one is: without it Kafka, too, would lose something."""
+        """Whether another running node is in sync for every partition of this one. Otherwise Kafka too would lose records."""
         running = {node.node_id for node in self._cluster.running_nodes()} - {node_id}
         return all(
             node_id not in state.isr or running.intersection(state.isr)
@@ -272,7 +273,7 @@ class Chaos:
         )
 
     async def _fail_disk(self) -> None:
-        """A call fails on one node until the node is started anew."""
+        """Make a system call fail on one node until the node is started again."""
         node_id, failing_s = self._node(), self._random.uniform(0.1, 20)
         call = self._random.choice(("fsync", "pwritev"))
         directory = self._cluster.nodes[node_id].data_dir
@@ -300,7 +301,7 @@ class Chaos:
         await self._bring_back(node_id)
 
     async def _bring_back(self, node_id: int) -> None:
-        """Start a node after a while; if it dies in that, again. Nothing, if another fault does so already."""
+        """Start a node after a while, again if it dies during the start. Does nothing if another fault does that already."""
         if node_id in self._coming_back:
             return
         self._coming_back.add(node_id)
@@ -328,14 +329,14 @@ class Chaos:
         self._network.slow_down(port, 0)
 
     async def _elect(self) -> None:
-        """Let the preferred replicas lead, wherever they are in sync."""
+        """Elect the preferred leaders where they are in sync."""
         metadata = self._cluster.metadata
         keys = [(topic.name, state.index) for topic in metadata.topics.values() for state in topic.partitions]
         self._say("fault: preferred leaders are elected")
         await metadata.replication_control.elect(keys, Election.PREFERRED)
 
     async def _reassign(self) -> None:
-        """Move a partition to other replicas, or the same in another order."""
+        """Reassign a partition to other replicas, or to the same ones in another order."""
         metadata, nodes = self._cluster.metadata, sorted(self._cluster.nodes)
         keys = [(topic.name, state.index) for topic in metadata.topics.values() for state in topic.partitions]
         key = self._random.choice(keys)
@@ -369,7 +370,7 @@ class Chaos:
             links.mend(*each)
 
     async def _slow_links(self) -> None:
-        """Followers learn late what was appended and what is committed, as over a real network."""
+        """Delay links, so that followers get batches and high watermarks late, as over a real network."""
         slow_s = self._random.uniform(1, 60)
         delays = {
             (a, b): self._random.choice((0, 5, 50, self._random.randint(1, 800)))
@@ -410,7 +411,7 @@ class Chaos:
 
 
 def _has_epochs_of_their_own(frame: bytes) -> bool:
-    """Whether all markers of a WriteTxnMarkers request are of transactions that have bumped their epoch (KIP-890)."""
+    """Whether all markers of a WriteTxnMarkers request belong to transactions with an epoch of their own (KIP-890)."""
     header = parse_request_header(frame[SIZE_BYTES:])
     codec = request_codec(header.api_key, header.api_version)
     request = codec.decode(frame[SIZE_BYTES:], header.body_offset)

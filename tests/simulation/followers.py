@@ -1,4 +1,4 @@
-"""Consumers at followers (KIP-392), and a topic that loses its leaders: what is not committed must not be seen there."""
+"""Consumers that fetch from followers (KIP-392), and a topic with unclean elections, whose uncommitted records must not be shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.ledger import Spot, View
 from tests.simulation.wire import NONE, Gone, Wire
 
 DRAFTS: Final = "drafts"
-"""One in sync suffices, and elections may be unclean: its records may be lost, the other topics' may not."""
+"""A topic with min.insync.replicas=1 and unclean elections: its records may be lost, unlike those of the other topics."""
 DRAFTS_SETTINGS: Final = "min.insync.replicas=1"
 PRODUCE: Final = 0
 WAITS_MS: Final = (0, 2_000)
@@ -25,16 +25,16 @@ SEND_PAUSE_S: Final = (0.1, 2.0)
 
 
 class FollowerReader(Reader):
-    """Each Fetch goes to any of the nodes, leader or not."""
+    """A consumer that sends each Fetch to a random node, leader or follower."""
 
     def __init__(self, wire: Wire, spot: Spot, isolation: str, view: View | None, *, loses: bool) -> None:
-        """``loses``: records of this partition may be lost, also those that it has read."""
+        """``loses``: records of this partition may be lost, also those that the consumer has read."""
         super().__init__(wire, spot, isolation)
         self._seen = view
         self._loses = loses
 
     async def fetch_anywhere(self) -> list[tuple[int, bytes]]:
-        """What comes next on that node, perhaps nothing; ``Gone`` if it could not be asked for."""
+        """Send one Fetch to a random node and return the new records, perhaps none. Raises ``Gone`` without a response."""
         with suppress(Gone):
             await self.wire.leader(*self.spot)
         if not self.wire.nodes:
@@ -60,7 +60,7 @@ class FollowerReader(Reader):
 async def read_from_any(
     wire: Wire, spot: Spot, isolation: str, view: View | None, stop: Stop, *, loses: bool
 ) -> None:
-    """Read a partition for ever, from leaders and followers in turn."""
+    """Consume a partition until stopped, from leaders and followers in turn."""
     reader = FollowerReader(wire, spot, isolation, view, loses=loses)
     while not stop.now:
         try:
@@ -75,7 +75,7 @@ async def read_from_any(
 
 
 async def draft(wire: Wire, spots: Sequence[Spot], stop: Stop) -> None:
-    """A producer with acks=1, whose records may be lost, and are not seen before they are committed."""
+    """Produce with acks=1. The records may be lost, and must not be shown before they are committed."""
     number = 0
     while not stop.now:
         await asyncio.sleep(wire.random.uniform(*SEND_PAUSE_S))

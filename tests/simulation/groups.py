@@ -1,7 +1,7 @@
-"""Members of consumer groups (KIP-848): they join by heartbeats, are reconciled, die, are fenced, and come back static.
+"""Members of consumer groups (KIP-848): they join by heartbeats, are reconciled, die, are fenced, and come back as static members.
 
-One group copies records in transactions that name the member's epoch; the members of another commit offsets that say in
-which epoch. What is checked is in `tests.simulation.ledger` and `tests.simulation.watch`.
+One group copies records in transactions with the member's epoch. The members of another group commit offsets that contain
+the epoch. The checks are in `tests.simulation.ledger` and `tests.simulation.watch`.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ COPIED_AT_ONCE: Final = 5
 ABORTS: Final = 0.2
 BEATS_MEANWHILE: Final = 0.3
 ACTS: Final = (("sleep", 5), ("die", 3), ("leave", 3), ("subscribe", 3), ("work", 90))
-"""What a member does next, and how often in a hundred or so."""
+"""What a member does next, with weights."""
 Subscription = tuple[Sequence[str] | None, str | None]
-"""Names and regular expression, as a heartbeat has them: None says nothing of it."""
+"""Topic names and regular expression of a heartbeat; None leaves the field out."""
 
 
 class ConsumerMember:
-    """One client that is a member, in one life or the next. ``work`` is what it does with a partition that it owns."""
+    """A client that is a group member, under one member id after the other. ``work`` handles a partition that it owns."""
 
     def __init__(
         self, wire: Wire, group: str, subscriptions: Sequence[Subscription], instance: str | None = None
@@ -69,9 +69,9 @@ class ConsumerMember:
         self._instance = instance
         self._random: Random = wire.random
         self._is_behind = False
-        """It has to say what it owns."""
+        """Whether the next heartbeat must contain the owned partitions."""
         self.owned: dict[Spot, int | None] = {}
-        """Its positions, as far as it knows them."""
+        """Positions of the owned partitions, None where unknown."""
         self.begin_life()
 
     def begin_life(self) -> None:
@@ -86,7 +86,7 @@ class ConsumerMember:
     def identity(self) -> MemberOf:
         return MemberOf(self.member_id, self.epoch, self._instance)
 
-    # ---- its life
+    # ---- membership
 
     async def run(self, stop: Any, work: Callable[[Spot], Awaitable[None]]) -> None:
         names, weights = zip(*ACTS, strict=True)
@@ -96,7 +96,7 @@ class ConsumerMember:
                 await self._act(act, work)
             except Gone:
                 self.wire.forget_coordinator(GROUP, self.group)
-                # What is under way may still come; as another member it has nothing to do with that.
+                # Responses of pending requests may still come. With a new member id they no longer matter.
                 if self._random.random() < 0.5:
                     self.begin_life()
                 await self.wire.back_off()
@@ -151,7 +151,7 @@ class ConsumerMember:
             self._assigned(answer.assignment.topic_partitions)
 
     async def _ask(self, **more: Any) -> Any:
-        """None if the group has something against it."""
+        """Send a heartbeat. None if the response is an error, after which the member acts on it."""
         fields = {"member_epoch": self.epoch, "instance_id": self._instance, "topic_partitions": None} | more
         request = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, **fields)
         answer = await self.wire.ask_coordinator(GROUP, self.group, HEARTBEAT, 1, request)
@@ -187,7 +187,7 @@ class ConsumerMember:
     # ---- offsets
 
     async def committed(self, spot: Spot) -> int:
-        """The stable offset, asked for in the member's epoch."""
+        """Stable offset of the group, from an OffsetFetch with the member's epoch."""
         request = OffsetFetchRequest(
             groups=[
                 OffsetFetchRequestGroup(
@@ -210,13 +210,13 @@ class ConsumerMember:
 
 
 class Unsettled(Exception):
-    """The answer may be another in a moment."""
+    """The offset is not known yet; a later request may succeed."""
 
 
 async def copy_together(
     member: ConsumerMember, source: str, target: str, stop: Any, transactional_id: str, level: int
 ) -> None:
-    """Consume, transform, produce, as a member of a group: the offsets in a transaction name the member's epoch."""
+    """Consume, transform, produce, as a member of a consumer group: TxnOffsetCommit has the member's epoch."""
     producer = Producer(member.wire, transactional_id, level=level)
     await producer.live()
 
@@ -239,7 +239,7 @@ async def copy_together(
 
 async def _copy_some(member: ConsumerMember, producer: Producer, spot: Spot, target: str) -> None:
     position, random = member.owned[spot], member.wire.random
-    member.owned[spot] = None  # until it is known how this ends
+    member.owned[spot] = None  # until the outcome is known
     if position is None:
         position = await member.committed(spot)
     reader = Reader(member.wire, spot, "read_committed")
@@ -251,7 +251,7 @@ async def _copy_some(member: ConsumerMember, producer: Producer, spot: Spot, tar
     index = spot[1]
     await producer.send((target, index), [f"copy {index}:{offset}".encode() for offset in offsets])
     if random.random() < 0.05:
-        await asyncio.sleep(random.uniform(3, 12))  # its session may be over then
+        await asyncio.sleep(random.uniform(3, 12))  # may exceed its session timeout
     await producer.send_offsets(member.group, {spot: offsets[-1] + 1}, member.identity)
     if random.random() < 0.05:
         await asyncio.sleep(random.uniform(3, 12))
@@ -263,7 +263,7 @@ async def _copy_some(member: ConsumerMember, producer: Producer, spot: Spot, tar
 
 
 async def commit_in_epochs(member: ConsumerMember, ledger: OffsetsLedger, stop: Any) -> None:
-    """Commit offsets that say in which epoch the member was: none of an older epoch comes after one of a newer."""
+    """Commit offsets that encode the member's epoch: no offset of an older epoch may replace one of a newer epoch."""
     count = 0
 
     async def work(spot: Spot) -> None:
@@ -275,7 +275,7 @@ async def commit_in_epochs(member: ConsumerMember, ledger: OffsetsLedger, stop: 
         ledger.sent.setdefault(spot, set()).add(offset)
         beating = None
         if member.wire.random.random() < BEATS_MEANWHILE:
-            # The commit comes behind a heartbeat, with which the member may get to its next epoch.
+            # A heartbeat is sent in front of the commit, and may move the member to its next epoch.
             beating = asyncio.ensure_future(member.beat())
             await asyncio.sleep(0)
         try:
@@ -285,7 +285,7 @@ async def commit_in_epochs(member: ConsumerMember, ledger: OffsetsLedger, stop: 
         except Gone:
             if beating is not None:
                 await asyncio.gather(beating, return_exceptions=True)
-            # It may come late, and must not undo what this client commits meanwhile.
+            # The commit may arrive late, and must not undo what this client commits meanwhile.
             member.begin_life()
             raise
         member.wire.say(f"commits {offset} in {spot}: {error.name}")

@@ -1,4 +1,4 @@
-"""What clients did, what they were told, and what readers saw: the material of the checks at the end."""
+"""What clients sent, which responses they got and what consumers saw, and the checks of it at the end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NOTHING_DELETED: Final[Mapping[Spot, int]] = MappingProxyType({})
 
 
 class Broken(AssertionError):
-    """Something that must always hold does not; the text says what was seen."""
+    """An invariant is violated. The text says what was seen."""
 
 
 class Verdict(Enum):
-    """What a client knows of its transaction."""
+    """Outcome of a transaction, as far as its client knows."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -30,7 +30,7 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Work:
-    """One transaction, or one batch of an idempotent producer: all of it is visible, or nothing."""
+    """One transaction, or one batch of an idempotent producer: all of it must be visible, or nothing."""
 
     producer: str
     number: int
@@ -38,7 +38,7 @@ class Work:
     verdict: Verdict = Verdict.OPEN
 
     def value(self, spot: Spot) -> bytes:
-        """The next value to send to a partition."""
+        """Create the next value to send to a partition."""
         value = f"{self.producer}/{self.number}/{len(self.sent)}".encode()
         self.sent.append((spot, value))
         return value
@@ -46,18 +46,18 @@ class Work:
 
 @dataclass(slots=True)
 class View:
-    """What one reader saw of one partition."""
+    """What one consumer saw of one partition."""
 
     isolation: str
     records: list[tuple[int, bytes]] = field(default_factory=list)
     seen_below: list[int] = field(default_factory=list)
-    """Of each record the high watermark that came with it."""
+    """High watermark in the response of each record."""
     jumps: list[tuple[int, int]] = field(default_factory=list)
-    """From where to where the reader went on because records were deleted."""
+    """(from, to) positions where the consumer skipped deleted records."""
     _offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def saw_offsets(self, spot: Spot, leader_epoch: int, high_watermark: int, last_stable: int) -> None:
-        """In one leader epoch neither goes back, and the LSO is never above the high watermark."""
+        """Check that within a leader epoch high watermark and LSO do not decrease, and LSO <= high watermark."""
         before = self._offsets.get(leader_epoch, (-1, -1))
         if high_watermark < before[0] or last_stable < before[1] or last_stable > high_watermark:
             raise Broken(
@@ -78,15 +78,15 @@ class View:
 
 
 class Ledger:
-    """Everything of one run."""
+    """All work and views of one run."""
 
     def __init__(self) -> None:
         self.works: list[Work] = []
         self.views: dict[tuple[str, Spot], View] = {}
         self.cuts: dict[Spot, list[int]] = {}
-        """Where logs began once a client had deleted records, as it was told."""
+        """Log starts after DeleteRecords, from its responses."""
         self.offsets: dict[bytes, int] = {}
-        """Where a value lies, as the leader has told its producer."""
+        """Offset of each value, from the Produce responses."""
 
     def begin(self, producer: str, number: int) -> Work:
         work = Work(producer, number)
@@ -94,7 +94,7 @@ class Ledger:
         return work
 
     def wrote(self, values: Iterable[bytes], base_offset: int) -> None:
-        """A producer was told that its batch is written; -1 if not where."""
+        """Note that a batch was acknowledged; -1 if the response had no offset."""
         if base_offset >= 0:
             self.offsets.update(zip(values, count(base_offset), strict=False))
 
@@ -106,9 +106,9 @@ class Ledger:
     def check_works(
         self, content: dict[Spot, list[tuple[int, bytes]]], starts: Mapping[Spot, int] = NOTHING_DELETED
     ) -> None:
-        """All or nothing of each piece of work, as its producer was told; nothing twice; order kept.
+        """Check that work is visible as a whole or not at all, in accordance with its verdict, without duplicates, in order.
 
-        ``starts``: where the logs start from which clients have deleted records.
+        ``starts``: log starts of partitions in which clients have deleted records.
         """
         where: dict[bytes, Spot] = {}
         for spot, records in content.items():
@@ -141,7 +141,7 @@ class Ledger:
             raise Broken(f"{name}: {visible} is visible")
 
     def _may_be_deleted(self, spot: Spot, value: bytes, starts: Mapping[Spot, int]) -> bool:
-        """True also if no producer was told where the value lies."""
+        """Whether the value may have been deleted. True also if its offset is unknown."""
         start = starts.get(spot, 0)
         return start > 0 and self.offsets.get(value, -1) < start
 
@@ -151,10 +151,10 @@ class Ledger:
         everything: dict[Spot, list[tuple[int, bytes]]],
         starts: Mapping[Spot, int] = NOTHING_DELETED,
     ) -> None:
-        """What readers saw is what is there, from the beginning on, without a gap."""
+        """Check that consumers saw the records of the log, from the beginning, without a gap."""
         for (reader, spot), view in self.views.items():
             there = (committed if view.isolation == "read_committed" else everything)[spot]
-            # A log start that no follower knew may have gone back: the reader is beyond it all the same.
+            # An unreplicated log start may be lost with its leader, after the consumer has skipped the records below it.
             there = [record for record in there if not view.has_jumped(record[0])]
             seen = [record for record in view.records if record[0] >= starts.get(spot, 0)]
             if seen != there[: len(seen)]:
@@ -164,7 +164,7 @@ class Ledger:
                 self._check_deleted(reader, spot, view)
 
     def _check_deleted(self, reader: str, spot: Spot, view: View) -> None:
-        """A reader has missed no committed record but those that were deleted before it came to them."""
+        """Check that a consumer missed no committed records except those deleted before it read them."""
         seen = {value: offset for offset, value in view.records}
         end = max(seen.values(), default=-1)
         for work in self.works:
@@ -178,16 +178,16 @@ class Ledger:
                     raise Broken(f"{reader} has missed {value!r} at {offset} of {spot}")
 
     def _may_come_twice(self, spot: Spot, written: int, seen: int) -> bool:
-        """A batch that was deleted, and arrived once more: a replica that has read its log from the start does not know it.
+        """Whether a batch may be visible twice: it was deleted, and then arrived again at a leader without its sequence.
 
-        So it is on Kafka. ``written`` is -1 where no producer was told.
+        That leader built its producer state from the new log start, as in Kafka. ``written`` is -1 if the offset is unknown.
         """
         return written < 0 or any(written < cut <= seen for cut in self.cuts.get(spot, ()))
 
     def check_markers(self, markers: dict[Spot, dict[int, int]]) -> None:
-        """Who reads what is committed gets a record of a transaction once its marker is, and not before.
+        """Check that read_committed consumers got records of a transaction only after its marker was committed.
 
-        ``markers``: of each offset of a transaction the offset of the marker that ended it.
+        ``markers``: offset of the marker of each record in a transaction, by the record's offset.
         """
         for (reader, spot), view in self.views.items():
             if view.isolation != "read_committed":
@@ -216,7 +216,7 @@ def _check_order(spot: Spot, values: list[bytes]) -> None:
 def check_copies(
     source: Spot, committed_offset: int, read: list[tuple[int, bytes]], copies: list[bytes]
 ) -> None:
-    """Offsets and records of consume-transform-produce are one: what lies before the offset was copied, once, in order."""
+    """Check consume-transform-produce: exactly the records below the committed offset were copied, once, in order."""
     expected = [f"copy {source[1]}:{offset}".encode() for offset, _ in read if offset < committed_offset]
     if copies != expected:
         wrong = next(

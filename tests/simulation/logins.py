@@ -1,12 +1,12 @@
-"""Logins on a listener with SASL: SCRAM and PLAIN, while credentials change, sessions end and nodes die.
+"""Logins with SCRAM and PLAIN on a SASL listener, while credentials change, sessions expire and nodes die.
 
-What must hold, beside the checks of the workload:
+Invariants, in addition to the checks of the workload:
 
-- No request is answered on a connection that has not logged in, whose login failed or stopped half-way, or whose session has
-  ended without another login (KIP-368).
-- A login succeeds with the password that was acknowledged last, on every node, also after a restart; with others it fails.
-  After a change without a response it may be either, as long as the frame may be under way.
-- Another login on the same connection keeps its user.
+- No request gets a response on a connection without a login, with a failed or unfinished login, or with an expired session
+  that was not reauthenticated (KIP-368).
+- A login succeeds with the password that was acknowledged last, on every node, also after a restart. With any other password
+  it fails. After a change without a response either password may be valid, as long as the request may still arrive.
+- A reauthentication on the same connection must have the same user.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CHANGE_S: Final = (3.0, 15.0)
 JAAS: Final = "listener.name.sasl_plaintext.{}.sasl.jaas.config"
 SECURITY: Final = "org.apache.kafka.common.security"
 WORK_S: Final = (1.1, 4.0)
-"""Between two requests, and so between two logins: a broker takes no second one within a second (KIP-368)."""
+"""Seconds between two requests, and so between two logins: a broker accepts no second login within a second (KIP-368)."""
 ACTS: Final = (
     ("work", 50),
     ("wrong password", 15),
@@ -63,7 +63,7 @@ ABSENT: Final = frozenset({ErrorCode.resource_not_found})
 
 
 class Login(NamedTuple):
-    """What a client says who it is."""
+    """A user name and password that a client presents."""
 
     user: str
     password: str
@@ -75,7 +75,7 @@ class Login(NamedTuple):
 
 
 class _Numbers:
-    """In the place of the module ``secrets``."""
+    """Replaces the module ``secrets``, with numbers from the seed."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -86,13 +86,13 @@ class _Numbers:
 
 @contextmanager
 def known_nonces(seed: int) -> Iterator[None]:
-    """The broker's nonces and salts come from the seed."""
+    """Context manager in which the broker's nonces and salts come from the seed."""
     with patch.object(scram, "secrets", _Numbers(Random(f"{seed}/nonces"))):
         yield
 
 
 class Logins(Reach):
-    """One seed's."""
+    """The reach of one seed."""
 
     clients = ("registrar", "login-1", "login-2")
     listeners = (f"SASL_PLAINTEXT://127.0.0.1:{PORT}",)
@@ -100,7 +100,7 @@ class Logins(Reach):
     def __init__(self, random: Random, nodes: int) -> None:
         super().__init__(random, nodes)
         self._histories = {user: History() for user in USERS}
-        """The passwords of SCRAM users; None: there is no such user."""
+        """Passwords of SCRAM users; None if the user does not exist."""
 
     def arguments(self, topic_settings: str) -> list[str]:
         settings = {
@@ -118,7 +118,7 @@ class Logins(Reach):
         for name in ("login-1", "login-2"):
             yield self._come_and_go(self.stage.wire(name))
 
-    # ---- who changes credentials
+    # ---- changes of credentials
 
     async def _change(self, wire: Wire) -> None:
         number = 0
@@ -166,7 +166,7 @@ class Logins(Reach):
             raise Broken(f"the credential of {user} cannot be changed: {error.name}")
 
     async def _check_login(self, wire: Wire, node_id: int, login: Login) -> None:
-        """On one node, however often it takes to get a response."""
+        """Log in on one node, with retries until there is a response, and check the outcome."""
         while True:
             try:
                 link = await wire.connect(self._port(node_id))
@@ -177,7 +177,7 @@ class Logins(Reach):
             link.transport.abort()
             return
 
-    # ---- who logs in
+    # ---- logins
 
     async def _come_and_go(self, wire: Wire) -> None:
         names, weights = zip(*ACTS, strict=True)
@@ -193,7 +193,7 @@ class Logins(Reach):
         wire.close()
 
     def _port(self, node_id: int) -> int:
-        """Ports of the nodes follow one another."""
+        """Port of the node's SASL listener. The ports of the nodes are consecutive."""
         first = min(self.stage.cluster.nodes)
         return PORT + node_id - first
 
@@ -221,7 +221,7 @@ class Logins(Reach):
         return Login(user, password or "none")
 
     async def _log_in(self, wire: Wire, link: Link, login: Login) -> bool:
-        """Whether the broker took it; ``Gone`` if there was no response."""
+        """Whether the broker accepted the login. Raises ``Gone`` if there was no response."""
         before = self._possible(login.user)
         handshake = SaslHandshakeRequest(mechanism=_mechanism(login))
         error = ErrorCode((await wire.exchange(link, SASL_HANDSHAKE, 1, handshake)).error_code)
@@ -256,12 +256,12 @@ class Logins(Reach):
         return set(self._histories[user].possible)
 
     async def _work(self, wire: Wire, link: Link, login: Login, *, stays_too_long: bool) -> None:
-        """Send requests, and log in again now and then; who stays too long does not."""
+        """Send requests and reauthenticate now and then, except with ``stays_too_long``, which lets the session expire."""
         ends_ms = wire.now_ms() + SESSION_MS
         for _ in range(wire.random.randint(1, 5)):
             await asyncio.sleep(wire.random.uniform(*WORK_S))
             if wire.now_ms() < ends_ms:
-                # The broker's clock may be ahead: then the session has ended, and the connection does.
+                # The broker's clock may be ahead: then the session has expired, and the connection is closed.
                 await wire.exchange(link, METADATA, 12, MetadataRequest(topics=[]))
             if not stays_too_long and wire.random.random() < 0.5:
                 again_ms = wire.now_ms()
@@ -271,7 +271,7 @@ class Logins(Reach):
                 self.stage.reached(LOGS_IN_AGAIN)
                 ends_ms = again_ms + SESSION_MS
         if stays_too_long:
-            # The session began before its response came.
+            # The session began before its response arrived.
             await asyncio.sleep(max(ends_ms - wire.now_ms(), 0) / 1000 + 1)
             await self._check_not_served(wire, link, "its session has ended")
             self.stage.reached(SESSION_ENDED)
@@ -282,7 +282,7 @@ class Logins(Reach):
         except Gone:
             answer = None
         self.stage.reached(NOT_LOGGED_IN)
-        # In the middle of a login the response is that of an error (ILLEGAL_SASL_STATE), and the connection ends.
+        # In the middle of a login the response is an error (ILLEGAL_SASL_STATE), and the connection is closed.
         if answer is not None and (answer.brokers or answer.cluster_id is not None):
             raise Broken(f"{wire.name} is served ({why}): {answer}")
 

@@ -1,7 +1,7 @@
-"""An event loop in which nothing comes from outside: no clock, no socket, no thread.
+"""A deterministic event loop without real clock, sockets or threads.
 
-When nothing is ready, time jumps to the next timer. What would run in a thread runs inline, a little later, in a turn of
-its own. So a run is a function of its seeds: the same ones give the same run, turn by turn.
+When no callback is ready, time jumps to the next timer. Work for a thread pool runs in the loop, a little later, in a turn
+of its own. So the seed alone determines the run, turn by turn.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tests.simulation.network import NODE, SimNetwork, SimSocket
 
 START_MS = 1_800_000_000_000
 BACKGROUND_S_MAX = 0.01
-"""How long work in a thread takes at most: an fsync, the removal of a file."""
+"""Maximum seconds of work in a thread: an fsync, the removal of a file."""
 
 
 class NothingLeft(Exception):
-    """Nothing is ready and no timer is set: every waiter would wait for ever."""
+    """No callback is ready and no timer is set: the run would hang forever."""
 
 
 class _Jump:
-    """Stands where the selector is: instead of waiting, it moves time."""
+    """Replaces the selector: instead of waiting it advances the time."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
@@ -38,7 +38,7 @@ class _Jump:
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """`now` is in seconds since the beginning."""
+    """The event loop. `now` is in seconds since the beginning."""
 
     def __init__(self, seed: object) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class SimLoop(asyncio.BaseEventLoop):
         pass
 
     def _write_to_self(self) -> None:
-        """There is no other thread."""
+        """Do nothing: there is no other thread to wake the loop from."""
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future = self.create_future()
@@ -82,7 +82,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 class SimClock(Unmoved):
-    """The real time of a simulation, beneath its virtual clock."""
+    """The clock of a simulation, under the broker's virtual clock."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop

@@ -1,7 +1,7 @@
-"""TCP without sockets: ordered bytes with a latency, back-pressure, ends and resets, and lines that can be cut.
+"""TCP without sockets: ordered bytes with latency, back-pressure, FIN and RST, and lines that can be cut.
 
-A connection is a pair of transports. What one writes the other gets, in pieces of any size, in order, after a latency from
-the seed. A line that is cut carries nothing until it is mended, as when packets are repeated in vain.
+A connection is a pair of transports. Bytes written to one arrive at the other in order, in pieces of any size, after a latency
+from the seed. A line that is cut carries nothing until it is mended, as when TCP retransmits without success.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from broker.config.endpoints import Endpoint
 
 LATENCY_S: Final = (0.0001, 0.003)
 SPLIT_ONE_IN: Final = 20
-"""So many pieces arrive in two."""
+"""One of this many pieces is split in two."""
 LATE_FRAMES: Final = 0.5
-"""Of the connections that a client resets, so many still bring what was under way."""
+"""Probability that the bytes in flight still arrive after a client has reset the connection."""
 LATE_S_MAX: Final = 10.0
 WRITE_BUFFER_HIGH_BYTES: Final = 64 * 1024
 FIRST_PORT: Final = 9092
 NODE: Final = "node"
-"""Who connects from one node to another."""
+"""The client name of connections between nodes."""
 CLIENT_ID_AT: Final = 14
-"""In the piece that is a request: behind size, API key, API version, correlation id and the client id's own size."""
+"""Position of the client id in a request: after size, API key, API version, correlation id and the client id's length."""
 
 Line = tuple[str, int]
-"""(who connected, port)."""
+"""(client name, port)."""
 
 
 class SimSocket:
-    """What is bound and listened to."""
+    """A listening socket."""
 
     def __init__(self, network: SimNetwork, host: str, port: int) -> None:
         self._network = network
@@ -63,11 +63,11 @@ class SimTransport(asyncio.Transport):
         self._writing_paused = False
         self._closing = False
         self._lost = False
-        self._ended = False  # the peer sends no more
+        self._ended = False  # the peer has sent FIN
         self.made = not of_node
-        """Whether its protocol has heard of it."""
+        """Whether its protocol's connection_made was called."""
 
-    # ---- what a protocol calls
+    # ---- called by protocols
 
     def is_closing(self) -> bool:
         return self._closing
@@ -111,7 +111,7 @@ class SimTransport(asyncio.Transport):
         return self._reading and not self._closing
 
     def close(self) -> None:
-        """What was written still arrives; then the end does."""
+        """Close after the written bytes, which still arrive, followed by FIN."""
         if self._closing:
             return
         self._closing = True
@@ -119,21 +119,21 @@ class SimTransport(asyncio.Transport):
         self.network.loop.call_soon(self._lose, None)
 
     def abort(self) -> None:
-        """Nothing more arrives, and the peer sees a reset."""
+        """Reset the connection: the peer gets a reset and no more bytes."""
         if self._lost:
             return
         self._closing = True
         self.network.reset(self)
         self.network.loop.call_soon(self._lose, None)
 
-    # ---- what the network calls
+    # ---- called by the network
 
     @property
     def is_lost(self) -> bool:
         return self._lost
 
     def arrived(self, piece: bytes) -> None:
-        """A piece for our protocol; an empty one is the end."""
+        """A piece for this end's protocol; empty for FIN."""
         self._inbox.append(piece)
         self.deliver()
 
@@ -159,7 +159,7 @@ class SimTransport(asyncio.Transport):
             buffer = self.protocol.get_buffer(-1)
             size = min(len(buffer), len(piece))
             buffer[:size] = piece[:size]
-            del buffer  # the protocol may need a larger one, which a view of this one would prevent
+            del buffer  # the protocol may resize its buffer, which fails while a view of it exists
             piece = piece[size:]
             self.protocol.buffer_updated(size)
 
@@ -168,7 +168,7 @@ class SimTransport(asyncio.Transport):
             self.close()
 
     def taken(self, size: int) -> None:
-        """The peer has read so much of what we wrote."""
+        """The peer has read this many of the written bytes."""
         self._in_flight -= size
         if self._writing_paused and self._in_flight <= self._high // 4 and not self._lost:
             self._writing_paused = False
@@ -183,19 +183,19 @@ class SimTransport(asyncio.Transport):
 
 
 class _Direction:
-    """What is under way from one end to the other."""
+    """The bytes in flight from one end to the other."""
 
     def __init__(self) -> None:
         self.pieces: deque[tuple[float, bytes | None]] = deque()
-        """When what arrives; None is a reset."""
+        """(arrival time, piece) of what is in flight; None is a reset."""
         self.latest = 0.0
         self.scheduled = False
         self.is_held = False
-        """Something in it is long under way, and arrives whatever becomes of its sender."""
+        """Whether a held request is in flight, which arrives even after a reset of its connection."""
 
 
 class Held(NamedTuple):
-    """A request that is to be long under way."""
+    """A request whose delivery is to be delayed."""
 
     delay_s: float
     then: Callable[[str], object]
@@ -218,11 +218,11 @@ class SimNetwork:
         self.late_frames = LATE_FRAMES
         self._at_accept: dict[int, Callable[[], object]] = {}
         self._holding: dict[int, Held] = {}
-        """By API key."""
+        """Delays of requests by API key."""
         self.on_piece: Callable[[Line, str, bytes], None] = lambda line, what, piece: None
-        """Told of all that arrives: line, ``>`` to the node or ``<`` from it, bytes; and of ends and resets."""
+        """Called for all arrivals with line, ``>`` (to the node) or ``<`` (from it), and bytes; also for FIN and RST."""
 
-    # ---- listening and connecting
+    # ---- listen and connect
 
     def bind(self, endpoint: Endpoint) -> list[Any]:
         port = endpoint.port
@@ -254,7 +254,7 @@ class SimNetwork:
         ours.peer, theirs.peer = theirs, ours
         self._directions[ours], self._directions[theirs] = _Direction(), _Direction()
         theirs.protocol, ours.protocol = factory(), protocol_factory()
-        # As with uvloop: what was accepted is made known in the next turn, whatever happens to its listener meanwhile.
+        # As with uvloop: connection_made is called in the turn after the accept, even if the listener is closed meanwhile.
         if port in self._at_accept:
             self.loop.call_soon(self._at_accept.pop(port))
         self.loop.call_soon(self._made, theirs)
@@ -270,7 +270,7 @@ class SimNetwork:
         else:
             transport.deliver()
 
-    # ---- carrying
+    # ---- delivery
 
     def split(self, piece: bytes) -> list[bytes]:
         if len(piece) > 1 and self._random.randrange(SPLIT_ONE_IN) == 0:
@@ -291,7 +291,7 @@ class SimNetwork:
         self._schedule(sender, direction)
 
     def hold(self, sender: SimTransport, piece: bytes) -> None:
-        """Nodes write a request at a time: an API key and a client id stand where a frame has them."""
+        """Delay a request that a `Held` is for. Nodes write one request at a time, so API key and client id have fixed positions."""
         direction = self._directions.get(sender)
         if not self._holding or sender.line[0] != NODE or sender.of_node or direction is None:
             return
@@ -339,7 +339,7 @@ class SimNetwork:
         if direction.is_held and direction.pieces:
             direction.pieces.append((direction.pieces[-1][0], None))
         elif not sender.of_node and direction.pieces and self._random.random() < self.late_frames:
-            # What a client sent before it gave up may still be read, long after it has sent the same elsewhere.
+            # The bytes of a client that gave up may arrive long after it has sent the same request elsewhere.
             delay_s = self._random.uniform(0, LATE_S_MAX)
             direction.pieces = deque((due + delay_s, piece) for due, piece in direction.pieces)
             direction.pieces.append((direction.pieces[-1][0], None))
@@ -353,11 +353,11 @@ class SimNetwork:
     # ---- faults
 
     def lose_answers(self, port: int, count: int) -> None:
-        """The next answers of a node are written, and never arrive: their connections are reset instead."""
+        """Drop the next responses of a node, and reset their connections instead."""
         self._losing[port] = self._losing.get(port, 0) + count
 
     def at_next_accept(self, port: int, act: Callable[[], object]) -> None:
-        """Do this between the next accept at a port and the moment at which its protocol hears of the connection."""
+        """Call a function between the next accept at a port and the connection_made of its protocol."""
         self._at_accept[port] = act
 
     def forget_accept(self, port: int) -> None:
@@ -370,9 +370,9 @@ class SimNetwork:
         then: Callable[[str], object],
         wants: Callable[[bytes], bool] = lambda frame: True,
     ) -> None:
-        """The next request of this API between nodes is so long under way, also if its sender is no more meanwhile.
+        """Delay the next inter-node request of this API, which arrives even if its sender dies meanwhile.
 
-        ``then`` hears the client id of the sender, in the next turn; ``wants`` chooses by the frame.
+        ``then`` is called with the sender's client id in the next turn. ``wants`` selects the request by its frame.
         """
         self._holding[api_key] = Held(delay_s, then, wants)
 
@@ -380,13 +380,13 @@ class SimNetwork:
         self._holding.pop(api_key, None)
 
     def reset_all(self, port: int) -> None:
-        """All connections to a port are reset, in both directions: their clients connect anew."""
+        """Reset all connections to a port, in both directions. Their clients reconnect."""
         for sender in list(self._directions):
             if sender.of_node and sender.line[1] == port:
                 sender.abort()
 
     def slow_down(self, port: int, delay_s: float) -> None:
-        """All that goes to a node or comes from it takes so much longer."""
+        """Add a delay to all bytes to and from a node."""
         self._delay_s[port] = delay_s
 
     def cut(self, line: Line) -> None:

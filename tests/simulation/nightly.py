@@ -1,7 +1,7 @@
-"""Many seeds, and which rare paths they have passed: fails if a seed fails, or if 200 of them never reach one of the names.
+"""Runs many seeds and records their rare paths. Fails if a seed fails, or if 200 seeds never reach one of the named paths.
 
-python -m tests.simulation.nightly --seeds 200       # resumable: what stands in the results is not run again
-python -m tests.simulation.nightly --table           # what is known so far
+python -m tests.simulation.nightly --seeds 200       # resumable: seeds in the results file are not run again
+python -m tests.simulation.nightly --table           # show the results so far
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ RESULTS: Final = Path(__file__).with_name("nightly.jsonl")
 FIRST_SEED: Final = 1
 SECONDS: Final = 150
 AT_ONCE: Final = 5
-"""Seeds that one process runs."""
+"""Number of seeds that one process runs."""
 SEEDS_FOR_ALL: Final = 200
-"""In so many seeds every name must be reached."""
+"""Number of seeds after which every name must have been reached."""
 
 
 def load(path: Path) -> dict[int, dict[str, Any]]:
-    """By seed the last line that stands there of it."""
+    """The last result of each seed in the file."""
     lines = path.read_text().splitlines() if path.exists() else []
     return {found["seed"]: found for found in map(json.loads, lines)}
 
 
 def run(seeds: list[int], seconds: float) -> list[dict[str, Any]]:
-    """A line for each seed; the first that fails is the last that is run."""
+    """Run the seeds up to the first that fails, and return their results."""
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as reached:
         command = [
             sys.executable,

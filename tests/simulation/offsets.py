@@ -1,4 +1,4 @@
-"""Offsets of groups: in transactions over several groups, and by members of a group with generations."""
+"""Offset commits: in transactions over several groups, and by classic group members with generations."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.simulation.wire import GROUP, NONE, TRY_AGAIN, Gone, Wire
 OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 8, 11, 12, 14
 SESSION_TIMEOUT_MS: Final = 6_000
 GENERATION_STEP: Final = 1_000_000
-"""An offset that a member commits says in which generation: generation * this + a number."""
+"""A member commits generation * this number + a counter, so that an offset shows its generation."""
 PAUSE_S: Final = (0.3, 4.0)
 ABORTS: Final = 0.4
 
 
 @dataclass(slots=True)
 class Marked:
-    """One transaction that commits its number as the offset of some spots of some groups."""
+    """One transaction that commits its number as the offset of some partitions in some groups."""
 
     number: int
     spots: frozenset[tuple[str, Spot]]
@@ -40,17 +40,17 @@ class Marked:
 
 @dataclass(slots=True)
 class OffsetsLedger:
-    """What was committed as offsets, and by whom."""
+    """The commits of offsets and their outcomes."""
 
     transactions: list[Marked] = field(default_factory=list)
     sent: dict[Spot, set[int]] = field(default_factory=dict)
     acknowledged: dict[Spot, int] = field(default_factory=dict)
-    """Of the members' commits the highest that was acknowledged."""
+    """Highest acknowledged commit of the members, by partition."""
 
     def possible(self, key: tuple[str, Spot]) -> set[int]:
-        """What a group may have in a spot: the last transaction that is committed, or one after it whose outcome is unknown.
+        """Offsets that a group may have: that of the last committed transaction, or of a later one with unknown outcome.
 
-        All of a transaction is there or nothing, so those that are told apart elsewhere are checked in ``check``.
+        A transaction takes effect as a whole or not at all, which ``check`` verifies.
         """
         found = {-1}
         for each in self.transactions:
@@ -63,14 +63,14 @@ class OffsetsLedger:
         return found
 
     def check_seen(self, group: str, seen: dict[Spot, int]) -> None:
-        """What a client saw while no transaction was open."""
+        """Check offsets that a client fetched while no transaction was open."""
         for spot, offset in seen.items():
             possible = self.possible((group, spot))
             if offset not in possible:
                 raise Broken(f"group {group} has {offset} in {spot}, which can be {sorted(possible)} only")
 
     def check(self, committed: Callable[[str, Spot], int]) -> None:
-        """At the end: each transaction is in all of its spots, as far as no later one covers them, or in none."""
+        """Check at the end that each transaction is in all of its partitions, unless a later one replaced it, or in none."""
         keys = {key for each in self.transactions for key in each.spots}
         offsets = {key: committed(*key) for key in keys}
         for (group, spot), offset in offsets.items():
@@ -92,7 +92,7 @@ class OffsetsLedger:
 async def mark(
     wire: Wire, groups: Sequence[str], spots: Sequence[Spot], ledger: OffsetsLedger, stop: Any, level: int
 ) -> None:
-    """Transactions of nothing but offsets, of several groups and many partitions, of which many are aborted."""
+    """Run transactions that only commit offsets, of several groups and many partitions, and abort many of them."""
     producer = Producer(wire, wire.name, level=level)
     await producer.live()
     number = 0
@@ -126,7 +126,7 @@ async def mark(
 
 
 async def _look(wire: Wire, groups: Sequence[str], spots: Sequence[Spot], ledger: OffsetsLedger) -> None:
-    """Stable offsets, which no transaction may change any more."""
+    """Fetch stable offsets, which no open transaction may change, and check them."""
     group = wire.random.choice(groups)
     try:
         seen = await committed_offsets(wire, group, spots)
@@ -136,7 +136,7 @@ async def _look(wire: Wire, groups: Sequence[str], spots: Sequence[Spot], ledger
 
 
 class Member:
-    """A consumer of a classic group: joins, beats, commits, and now and then sleeps longer than its session lasts."""
+    """A member of a classic group: it joins, sends heartbeats, commits, and sometimes sleeps longer than its session timeout."""
 
     def __init__(self, wire: Wire, group: str, spots: Sequence[Spot], ledger: OffsetsLedger) -> None:
         self._wire = wire
@@ -205,11 +205,11 @@ class Member:
         return error is NONE
 
     async def _work(self, stop: Any) -> None:
-        """Beat and commit, until the group wants something else."""
+        """Send heartbeats and commit until a rebalance or an error."""
         random = self._wire.random
         while not stop.now:
             if random.random() < 0.08:
-                await asyncio.sleep(random.uniform(4, 20))  # and then goes on as if nothing had happened
+                await asyncio.sleep(random.uniform(4, 20))  # then continues with its old generation
             else:
                 await asyncio.sleep(random.uniform(0.5, 2.5))
                 beat = HeartbeatRequest(

@@ -1,4 +1,4 @@
-"""Producers that retry as Kafka's do: the same sequence again, coordinator and leader asked for again, abort, a new life."""
+"""Producers that retry like Kafka's: same sequence, new lookup of coordinator and leader, abort, new InitProducerId."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from tests.simulation.wire import (
 
 PRODUCE, INIT, ADD_PARTITIONS, ADD_OFFSETS, END, OFFSETS = 0, 22, 24, 25, 26, 28
 DELIVERY_S: Final = 60.0
-"""How long one step is tried again before the transaction is given up."""
+"""Seconds for which one step is retried before the transaction is aborted."""
 TRANSACTION_TIMEOUT_MS: Final = 40_000
 WITHOUT_THE_FIRST: Final = 0.2
-"""So often an idempotent producer's batches come without the first of them."""
+"""Probability that an idempotent producer's batches arrive without the first of them."""
 EXPIRATION_MS: Final = 20 * 3_600_000
-"""A leader forgets a producer after 24 hours (``producer.id.expiration.ms``)."""
+"""Time after which a producer's state may have expired: a leader expires it after 24 hours (``producer.id.expiration.ms``)."""
 FATAL: Final = frozenset(
     {
         ErrorCode.invalid_producer_epoch,
@@ -51,7 +51,7 @@ FATAL: Final = frozenset(
 
 
 class MemberOf(NamedTuple):
-    """Who commits offsets in a transaction: a member of a group in an epoch, or (all defaults) a client outside of it."""
+    """Group member and epoch in TxnOffsetCommit; all defaults for a producer that is no member."""
 
     member_id: str = ""
     epoch: int = -1
@@ -62,31 +62,31 @@ NO_MEMBER: Final = MemberOf()
 
 
 Wrote = Callable[[list[bytes], int], object]
-"""Hears of each batch that is written: its values, and the offset of the first (-1: the leader did not say)."""
+"""Called for each acknowledged batch with its values and base offset (-1 if the response had none)."""
 
 
 class Batch(NamedTuple):
-    """One batch of a partition, and what was sent with it."""
+    """One batch of a partition, with its sequence."""
 
     values: list[bytes]
     request: ProduceRequest
 
 
 class MustAbort(Exception):
-    """This transaction cannot be committed any more."""
+    """The transaction cannot be committed any more."""
 
 
 class MustRestart(Exception):
-    """This life of the producer is over."""
+    """The producer must call InitProducerId again."""
 
     @property
     def is_fenced(self) -> bool:
-        """Another instance has a newer epoch."""
+        """Whether another instance has a newer epoch."""
         return str(self) in (ErrorCode.producer_fenced.name, ErrorCode.invalid_producer_epoch.name)
 
 
 class Producer:
-    """One producer at a time under one transactional id; without an id, one that is idempotent."""
+    """A transactional producer, or without a transactional id an idempotent one."""
 
     def __init__(
         self, wire: Wire, transactional_id: str | None, *, level: int, wrote: Wrote = lambda *_: None
@@ -95,29 +95,29 @@ class Producer:
         self._wrote = wrote
         self._id = transactional_id
         self._level = level
-        """2: the protocol of KIP-890 (one epoch for each transaction), 1: that of before."""
+        """Transaction version: 2 for KIP-890 (one epoch for each transaction), 1 for the protocol before."""
         self._producer_id = -1
         self._epoch = -1
         self._sequences: dict[Spot, int] = {}
         self._begun_in: dict[Spot, UUID | None] = {}
-        """The topic id by which the sequences of a partition began."""
+        """Topic id for which the sequences of a partition were started."""
         self._written_ms: dict[Spot, int] = {}
-        """When the last batch of a partition was acknowledged."""
+        """Time at which the last batch of a partition was acknowledged."""
         self._written_at: dict[Spot, int] = {}
-        """Its base offset, -1 if the leader did not say."""
+        """Base offset of the last acknowledged batch, -1 if the response had none."""
         self._known_ms: dict[tuple[int, Spot], int] = {}
-        """By producer id and partition: when a batch was acknowledged, by the time by which ids expire."""
+        """Acknowledgement time by producer id and partition, in the domain in which producer ids expire."""
         self._added: set[Spot] = set()
         self._begun = False
         self._in_doubt = False
         self._in_flight = 0
         self._sent_in_epoch = -1
-        """The leader epoch in which what is in flight was sent first."""
+        """Leader epoch in which the batches in flight were sent first."""
 
-    # ---- the steps
+    # ---- requests
 
     async def init(self, *, bump: bool = False) -> None:
-        """A new life, that fences the last one; or the next epoch of this one (KIP-360)."""
+        """Send InitProducerId: for a new epoch that fences the old one, or with ``bump`` as the same producer (KIP-360)."""
         request = InitProducerIdRequest(
             transactional_id=self._id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
@@ -132,7 +132,7 @@ class Producer:
         self.wire.say(f"is {self._producer_id}/{self._epoch}")
 
     def bump(self) -> None:
-        """The next epoch, which an idempotent producer takes without asking; sequences begin anew."""
+        """Bump the epoch of an idempotent producer, without a request. Sequences restart at 0."""
         self._epoch += 1
         self._sequences.clear()
         self._written_ms.clear()
@@ -143,7 +143,7 @@ class Producer:
         self._begun = self._in_doubt = False
 
     async def send(self, spot: Spot, *batches: list[bytes]) -> None:
-        """Batches for one partition, with acks=all: all in flight at once, and again in order until all are answered."""
+        """Send batches for one partition with acks=all, all in flight at once, and retry in order until all are acknowledged."""
         topic, index = spot
         if self._id is not None and self._level == 1 and spot not in self._added:
             await self._add_partition(spot)
@@ -167,7 +167,7 @@ class Producer:
         self._known_ms[self._producer_id, spot] = self.wire.facts.ids_ms()
 
     def _is_known(self, spot: Spot) -> bool:
-        """Whether the leader has an idempotent producer's last sequence: without one it accepts any."""
+        """Whether the leader has the idempotent producer's last sequence. Without it the leader accepts any sequence."""
         known_ms = self._known_ms.get((self._producer_id, spot))
         is_fresh = known_ms is not None and self.wire.facts.ids_ms() - known_ms < EXPIRATION_MS
         return self._id is None and is_fresh
@@ -193,7 +193,7 @@ class Producer:
         )
 
     async def _send_without_the_first(self, topic: str, index: int, batches: list[Batch]) -> None:
-        """As when the leader refuses the first of several in flight: those behind it are out of order, and come again."""
+        """Send all batches but the first, as if the leader had refused it: the others are out of order and must be retried."""
         with suppress(Gone):
             answers = await self.wire.ask_leader_all(
                 topic, index, PRODUCE, 12, [each.request for each in batches[1:]]
@@ -202,7 +202,7 @@ class Producer:
             self.wire.say(f"produce {topic}-{index} without the first: {errors}")
 
     async def _try_to_send(self, topic: str, index: int, batches: list[Batch]) -> list[Batch]:
-        """Those that have to be sent again."""
+        """Send the batches once, and return those to retry."""
         version = 11 if self._level == 1 else 12
         requests = [each.request for each in batches]
         try:
@@ -221,7 +221,7 @@ class Producer:
         return again
 
     def _is_written(self, topic: str, index: int, answer: Any, *, is_next: bool) -> bool:
-        """``is_next``: all that was sent before is written."""
+        """Whether the batch is written. ``is_next``: all batches before it are written."""
         if isinstance(answer, Gone):
             self._in_doubt = True
             return False
@@ -242,17 +242,17 @@ class Producer:
         if not is_next:
             return False
         if self._id is not None and self.wire.latest_frame_ms >= self._written_ms.get((topic, index), 0):
-            # One that came late has begun a verification, and its sequence is the lowest that is allowed (KIP-890).
+            # A late batch has begun a verification, and its sequence is the lowest allowed one (KIP-890).
             raise MustAbort("a late batch was verified before this one")
         if self.wire.facts.topic_id(topic) != self._begun_in.get((topic, index)):
             raise MustAbort("the topic was created again")
         if self.wire.facts.log_start(topic, index) > max(self._written_at.get((topic, index), -1), 0):
-            # A replica that began its log behind a deletion knows no sequence of what was deleted.
+            # A replica whose log began after a deletion has no sequence of deleted batches.
             raise MustAbort("the batch before this one was deleted")
         if self._in_flight == 1 or self._sent_in_epoch == self.wire.facts.leader_epoch(topic, index):
-            # It is sent until it is answered: a leader that knows what was written finds no gap.
+            # Batches are retried until they are acknowledged, so a leader with all written batches finds no gap.
             raise Broken(f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} misses a sequence")
-        # Another leader, that began from a snapshot: it knows the last batch of each producer before it, not the last five.
+        # A new leader that loaded a producer snapshot has only the last batch of each producer in it, not the last five.
         raise MustAbort("a batch before the last one was asked for again")
 
     async def _add_partition(self, spot: Spot) -> None:
@@ -269,7 +269,7 @@ class Producer:
     async def send_offsets(
         self, group: str, offsets: Mapping[Spot, int], member: MemberOf = NO_MEMBER
     ) -> None:
-        """Offsets of a group become visible with the records."""
+        """Send the group's offsets with TxnOffsetCommit, so that they become visible with the records."""
         self._begun = True
         if self._level == 1:
             request = AddOffsetsToTxnRequest(
@@ -304,7 +304,7 @@ class Producer:
         )
 
     async def end(self, *, committed: bool) -> None:
-        """Commit or abort; ``MustRestart`` if the outcome is unknown."""
+        """Send EndTxn to commit or abort. Raises ``MustRestart`` if the outcome is unknown."""
         if not self._begun:
             return
         request = EndTxnRequest(
@@ -327,14 +327,14 @@ class Producer:
             await self.init(bump=True)
 
     async def abort(self) -> None:
-        """End the transaction; if that cannot be done, begin a new life."""
+        """Abort the transaction; if that fails, call InitProducerId."""
         try:
             await self.end(committed=False)
         except (MustAbort, MustRestart):
             await self.live()
 
     async def live(self) -> None:
-        """Begin a new life, however often it takes."""
+        """Call InitProducerId until it succeeds."""
         while True:
             try:
                 await self.init()
@@ -344,7 +344,7 @@ class Producer:
                 await self.wire.back_off()
 
     async def send_and_forget(self, spot: Spot, values: list[bytes]) -> None:
-        """Send a batch whose answer is not waited for: the transaction must be aborted, and nothing may come of it."""
+        """Send a batch without waiting for the response. The transaction must be aborted, and the batch must not become visible."""
         if self._level == 1 and spot not in self._added:
             await self._add_partition(spot)
         self._begun = self._in_doubt = True
@@ -352,7 +352,7 @@ class Producer:
         await self.wire.send_and_forget(*spot, PRODUCE, 11 if self._level == 1 else 12, request)
 
     async def haunt(self, spot: Spot, values: list[bytes]) -> None:
-        """Go on as a fenced instance does that has not heard of it: send once more, and commit. Nothing may come of it."""
+        """Continue as a fenced producer that does not know it: send, and commit. Nothing of it may become visible."""
         self._in_flight = 1
         request = self._produce_request(spot, values, self._sequences.get(spot, 0))
         version = 11 if self._level == 1 else 12
@@ -380,7 +380,7 @@ class Producer:
             bumped = await self.wire.ask_coordinator(TRANSACTION, self._id, INIT, 4, init)
             self.wire.say(f"fenced, and asks for the next epoch: {ErrorCode(bumped.error_code).name}")
 
-    # ---- asking until it is clear
+    # ---- retries
 
     async def _insist(
         self,
@@ -419,7 +419,7 @@ def _produce_error(answer: Any) -> ErrorCode:
 
 
 def _error_of(answer: Any) -> ErrorCode:
-    """The first error of an answer, wherever it stands."""
+    """The first error code in a response, at any depth."""
     for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
         for result in topic.results_by_partition:
             if result.partition_error_code != NONE:
@@ -432,7 +432,7 @@ def _error_of(answer: Any) -> ErrorCode:
 
 
 class _deadline:
-    """What takes longer is given up: the transaction must be aborted."""
+    """Context manager: raises ``MustAbort`` if the block takes longer."""
 
     def __init__(self, seconds: float = DELIVERY_S) -> None:
         self._timeout = asyncio.timeout(seconds)

@@ -1,7 +1,7 @@
-"""Rare paths by name, and which of them a run has passed: a net that never gets there catches nothing.
+"""Named rare paths of the broker, and a record of which of them a run has reached. Paths that no run reaches are untested.
 
-A path is recognised from outside: by what a function of the broker returned, or by a line of its log. The product knows
-nothing of it. `python -m tests.simulation.nightly` runs 200 seeds and fails if one of the names was never reached.
+A path is recognised from outside, by a return value of a broker function or by a line of its log. The product has no code for
+this. `python -m tests.simulation.nightly` runs 200 seeds and fails if one of the names was never reached.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocol.errors import ErrorCode
 from storage.producers import BATCHES_REMEMBERED
 
 When = Callable[..., bool]
-"""(result, *arguments) of a call that has returned."""
+"""Predicate on (result, *arguments) of a call."""
 
 DUPLICATES_AT_ONCE: Final = 3
 
@@ -52,7 +52,7 @@ def _rotates(result: Any, *_: object) -> bool:
 
 
 def _serves_without_leading(found: Any, wanted: Any) -> bool:
-    """Whether a replica that does not lead has what a consumer asks for."""
+    """Whether a replica that does not lead has the data that a consumer requests."""
     return isinstance(found, Partition) and found.leading is None and wanted.offset < found.high_watermark
 
 
@@ -296,7 +296,7 @@ BY_FAULT: Final = {
     "links between nodes are slow": "links are slower",
     "fsync fails": "fsync fails",
     "a write fails": "pwritev fails",
-    # Control calls at the same time (``control.py``).
+    # Concurrent control calls (``control.py``).
     "a reset comes beside a start": "reset beside start",
     "a reset comes beside a stop": "reset beside stop",
     "a restore comes beside a start": "restore beside start",
@@ -314,7 +314,7 @@ BY_FAULT: Final = {
     "the broker ends beside a restore": "shutdown beside restore",
     "the broker ends beside a snapshot": "shutdown beside snapshot",
 }
-"""By a part of the line that a fault writes into the trace."""
+"""Part of the trace line of a fault, by name."""
 
 BEHIND_LOG_START: Final = "a consumer is behind the log start"
 SETTING_CHANGED: Final = "a setting is changed on all nodes"
@@ -344,14 +344,14 @@ BY_CLIENT: Final = (
     COMPRESSION_BY_SETTING,
     FLUSHED_BY_SETTING,
 )
-"""What a client of a reach notes itself (`tests.simulation.reach`)."""
+"""Names that the clients of a reach note themselves (`tests.simulation.reach`)."""
 
 NAMES: Final = (*BY_CALL, *BY_LOG, *BY_FAULT, *BY_CLIENT)
 
 
 @dataclass(slots=True)
 class Reached:
-    """The names that one run has passed."""
+    """The names that one run has reached."""
 
     names: set[str] = field(default_factory=set)
 
@@ -388,7 +388,7 @@ def _wrapped(call: Any, watched: list[tuple[str, When]]) -> Any:
 
 @functools.cache
 def _install() -> None:
-    """Once in a process, for all names of one function together."""
+    """Wrap the watched functions, once in a process, each for all of its names."""
     by_target: dict[str, list[tuple[str, When]]] = {}
     for name, (target, when) in BY_CALL.items():
         by_target.setdefault(target, []).append((name, when))
@@ -404,7 +404,7 @@ def _install() -> None:
 
 
 def watch() -> Reached:
-    """From now on, what is passed is noted in what this returns."""
+    """Start recording; the returned object gets the names of reached paths."""
     global _reached
     _install()
     _reached = Reached()

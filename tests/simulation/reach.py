@@ -1,6 +1,6 @@
-"""What only some seeds do: each reach adds clients, topics and checks of its own to a run, which costs time.
+"""Base class of reaches: clients, topics and checks that only some seeds have, to save time.
 
-A reach is drawn by the seed (``drawn``), or named on the command line of `tests.simulation.run`.
+The seed draws the reaches (``drawn``), or the command line of `tests.simulation.run` names them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Stage(NamedTuple):
     cluster: Cluster
     stop: Stop
     wire: Callable[[str], Wire]
-    """Makes the connections of a client by its name."""
+    """Creates the connections of a client, by client name."""
     say: Callable[[str], None]
     """Writes a line of the trace."""
     now_ms: Callable[[], int]
@@ -29,13 +29,13 @@ class Stage(NamedTuple):
 
 
 class Reach:
-    """Base class: does nothing."""
+    """Base class with empty methods."""
 
     clients: Sequence[str] = ()
-    """Names of its clients, whose connections the faults cut."""
+    """Names of its clients, whose connections the faults may cut."""
 
     listeners: Sequence[str] = ()
-    """Of each node, beside the first one."""
+    """Names of each node's further listeners, in addition to the first one."""
 
     def __init__(self, random: Random, nodes: int) -> None:
         self.random = random
@@ -43,19 +43,19 @@ class Reach:
         self.stage: Stage
 
     def arguments(self, topic_settings: str) -> list[str]:
-        """More of the broker's command line. ``topic_settings`` are those of the workload's topics."""
+        """Further arguments for the broker. ``topic_settings`` are the settings of the workload's topics."""
         return []
 
     def begin(self, stage: Stage) -> None:
-        """The cluster has started."""
+        """Called after the start of the cluster."""
         self.stage = stage
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """The clients, which go on until ``stage.stop``."""
+        """The clients' coroutines, which run until ``stage.stop`` is set."""
         return ()
 
     def look(self) -> None:
-        """``Broken`` if a rule does not hold now. Called once in a virtual second, and whenever leaders change."""
+        """Raise ``Broken`` for a violation. Called once in a virtual second, and at each change of leaders."""
 
     def check(self) -> None:
-        """``Broken`` if a rule does not hold at the end, when all nodes run and no client writes any more."""
+        """Raise ``Broken`` for a violation at the end, when all nodes run and no client writes any more."""

@@ -1,4 +1,4 @@
-"""Which reaches a seed has."""
+"""The reaches of a seed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ REACHES: Final[dict[str, type[Reach]]] = {
     "logins": Logins,
 }
 SHARE: Final = 0.25
-"""Each reach is in so many of the seeds."""
+"""Probability of each reach."""
 
 
 def drawn(seed: int, nodes: int, names: list[str] | None = None) -> list[Reach]:
-    """The reaches of a seed; ``names`` replaces what the seed would draw."""
+    """Draw the reaches of a seed, or create those in ``names``."""
     random = Random(f"{seed}/drawn")
     shares = {name: random.random() for name in REACHES}
     chosen = [name for name, share in shares.items() if share < SHARE] if names is None else names

@@ -1,10 +1,10 @@
-"""Topics that are deleted and created again by the same name, while clients work on them.
+"""Topics that are deleted and created again with the same name while clients use them.
 
-What must hold, beside the checks of the workload:
+Invariants, in addition to the checks of the workload:
 
-- A record that was sent to a topic id is visible in the topic of that id only, at the offset that its producer was told.
-- A new topic begins at offset 0, on each replica, also if its node was down while the old one was deleted.
-- A transaction that spans a deletion ends, and is whole in the partitions that remain.
+- A record that was sent to a topic id is visible only in the topic with that id, at the offset in its Produce response.
+- A new topic begins at offset 0 on each replica, even if its node was down while the old topic was deleted.
+- A transaction that spans a deletion ends, and is visible as a whole or not at all in the partitions that remain.
 - In the end no folder and no producer state of an old topic is left.
 """
 
@@ -45,7 +45,7 @@ CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
 NAME: Final = "phoenix"
 PHOENIX: Final[Spot] = (NAME, 0)
 STEADY: Final[Spot] = ("steady", 0)
-"""Where the same transactions write, and which stays."""
+"""A partition to which the same transactions write, in a topic that is not deleted."""
 LIVES_S: Final = (2.0, 25.0)
 GONE_S: Final = (0.0, 0.0, 4.0)
 EMPTIES: Final = 0.3
@@ -57,7 +57,7 @@ GONE_ALREADY: Final = frozenset({NONE, ErrorCode.unknown_topic_or_partition, Err
 
 
 class Recreated(Reach, MetadataListener):
-    """One seed's."""
+    """The reach of one seed."""
 
     clients = ("phoenix-admin", BY_ID, "phoenix-new", "phoenix-committed", "phoenix-uncommitted")
 
@@ -66,11 +66,11 @@ class Recreated(Reach, MetadataListener):
         self._settings = ""
         self._ledger = Ledger()
         self._first_work = 0
-        """The first work in the ledger that was begun after the present topic was created."""
+        """Number of the first work in the ledger that began after the creation of the current topic."""
         self._sent: dict[bytes, UUID] = {}
-        """The topic id of each value that was sent to an id."""
+        """Topic id to which each value was sent."""
         self._told: dict[bytes, int] = {}
-        """Its offset, if it was acknowledged."""
+        """Offset of each acknowledged value."""
 
     def arguments(self, topic_settings: str) -> list[str]:
         self._settings = topic_settings
@@ -103,7 +103,7 @@ class Recreated(Reach, MetadataListener):
         for isolation in ("committed", "uncommitted"):
             yield self._read(IdReader(wire(f"phoenix-{isolation}"), f"read_{isolation}", self))
 
-    # ---- who deletes and creates
+    # ---- deletion and creation
 
     async def _recreate(self, wire: Wire) -> None:
         random, stop = wire.random, self.stage.stop
@@ -114,13 +114,13 @@ class Recreated(Reach, MetadataListener):
             await self._delete(wire)
             await asyncio.sleep(random.uniform(0, random.choice(GONE_S)))
             await self._create(wire)
-        # A request that was repeated may come late, and delete the topic once more.
+        # A duplicate of the request may arrive late, and delete the topic once more.
         await asyncio.sleep(LATE_MARGIN_MS / 1000)
         await self._create(wire)
         wire.close()
 
     async def _empty(self, wire: Wire) -> None:
-        """A log start above 0 and its row in a checkpoint file are left of the topic."""
+        """Delete all records: the topic then has a log start above 0, also in a checkpoint file."""
         partition = DeleteRecordsPartition(partition_index=0, offset=-1)
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=NAME, partitions=[partition])], timeout_ms=2_000
@@ -128,7 +128,7 @@ class Recreated(Reach, MetadataListener):
         try:
             await wire.ask_leader(*PHOENIX, DELETE_RECORDS, 2, request)
         except Gone:
-            await asyncio.sleep(LATE_MARGIN_MS / 1000)  # it must not come to the next topic
+            await asyncio.sleep(LATE_MARGIN_MS / 1000)  # so that no duplicate reaches the next topic
         await asyncio.sleep(wire.random.uniform(0, 10))
 
     async def _delete(self, wire: Wire) -> None:
@@ -170,7 +170,7 @@ class Recreated(Reach, MetadataListener):
                 return
             await wire.back_off()
 
-    # ---- who writes
+    # ---- producers
 
     async def _send_by_id(self, wire: Wire) -> None:
         number = 0
@@ -208,7 +208,7 @@ class Recreated(Reach, MetadataListener):
                 self.stage.reached(SENT_TO_DELETED)
             wire.forget_leader(*PHOENIX)
 
-    # ---- who reads
+    # ---- consumers
 
     async def _read(self, reader: IdReader) -> None:
         while not self.stage.stop.now:
@@ -231,7 +231,7 @@ class Recreated(Reach, MetadataListener):
                     f"{value!r} was sent to {self._sent[value]}, and is in {topic_id}, the topic after it"
                 )
 
-    # ---- inside of the nodes
+    # ---- checks inside the nodes
 
     def look(self) -> None:
         topic = self.stage.cluster.metadata.topics.get(NAME)
@@ -267,7 +267,7 @@ class Recreated(Reach, MetadataListener):
             raise Broken(f"{PHOENIX} on node {node_id} knows producers {sorted(left)} of an older topic")
 
     def _check_files(self, node_id: int, topic: Topic) -> None:
-        """Folders with the suffix -stray stay, as Kafka's do. So do folders of unknown partitions that a node has found."""
+        """Check that no files of old topics are left. Folders with the suffix -stray remain, as in Kafka."""
         directory = self.stage.cluster.nodes[node_id].node.replicas.directory
         expected = {f"{NAME}-{state.index}" for state in topic.partitions if node_id in state.replicas}
         found = {path.name: path for path in directory.path.glob(f"{NAME}-*") if path.suffix != ".json"}
@@ -290,7 +290,7 @@ class Recreated(Reach, MetadataListener):
         self._check_works(committed)
 
     def _check_works(self, committed: list[tuple[int, bytes]]) -> None:
-        """Of a transaction that began before the topic was created, what was sent to the topic may have gone."""
+        """Check the transactions. Records sent before the creation of the topic may be missing."""
         steady = content(self._leader(STEADY), read_committed=True)
         older, newer = self._ledger.works[: self._first_work], self._ledger.works[self._first_work :]
         maybe = {value for work in older for spot, value in work.sent if spot == PHOENIX}
@@ -314,7 +314,7 @@ class Recreated(Reach, MetadataListener):
 
 
 class IdReader(Reader):
-    """A consumer that reads by topic id, and begins again with each topic of the name."""
+    """A consumer that fetches by topic id, and starts again with each new topic of the name."""
 
     version = 16
 
@@ -350,4 +350,4 @@ class IdReader(Reader):
             super().note_shown(records)
 
     async def out_of_range(self, leader_epoch: int) -> None:
-        """Its records were deleted, as the whole topic is soon."""
+        """Ignore it: the records were deleted, as the whole topic soon is."""

@@ -1,4 +1,4 @@
-"""What goes wrong at one replica: the last leader is lost, an unclean election, a follower's write that is held."""
+"""Faults of single replicas: loss of the last in-sync replica, unclean elections, delayed writes of a follower."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.simulation.ledger import Spot
 
 LOG_WRITE: Final = "log.write"
 WRITE_S_MAX: Final = 20.0
-"""So long the fault waits for a write of a follower."""
+"""Seconds that the fault waits for a write of a follower."""
 HELD_S: Final = (0.05, 5.0)
 CUT: Final = 0.5
 UNCLEAN: Final = 0.7
 AHEAD_S: Final = (0.5, 3.0)
 ALONE_S: Final = ((0.1, 2.0), (5.0, 8.0))
-"""For a moment, so that the others' logs are not fsynced yet; or until what it has committed alone is checkpointed."""
+"""Seconds of the delay: short, so that the other logs are not fsynced yet; or until the high watermark is checkpointed."""
 LEADERLESS_S: Final = (0.5, 10.0)
 
 
@@ -32,7 +32,7 @@ Held = tuple[InjectionPoint, Callable[[], object]]
 
 
 class ReplicaFaults:
-    """``kill`` kills a node and brings it back after a while; only partitions of ``topic`` lose their leaders."""
+    """``kill`` kills a node and starts it again after a while. Only partitions of ``topic`` lose their leaders."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class ReplicaFaults:
         self._kill = kill
         self._topic = topic
         self._wanted: list[asyncio.Future[Held]] = []
-        """The faults that wait for a write of a follower."""
+        """Faults that wait for a write of a follower."""
 
     async def lose_leader(self) -> None:
-        """The last replica in sync dies; the others have records that it never had. Perhaps one of them is elected.
+        """Kill the last in-sync replica while the others have records that it never had. Perhaps elect one of them.
 
-        They have them from the leader before, and stand still from then on, as over links that are cut.
+        They have these records from the leader before, and do not fetch from then on, as if their links were cut.
         """
         topic = self._cluster.metadata.topics[self._topic]
         spot = (self._topic, self._random.randrange(len(topic.partitions)))
@@ -83,8 +83,8 @@ class ReplicaFaults:
         return self._cluster.metadata.topics[spot[0]].partitions[spot[1]]
 
     async def _lead_alone(self, spot: Spot, node_id: int) -> bool:
-        """Have a node lead, and take all others out of the ISR, as when they have not caught up for too long."""
-        with contextlib.suppress(ApiError):  # it may have left the ISR meanwhile
+        """Make a node the leader and remove all others from the ISR, as if they had been behind for too long."""
+        with contextlib.suppress(ApiError):  # the node may have left the ISR meanwhile
             await self._cluster.metadata.replication_control.move_leader(*spot, node_id)
         node = self._cluster.running(node_id)
         partition = node.replicas.get(*spot) if node is not None else None
@@ -98,13 +98,13 @@ class ReplicaFaults:
         if self._state(spot).leader == leader and tuple(self._state(spot).isr) == (leader,):
             await self._kill(leader)
 
-    # ---- a write of a follower (`Chaos.reached`)
+    # ---- writes of a follower (`Chaos.reached`)
 
     def watches(self, point: str) -> bool:
         return bool(self._wanted) and point == LOG_WRITE
 
     def takes(self, at: InjectionPoint, go_on: Callable[[], object]) -> bool:
-        """Whether this step is held: ``go_on`` is called later."""
+        """Whether this step is delayed. If so, ``go_on`` is called later."""
         if not self.watches(at.point) or self._state((at.topic, at.partition)).leader in (
             at.node_id,
             NO_LEADER,
@@ -114,7 +114,7 @@ class ReplicaFaults:
         return True
 
     async def hold_write(self) -> None:
-        """A follower's disk is slow for one write, and the leader may be out of reach when that is done."""
+        """Delay one write of a follower, and perhaps cut its link to the leader meanwhile."""
         wanted: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
         self._wanted.append(wanted)
         await asyncio.wait([wanted], timeout=WRITE_S_MAX)

@@ -1,7 +1,7 @@
-"""One run: a cluster, its clients, faults, and the checks. ``python -m tests.simulation.run --seed 7`` repeats one.
+"""One run: a cluster, its clients, faults and checks. ``python -m tests.simulation.run --seed 7`` repeats a run.
 
-Exit code 0 and the trace's checksum on standard output, or 1 with what was broken. The trace has one line for each piece of
-a connection that arrived, for what each client did, for each fault, and for what the broker said in its log.
+Exit code 0 and the trace's checksum on standard output, or 1 with the violation. The trace has one line for each delivered piece
+of a connection, each action of a client, each fault, and each line of the broker's log.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ SETTINGS: Final = {
 
 
 class Trace:
-    """Lines with the virtual time. ``digest`` is over all of them."""
+    """Lines with the virtual time. ``digest`` is a hash of all lines."""
 
     def __init__(self, loop: SimLoop, path: Path | None) -> None:
         self._loop = loop
@@ -87,11 +87,11 @@ class Trace:
         self._hash = hashlib.sha256()
         self.reached = rare.watch()
         self.heard: Callable[[str], object] = lambda event: None
-        """Gets the name of each event in the broker's log."""
+        """Called with each event of the broker's log."""
         self.errors: list[str] = []
-        """What the broker reported as errors, but for those of a disk that the run lets fail."""
+        """Errors in the broker's log, except those of injected disk faults."""
         self.directory: str | None = None
-        """Of the run, another one each time: no line names it."""
+        """Directory of the run, replaced in the lines because each run has another one."""
 
     def say(self, text: str) -> None:
         line = f"{self._loop.now:.6f} {text}\n"
@@ -105,7 +105,7 @@ class Trace:
         self.say(f"{line[0]} {what} {line[1]}: {len(piece)} {crc32(piece):08x}")
 
     def event(self, _: Any, name: str, event: Any) -> Any:
-        """A structlog processor: what the broker says."""
+        """A structlog processor that adds the broker's log lines to the trace."""
         facts = " ".join(
             f"{key}={value!r}" for key, value in sorted(event.items()) if key not in UNREPEATABLE
         )
@@ -131,7 +131,7 @@ UNREPEATABLE: Final = {"data_dir", "start_ms", "directory", "file", "exc_info", 
 
 
 class Simulation:
-    """One seed."""
+    """The run of one seed."""
 
     def __init__(
         self,
@@ -160,11 +160,11 @@ class Simulation:
         self._reaches = reaches.drawn(seed, nodes, reach)
         self._transaction_version = Random(f"{seed}/version").choice((0, 1, 2, 2, 2, 2))
         self._level = 2 if self._transaction_version == 2 else 1
-        """What clients speak that know KIP-890."""
+        """Transaction version of clients that support KIP-890."""
         loop.network.on_piece = trace.piece
 
     async def run(self) -> None:
-        """``Broken`` if something that must always hold does not."""
+        """Run it. Raises ``Broken`` for a violation."""
         await self._start()
         chaos = Chaos(
             self._cluster,
@@ -182,7 +182,7 @@ class Simulation:
         harm = asyncio.ensure_future(chaos.run(self._seconds))
         done, _ = await asyncio.wait([harm, watch, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for each in done:
-            each.result()  # a client that ended early is one that failed
+            each.result()  # a client that ended early has failed
         await chaos.mend()
         self._trace.say("all is mended")
         self._stop.now = True
@@ -197,7 +197,7 @@ class Simulation:
         await self._cluster.stop()
 
     async def _recover(self) -> None:
-        """All nodes die at once, and come back with what they find in their files."""
+        """Kill all nodes at once and start them again from their files."""
         self._trace.say("all nodes are killed")
         for node_id in self._cluster.nodes:
             self._cluster.kill_node(node_id)
@@ -255,9 +255,9 @@ class Simulation:
             )
 
     def _drawn_settings(self) -> dict[str, Any]:
-        """Of this seed: which of the broker's ways to do things."""
+        """Draw broker settings from the seed."""
         rng = Random(f"{self.seed}/settings")
-        # Without compaction the replicas of all logs are the same byte for byte.
+        # Without compaction the replicas of all logs are equal byte for byte.
         self._compacts = rng.random() < 0.5
         settings: dict[str, Any] = {
             "default.replication.factor": self._nodes,
@@ -267,9 +267,9 @@ class Simulation:
         }
         if rng.random() < 0.25:
             settings["log.flush.interval.messages"] = rng.choice([1, 3])
-        # Small windows, so that their ends are met in minutes.
+        # Small values, so that rolls and retention happen within minutes.
         self._segment_bytes = rng.choice([1 << 30, 20_000, 3_000])
-        # What has to be compressed is read first, and what is large takes its time.
+        # Recompression reads all records first, in several slices for large batches.
         self._compression = rng.choice(["producer", "gzip"])
         settings |= {
             "log.roll.ms": rng.choice([604_800_000, 20_000, 3_000]),
@@ -310,7 +310,7 @@ class Simulation:
             yield from reach.tasks()
 
     def _at_followers(self) -> Iterable[Any]:
-        """Consumers that read from any replica; one topic whose records may be lost."""
+        """Consumers that fetch from any replica, and producers to the topic whose records may be lost."""
         stop = self._stop
         for spot, isolation in zip(SOURCES, ("read_committed", "read_uncommitted"), strict=True):
             view = self._ledger.view("wanderer", spot, isolation)
@@ -322,7 +322,7 @@ class Simulation:
             )
 
     def _members(self) -> Iterable[Any]:
-        """Of consumer groups: those that copy, one of them static; and those that commit, to what an expression says too."""
+        """Consumer group members that copy, one of them static, and others that commit, some with a regex subscription."""
         stop = self._stop
         for name, instance in (("crew-1", None), ("crew-2", None), ("crew-3", "third")):
             copying = ConsumerMember(self._wire(name), CREW, [([SOURCE], None)], instance)
@@ -343,9 +343,9 @@ class Simulation:
 
 @contextlib.contextmanager
 def epochs_up_to(epoch_max: int) -> Iterator[None]:
-    """Producer epochs are used up at this one: an id that has 32,767 transactions takes too long to wait for.
+    """Context manager in which producer epochs are exhausted at ``epoch_max``: 32,767 transactions of one id take too long.
 
-    In each module that has one of the names: one that kept Kafka's number would judge an epoch otherwise than the rest.
+    The constant is replaced in every module that imports it, so that all parts of the broker agree.
     """
     numbers = {"EPOCH_MAX": epoch_max, "LAST_USABLE_EPOCH": epoch_max - 1}
     ours = [each for name, each in sys.modules.items() if name.startswith(("broker.", "storage."))]
@@ -359,7 +359,7 @@ def epochs_up_to(epoch_max: int) -> Iterator[None]:
 def simulate(
     seed: int, seconds: float, nodes: int, trace_path: Path | None, reach: list[str] | None = None
 ) -> tuple[str, set[str]]:
-    """The digest of the trace, and the rare paths that were passed; ``Broken`` (or what else failed) names the reason."""
+    """Run one seed; return the trace's digest and the reached rare paths. Raises ``Broken``, or the exception that failed the run."""
     loop = SimLoop(seed)
     trace = Trace(loop, trace_path)
     structlog.configure(processors=[trace.event], cache_logger_on_first_use=False)
@@ -399,7 +399,7 @@ def simulate(
 
 
 def nodes_of(seed: int) -> int:
-    """Each fourth seed of a series has a single node."""
+    """Number of nodes: 1 for every fourth seed of a series, otherwise 3."""
     return 3 if seed % 4 else 1
 
 
@@ -410,14 +410,19 @@ def main(arguments: list[str]) -> int:
         "--seconds",
         type=float,
         default=600.0,
-        help="of virtual time, while things go wrong; 0 runs the control calls only",
+        help="virtual seconds with faults; 0 runs the control calls only",
     )
-    parser.add_argument("--seeds", type=int, default=1, help="so many, one after the other, from --seed on")
-    parser.add_argument("--nodes", type=int, help="3; of several seeds each fourth has 1")
-    parser.add_argument("--trace", type=Path, help="where the trace goes")
-    parser.add_argument("--reached", type=Path, help="gets a line for each seed: its rare paths")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds to run, from --seed on")
+    parser.add_argument("--nodes", type=int, help="default 3; with --seeds every fourth seed has 1")
+    parser.add_argument("--trace", type=Path, help="file for the trace")
     parser.add_argument(
-        "--reach", action="append", choices=reaches.REACHES, help="with these reaches, not with the seed's"
+        "--reached", type=Path, help="file that gets one line for each seed, with its rare paths"
+    )
+    parser.add_argument(
+        "--reach",
+        action="append",
+        choices=reaches.REACHES,
+        help="run with this reach instead of the seed's (repeatable)",
     )
     options = parser.parse_args(arguments)
     for seed in range(options.seed, options.seed + options.seeds):

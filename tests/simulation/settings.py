@@ -1,12 +1,11 @@
-"""Settings of topics and brokers that change while all else goes on (IncrementalAlterConfigs, KIP-226).
+"""Dynamic settings of topics and brokers that change during the workload (IncrementalAlterConfigs, KIP-226).
 
-What must hold, beside the checks of the workload:
+Invariants, in addition to the checks of the workload:
 
-- After an acknowledged change, and until the next one, every node has the value; so do its logs, also after a restart.
-  A change without a response may come as long as its frame may be under way.
-- A change that is refused, or only validated, changes nothing. A setting that is read-only is refused, and so is a value
-  that is not valid.
-- ``max.message.bytes`` decides which batches are taken, ``compression.type`` how they are stored, ``flush.messages`` what is
+- From the acknowledgement of a change until the next one, every node has the value, and so do its logs, also after a restart.
+  A change without a response may take effect as long as its frame may be in flight.
+- A change that is refused, or only validated, changes nothing. A change of a read-only setting or to an invalid value is refused.
+- ``max.message.bytes`` decides which batches are accepted, ``compression.type`` how they are stored, ``flush.messages`` what is
   on the disk when a record is acknowledged.
 """
 
@@ -54,7 +53,7 @@ ONLY_VALIDATED: Final = 0.1
 MISTAKES: Final = 0.1
 SIZES: Final = (100, 900, 5_000)
 OVERHEAD_BYTES: Final = 100
-"""What a batch of one record takes beside the value, at most."""
+"""Maximum size in bytes of a batch with one record, beside the value."""
 CODECS: Final = {"producer": 0, "uncompressed": 0, "gzip": 1}
 
 
@@ -67,7 +66,7 @@ class Name(NamedTuple):
 
 
 class Mistake(NamedTuple):
-    """A change that no broker takes."""
+    """A change that every broker must refuse."""
 
     name: Name
     value: str
@@ -82,7 +81,7 @@ MISTAKES_TO_MAKE: Final = (
 
 
 def choices(nodes: int, node_ids: Iterable[int]) -> dict[Name, tuple[str | None, ...]]:
-    """What is changed, to which values; None: the setting is deleted."""
+    """The settings to change, with their values; None deletes the setting."""
     tuned, worked_on = TUNED[0], WORKED_ON
     lower = (None, "1", str(min(2, nodes)))
     found: dict[Name, tuple[str | None, ...]] = {
@@ -107,11 +106,11 @@ def choices(nodes: int, node_ids: Iterable[int]) -> dict[Name, tuple[str | None,
 
 @dataclass(slots=True)
 class History:
-    """What a setting may be now: the value that was acknowledged last, or one whose request has no response."""
+    """Possible values of a setting: the one acknowledged last, and those of requests without a response."""
 
     value: str | None = None
     pending: list[tuple[str | None, int]] = field(default_factory=list)
-    """Such a value, and until when its frame may arrive."""
+    """Values of requests without a response, and the time until which the frame may arrive."""
 
     def acknowledged(self, value: str | None, sent_ms: int) -> None:
         self.value = value
@@ -123,7 +122,7 @@ class History:
 
 
 class DynamicSettings(Reach):
-    """One seed's."""
+    """The reach of one seed."""
 
     clients = ("tuner", "tuned-probe")
 
@@ -150,7 +149,7 @@ class DynamicSettings(Reach):
         yield self._tune(self.stage.wire("tuner"))
         yield self._probe(self.stage.wire("tuned-probe"))
 
-    # ---- who changes settings
+    # ---- changes of settings
 
     async def _tune(self, wire: Wire) -> None:
         random, names = wire.random, list(self._choices)
@@ -200,7 +199,7 @@ class DynamicSettings(Reach):
         )
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=only_validate)
         if name.kind == BROKER and name.resource:
-            await wire.leader(*TUNED)  # tells the addresses of all nodes
+            await wire.leader(*TUNED)  # updates the addresses of all nodes
             answer = await wire.ask_node(int(name.resource), INCREMENTAL_ALTER_CONFIGS, 1, request)
         else:
             answer = await wire.ask_any(INCREMENTAL_ALTER_CONFIGS, 1, request)
@@ -208,10 +207,10 @@ class DynamicSettings(Reach):
         wire.say(f"sets {name} to {value}: {error.name}{', only validated' if only_validate else ''}")
         return error
 
-    # ---- what it does
+    # ---- effects of settings
 
     async def _probe(self, wire: Wire) -> None:
-        """Send batches of several sizes."""
+        """Send batches of several sizes and check how they are handled."""
         while not self.stage.stop.now:
             await asyncio.sleep(wire.random.uniform(*PROBE_PAUSE_S))
             try:
@@ -247,7 +246,7 @@ class DynamicSettings(Reach):
             wire.forget_leader(*TUNED)
 
     def _of_tuned(self, setting: str) -> set[str]:
-        """What a setting of the topic may be now, with the values of the brokers for it."""
+        """Possible values of a topic setting, including those that come from the brokers."""
         own = self._histories[Name(TOPIC, TUNED[0], setting)].possible
         found = {value for value in own if value is not None}
         if None in own:
@@ -272,7 +271,7 @@ class DynamicSettings(Reach):
             if leader.log.flushed_offset <= offset:
                 raise Broken(f"{TUNED}: {offset} is acknowledged, {leader.log.flushed_offset} is flushed")
 
-    # ---- every node
+    # ---- checks on every node
 
     def look(self) -> None:
         for name in self._choices:
@@ -295,7 +294,7 @@ class DynamicSettings(Reach):
 
     @staticmethod
     def _check_log(node: Node, name: Name) -> None:
-        """A replica that is open has the settings of its topic, over those of its broker."""
+        """Check that an open replica uses the settings of its topic, over those of its broker."""
         replica = node.replicas.get(name.resource, 0)
         topic = node.metadata.topics[name.resource]
         expected = LogConfig.from_properties(topic.configs, node.config.log_defaults)
@@ -318,7 +317,7 @@ class DynamicSettings(Reach):
             raise Broken(f"{setting} is {node.config.values[setting]} on node {node.node_id}, not {allowed}")
 
     async def _describe_everywhere(self, wire: Wire, name: Name) -> bool:
-        """What each node tells a client; False if not all could be asked."""
+        """Check DescribeConfigs of each node. False if not all nodes responded."""
         wanted = DescribeConfigsResource(
             resource_type=name.kind, resource_name=name.resource, configuration_keys=[name.setting]
         )
@@ -331,7 +330,9 @@ class DynamicSettings(Reach):
             )
             for node_id in asked:
                 answer = await wire.ask_node(node_id, DESCRIBE_CONFIGS, 4, request)
-                configs = answer.results[0].configs  # of all brokers only what was changed
+                configs = answer.results[
+                    0
+                ].configs  # for all brokers (the default resource) only explicit values
                 told[node_id] = configs[0].value if configs else None
         except Gone:
             wire.forget_leader(*TUNED)
@@ -350,5 +351,5 @@ PROBED: Final = {
     "compression.type": "compression.type",
     "flush.messages": "log.flush.interval.messages",
 }
-"""Of the topic, and the broker's setting by which it goes without a value of its own."""
+"""Topic settings, with the broker settings that are their defaults."""
 MAY_FAIL: Final = frozenset({ErrorCode.request_timed_out, ErrorCode.unknown_server_error})

@@ -1,4 +1,4 @@
-"""The ledger of the control calls: what a reset, a restore and a snapshot do to what may be expected."""
+"""Tests of the control calls' ledger: how reset, restore and snapshot change the expected content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks at the end of a run find what they are for."""
+"""Tests of the checks at the end of a run: each finds a corrupted history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Content = dict[tuple[str, int], list[tuple[int, bytes]]]
 
 
 def story() -> tuple[Ledger, Content]:
-    """One transaction over two partitions that was acknowledged, one that was aborted, one whose outcome is unknown."""
+    """A history of three transactions over two partitions: acknowledged, aborted, and with unknown outcome."""
     ledger = Ledger()
     content: Content = {A: [], B: []}
     for number, verdict in enumerate((Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNKNOWN), 1):
@@ -32,7 +32,7 @@ def test_a_sound_history_passes():
     ledger.check_works(content)
     content[A] = [pair for pair in content[A] if b"old/3" not in pair[1]]
     content[B] = [pair for pair in content[B] if b"old/3" not in pair[1]]
-    ledger.check_works(content)  # of the third one, nothing is as good as all
+    ledger.check_works(content)  # the third transaction may be invisible as a whole
 
 
 def lose_one(content: Content) -> None:
@@ -102,7 +102,7 @@ def test_an_aborted_transaction_that_is_visible_as_a_whole_is_found():
 @pytest.mark.parametrize(
     "seen",
     [
-        [(0, b"a"), (2, b"c")],  # something that comes later was seen before
+        [(0, b"a"), (2, b"c")],  # a gap: a later record without the one before it
         [(0, b"x")],
         [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"gone")],
     ],
@@ -141,7 +141,7 @@ def test_a_batch_comes_twice_only_if_it_was_deleted_before(cuts, twice):
 def test_offsets_of_one_epoch_do_not_go_back(after):
     view = View("read_committed")
     view.saw_offsets(A, 3, 10, 5)
-    view.saw_offsets(A, 4, 8, 4)  # another leader may know less
+    view.saw_offsets(A, 4, 8, 4)  # another leader may have a lower high watermark
     with pytest.raises(Broken, match="epoch 3"):
         view.saw_offsets(A, 3, *after)
 
@@ -165,8 +165,8 @@ def test_a_record_that_was_seen_before_its_marker_was_committed_is_found():
 @pytest.mark.parametrize(
     "copies",
     [
-        [b"copy 0:0"],  # the offset is ahead of the records
-        [b"copy 0:0", b"copy 0:2", b"copy 0:5"],  # the records are ahead of the offset
+        [b"copy 0:0"],  # the offset was committed without its record
+        [b"copy 0:0", b"copy 0:2", b"copy 0:5"],  # a record was copied without its offset
         [b"copy 0:0", b"copy 0:0", b"copy 0:2"],
         [b"copy 0:2", b"copy 0:0"],
     ],

@@ -1,4 +1,4 @@
-"""The loop and the network of the simulation behave like a loop and like TCP."""
+"""The simulated event loop and network behave like asyncio and TCP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDPOINT = Endpoint("PLAINTEXT", "127.0.0.1", 0)
 
 
 class End(asyncio.Protocol):
-    """One end: what it heard, and when."""
+    """One end of a connection, which records what it received and when."""
 
     def __init__(self) -> None:
         self.heard = b""
@@ -58,7 +58,7 @@ async def connected(loop: SimLoop, name: str = "c") -> tuple[End, End]:
     (bound,) = loop.network.bind(ENDPOINT)
     await loop.create_server(accept, sock=bound)
     _, client = await loop.network.connect(name, bound.port, End)
-    await asyncio.sleep(0)  # the server's end hears of it in the next turn
+    await asyncio.sleep(0)  # connection_made of the server's end is called in the next turn
     return client, servers[0]
 
 

@@ -1,4 +1,4 @@
-"""Rare paths have names: each is recognised, and a night that misses one fails."""
+"""Tests of the rare paths: each is recognised, and the nightly run fails if one is never reached."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_night_fails_if_a_seed_fails_or_a_path_is_never_reached(tmp_path: Path
     lacking = {seed: {"seed": seed, "reached": list(rare.NAMES[1:])} for seed in every}
     assert nightly.missing(lacking) == [rare.NAMES[0]]
     assert nightly.verdict(lacking) == 1
-    assert nightly.verdict({1: lacking[1]}) == 0  # of few seeds nothing is asked
+    assert nightly.verdict({1: lacking[1]}) == 0  # with few seeds no path has to be reached
     assert nightly.verdict({1: {"seed": 1, "failed": "torn"}}) == 1
 
 

@@ -1,4 +1,4 @@
-"""Random runs of a whole cluster in virtual time: what must always hold holds, and a seed repeats its run.
+"""Random runs of a whole cluster in virtual time: no invariant is violated, and a seed reproduces its run.
 
     ODRADEK_SEEDS=50 pytest tests/simulation            # 50 seeds of ten virtual minutes each
     python -m tests.simulation.run --seed 7 --trace f   # one of them again
@@ -47,7 +47,7 @@ def check(seed: int, *, seconds: float, nodes: int) -> None:
     "seed", [5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(300, 320))]
 )
 def test_the_same_seed_gives_the_same_run_byte_for_byte(seed: int, tmp_path: Path):
-    """In two processes in which sets and dicts of strings have other orders."""
+    """The run does not depend on the hash seed, that is, on the order of sets of strings."""
     traces = [tmp_path / name for name in ("one", "two")]
     runs = [
         start(seed, seconds=80, nodes=3, trace=trace, hash_seed=hash_seed)

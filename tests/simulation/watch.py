@@ -1,7 +1,7 @@
-"""What must hold inside of the cluster at any moment, and what a rebuilt coordinator must remember.
+"""Invariants inside the cluster that hold at any moment, and checks that coordinator state equals its log.
 
-A client sees a broken rule late or never: who joins the ISR too early does harm only if it leads next. So the run looks
-into all nodes once in a virtual second, and whenever leaders or in-sync replicas have changed or a follower has cut its log.
+Clients notice a violation late or never: a replica that joins the ISR too early does harm only if it becomes leader. So the run
+checks all nodes once in a virtual second, at each change of leaders or ISR, and when a follower has truncated its log.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ LOOK_EACH_S: Final = 1.0
 
 
 class Seen(NamedTuple):
-    """Of a leader."""
+    """State of a leader at the last check."""
 
     epoch: int
     high_watermark: int
     last_stable_offset: int
     is_short: bool
-    """Fewer replicas are in sync than ``min.insync.replicas`` wants."""
+    """Whether the ISR is smaller than ``min.insync.replicas``."""
 
 
 class Watch(MetadataListener):
-    """Looks at all replicas of a cluster, and remembers how far each had come."""
+    """Checks all replicas of a cluster, and remembers their offsets from the last check."""
 
     def __init__(self, cluster: Cluster, watermarks: Watermarks) -> None:
         self._cluster = cluster
@@ -49,10 +49,10 @@ class Watch(MetadataListener):
         self._stable: dict[Partition, StableOffset] = {}
         self._is_due = False
         self.more: list[Callable[[], None]] = []
-        """Checks that are made at each look, beside those of this class."""
+        """Further checks to make each time, such as those of reaches."""
         self._committed: dict[Spot, tuple[int, int]] = {}
-        """The highest high watermark that a leader ever had since the last unclean election, and in which epoch the record
-        before it was written."""
+        """Highest high watermark of any leader since the last unclean election, and the leader epoch of the record before it,
+        by partition."""
 
     async def run(self) -> None:
         self._cluster.metadata.subscribe(self)
@@ -73,7 +73,7 @@ class Watch(MetadataListener):
             del self._committed[spot]
 
     def soon(self) -> None:
-        """Look in the next turn of the loop, when what has changed is done."""
+        """Check in the next turn of the event loop, when the current change is complete."""
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._look_now)
@@ -83,7 +83,7 @@ class Watch(MetadataListener):
         self.look()
 
     def look(self) -> None:
-        """``Broken`` if a rule does not hold now."""
+        """Raise ``Broken`` for a violation."""
         replicas = {
             (node.node_id, (partition.topic, partition.index)): partition
             for node in self._cluster.running_nodes()
@@ -113,7 +113,7 @@ class Watch(MetadataListener):
             check()
 
     def _check_progress(self, spot: Spot, leader: Partition) -> Seen:
-        """On one leader, in one epoch, neither high watermark nor LSO goes back; with too few in sync both stand still."""
+        """Check that high watermark and LSO of one leader epoch do not decrease, nor increase below min.insync.replicas."""
         is_short = len(leader.isr) < min(leader.log.config.min_insync_replicas, len(leader.replicas))
         self._check_stable(spot, leader)
         now = Seen(leader.leader_epoch, leader.high_watermark, leader.last_stable_offset, is_short)
@@ -132,22 +132,22 @@ class Watch(MetadataListener):
         return now
 
     def _check_stable(self, spot: Spot, leader: Partition) -> None:
-        """The LSO is the first offset of the transactions that have no marker below the high watermark."""
+        """Check that the LSO is the first offset of the transactions without a marker below the high watermark."""
         stable = self._stable.get(leader)
         if stable is None or stable.epoch != leader.leader_epoch:
             stable = self._stable[leader] = StableOffset(leader.leader_epoch, leader.log_start_offset)
         expected, found = stable.read_on(leader), leader.last_stable_offset
-        # DeleteRecords may have moved the log start into a transaction, or past its first batches.
+        # DeleteRecords may have moved the log start into a transaction, or beyond its first batches.
         is_deleted = min(found, expected) <= leader.log_start_offset
         if found == expected or is_deleted or found in stable.after_a_restart(leader):
             return
         raise Broken(f"{spot}: the LSO is {found}, and what is committed says {expected}")
 
     def _check_in_sync(self, spot: Spot, node_id: int, replica: Partition) -> None:
-        """Who is in sync, the leader too, has all that was ever committed, written by the same leaders.
+        """Check that an in-sync replica, or the leader, has all committed records, with the same leader epochs.
 
-        Not only what is below this leader's high watermark: one that has just taken over does not know yet how far
-        its predecessor had come, and who joins the ISR meanwhile may lead next.
+        Records above this leader's high watermark count too: a new leader does not know yet which of them were committed
+        by its predecessor, and a replica that joins the ISR meanwhile may become leader next.
         """
         committed, epoch = self._committed.get(spot, (0, -1))
         if replica.log_end_offset < committed:
@@ -165,7 +165,7 @@ class Watch(MetadataListener):
 
 
 def check_owners(node: Node) -> None:
-    """A partition belongs to one member of a consumer group at most: it has it, or has yet to give it up."""
+    """Check that a partition belongs to at most one member of a consumer group, as assigned or as still to be revoked."""
     for shard in node.groups._runtime.open():
         for group in shard.state.consumer_groups.values():
             owners: dict[tuple[UUID, int], str] = {}
@@ -182,13 +182,13 @@ def check_owners(node: Node) -> None:
 
 
 class StableOffset:
-    """The LSO of one leader, from nothing but its log below the high watermark."""
+    """The LSO of one leader, computed from its log below the high watermark alone."""
 
     def __init__(self, epoch: int, log_start_offset: int) -> None:
         self.epoch = epoch
         self._next = log_start_offset
         self._open: dict[int, int] = {}
-        """By producer id the first offset of its open transaction."""
+        """First offset of the open transaction, by producer id."""
 
     def read_on(self, leader: Partition) -> int:
         high_watermark = leader.high_watermark
@@ -204,11 +204,11 @@ class StableOffset:
         return min(self._open.values(), default=high_watermark)
 
     def after_a_restart(self, leader: Partition) -> Iterator[int]:
-        """What the LSO may be, too, of a leader that took its producers from a snapshot.
+        """Yield other LSOs that are allowed if the leader loaded its producer state from a snapshot.
 
-        The snapshot does not tell the transactions that ended before it, though their markers lie above the high
-        watermark (``ProducerStateManager``: of unreplicated transactions nothing is kept). How they ended is decided:
-        their coordinator writes the same markers again, if these are lost.
+        The snapshot lacks transactions that ended before it, even if their markers are above the high watermark
+        (``ProducerStateManager`` does not save unreplicated transactions). Their outcome is decided: if the markers are lost,
+        the coordinator writes the same ones again.
         """
         left, high_watermark = dict(self._open), leader.high_watermark
         last_snapshot = max((int(file.stem) for file in leader.log.directory.glob("*.snapshot")), default=0)
@@ -229,11 +229,11 @@ def _check_bounds(node_id: int, spot: Spot, partition: Partition) -> None:
         )
 
 
-# ---- a memory is a view of its log
+# ---- state in memory equals the log
 
 
 def check_memories(nodes: Iterable[Node]) -> None:
-    """Coordinators and producer states are what their logs say, field by field. Give nodes at rest."""
+    """Check that the state of coordinators and producers equals what their logs give. The nodes must have no pending work."""
     for node in nodes:
         for name, remembered, rebuilt in _memories(node):
             if remembered != rebuilt:
@@ -242,7 +242,7 @@ def check_memories(nodes: Iterable[Node]) -> None:
 
 def _memories(node: Node) -> Iterator[tuple[str, Any, Any]]:
     for index, shard in node.transactions._runtime.items():
-        # A value of version 0 has none of the fields of KIP-890.
+        # A value of version 0 lacks the fields of KIP-890.
         tagged = node.metadata.features.get("transaction.version", 0) > 0
         yield (
             f"transactions of partition {index}",
@@ -271,7 +271,7 @@ def _read(shard: TransactionShard) -> TransactionShard:
 
 
 def _of_shard(shard: TransactionShard, *, tagged: bool) -> dict[str, Any]:
-    # The epoch before lives in memory only (as in Kafka's TransactionMetadata), and so does a fence not written.
+    # The last epoch is in memory only, as in Kafka's TransactionMetadata, and so is a fence that was not written.
     forgotten: dict[str, Any] = {"last_epoch": NO_EPOCH}
     if not tagged:
         forgotten |= {"previous_producer_id": -1, "next_producer_id": -1, "client_version": 0}
@@ -283,12 +283,12 @@ def _of_shard(shard: TransactionShard, *, tagged: bool) -> dict[str, Any]:
 
 
 def _producers(log: Log) -> tuple[Any, Any]:
-    """Of each producer that the log still knows: epoch, last sequence, open transaction."""
+    """(in memory, from the log) of each producer in the log: epoch, last sequence, open transaction."""
     rebuilt = ProducerStateManager()
     for batch in log.batches():
         rebuilt.replay(batch)
     known = rebuilt.entries.keys() & log.producers.entries.keys()
-    # Of a producer whose records are deleted, the markers that are left tell no sequence.
+    # If a producer's records are deleted, its remaining markers have no sequence.
     unknown = {each for each in known if log.log_start_offset and rebuilt.entries[each].last_sequence < 0}
     remembered, read = (
         {
@@ -306,7 +306,7 @@ def _producers(log: Log) -> tuple[Any, Any]:
 
 
 def truncate_and_check(log: Log, offset: int, options: OpenOptions) -> None:
-    """`storage.recovery.truncate`, which must leave nothing behind of what it has cut off."""
+    """Call `storage.recovery.truncate`, and check that no state of the removed batches is left."""
     truncate(log, offset, options)
     remembered, read = _producers(log)
     if remembered != read:

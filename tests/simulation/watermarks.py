@@ -1,7 +1,7 @@
-"""High watermarks, checked at each move: a replica that does not lead shows no record that no leader has committed.
+"""Checks of high watermarks at each change: a replica that does not lead serves no record that no leader has committed.
 
-A look at all replicas once in a second would miss most of it: a follower with a wrong high watermark has the right one
-again after its next fetch. So the checks follow each method of `Partition` that may move a high watermark or a log end.
+A check of all replicas once in a second would miss most violations, because a wrong high watermark of a follower is corrected
+by its next fetch. So the checks follow each method of `Partition` that may change the high watermark or the log end.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ MOVES: Final = (
 
 
 class Shown(NamedTuple):
-    """The last record that a consumer was given: who has it has all that precede it, too."""
+    """The last record that a consumer was served. A replica with this record has all records before it, too."""
 
     offset: int
     epoch: int
-    """The leader epoch in which it was written."""
+    """Leader epoch of the record."""
 
 
 class Committed:
-    """What leaders committed: how much, and in which epochs it was written."""
+    """What leaders have committed: the high watermark, and the leader epochs of the records below it."""
 
     def __init__(self) -> None:
         self._high_watermark = 0
@@ -50,39 +50,39 @@ class Committed:
         return f"{self._high_watermark} records with the epochs {self._epochs.entries()[-3:]}"
 
     def extend(self, leader: Partition) -> None:
-        """A leader's high watermark may have moved."""
+        """Take over the leader's high watermark, which may have changed."""
         self._high_watermark = max(self._high_watermark, leader.high_watermark)
         self.leader_epoch = leader.leader_epoch
         if leader.log.epochs.latest != self._epochs.latest:
             self._epochs = LeaderEpochs(leader.log.epochs.entries())
 
     def has(self, replica: Partition) -> bool:
-        """Whether all below a replica's high watermark is committed."""
+        """Whether all records below a replica's high watermark are committed."""
         last = replica.high_watermark - 1
         return last < replica.log_start_offset or self.covers(
             Shown(last, replica.log.epochs.epoch_for_offset(last))
         )
 
     def covers(self, last: Shown) -> bool:
-        """Whether this record is committed, and with it all that precede it."""
+        """Whether this record, and so all before it, is committed."""
         known = self._epochs.epoch_for_offset(last.offset)
         return last.offset < self._high_watermark and known in (last.epoch, -1)
 
 
 class Watermarks:
-    """What leaders have committed and consumers were shown, of one run."""
+    """What leaders have committed and consumers were served, in one run."""
 
     def __init__(self) -> None:
         self.broken: str | None = None
-        """The first violation. The broker's own code, in which it was found, might catch an exception."""
+        """The first violation. It is stored because the broker code in which it is found might catch an exception."""
         self._committed: dict[Key, list[Committed]] = {}
-        """By partition; the last element since the last unclean election, which may have taken others back."""
+        """Commits by partition. An unclean election, which may revoke commits, begins a new element."""
         self._shown: dict[Key, Shown] = {}
         self._unclean: dict[Key, int] = {}
-        """The leader epoch that the last unclean election has begun."""
+        """Leader epoch of the last unclean election."""
 
     def check(self) -> None:
-        """``Broken`` if something was wrong at any moment so far."""
+        """Raise ``Broken`` if there was a violation."""
         if self.broken is not None:
             raise Broken(self.broken)
 
@@ -92,7 +92,7 @@ class Watermarks:
     # ---- replicas
 
     def moved(self, partition: Partition) -> None:
-        """The high watermark or an end of a log may have moved."""
+        """Check a partition whose high watermark, log start or log end may have changed."""
         if partition.offline is not None:
             return
         key, high_watermark = (partition.topic_id, partition.index), partition.high_watermark
@@ -120,14 +120,14 @@ class Watermarks:
         return self._committed.setdefault(key, [Committed()])
 
     def out_of_bounds(self, partition: Partition) -> None:
-        """In place of the broker's error line (`broker.replicas.partition.bounds`)."""
+        """Note a violation of the bounds, in place of the broker's error line (`broker.replicas.partition.bounds`)."""
         self.moved(partition)
         raise AssertionError(self.broken)
 
     # ---- consumers
 
     def shown(self, key: Key, records: bytes, leader: Partition | None) -> None:
-        """A consumer got these batches, from whichever replica; ``leader`` is the one that leads now."""
+        """Check batches that a consumer got from any replica. ``leader`` is the current leader."""
         last = next(iter(deque(whole_batches(records), maxlen=1)), None)
         if last is None:
             return
@@ -135,13 +135,13 @@ class Watermarks:
         if not any(each.covers(found) for each in self._history(key)):
             self._fail(f"{key}: a consumer got {found}; leaders committed {self._history(key)[-1]}")
         if found.epoch < self._unclean.get(key, -1) and (leader is None or not _has(leader, found)):
-            return  # a replica that has not followed the unclean election yet
+            return  # the replica has not learned of the unclean election yet
         before = self._shown.get(key)
         if before is None or found.offset > before.offset:
             self._shown[key] = found
 
     def leads(self, leader: Partition) -> None:
-        """A leader has all that was shown before."""
+        """Check that a new leader has all records that consumers were served."""
         key = (leader.topic_id, leader.index)
         shown = self._shown.get(key)
         if shown is not None and not _has(leader, shown):
@@ -151,7 +151,7 @@ class Watermarks:
             )
 
     def elected(self, topic: Topic, state: PartitionState) -> bool:
-        """Whether this is an unclean election: what was committed or shown before it does not count any more."""
+        """Whether this is an unclean election. If so, forget earlier commits and served records."""
         if state.leader_recovery_state != RECOVERING:
             return False
         key = (topic.topic_id, state.index)
@@ -181,7 +181,7 @@ def _name(partition: Partition) -> str:
 
 @contextlib.contextmanager
 def watching(watermarks: Watermarks) -> Iterator[None]:
-    """Check after each move, of all replicas of this process."""
+    """Context manager: check all replicas of this process after each change."""
 
     def checked(move: Callable[..., Any]) -> Callable[..., Any]:
         def then_check(partition: Partition, *arguments: Any, **named: Any) -> Any:
@@ -193,7 +193,7 @@ def watching(watermarks: Watermarks) -> Iterator[None]:
         return then_check
 
     def committed(leading: Leading) -> None:
-        watermarks.moved(leading._partition)  # before its followers hear of it
+        watermarks.moved(leading._partition)  # before its followers are notified
         tell(leading)
 
     tell = Leading.committed

@@ -1,4 +1,4 @@
-"""A Kafka client reduced to what retries need: connections, metadata, coordinators, back-off."""
+"""A minimal Kafka client with what retries need: connections, metadata, coordinators, back-off."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ REQUEST_TIMEOUT_S: Final = 10.0
 METADATA, FIND_COORDINATOR = 3, 10
 GROUP, TRANSACTION = 0, 1
 
-# (API, version) of what may come twice, or after the client has gone on. In the protocol of before KIP-890 an EndTxn or a
-# TxnOffsetCommit that comes late counts for the producer's next transaction, on Kafka too: the epoch is the same.
+# (API, version) of requests that may arrive twice, or after the client has continued. Without KIP-890 a late EndTxn or
+# TxnOffsetCommit applies to the producer's next transaction, in Kafka too, as the epoch is the same.
 SENT_TWICE: Final = frozenset({(0, 11), (0, 12), (22, 4), (24, 3), (26, 5), (28, 5)})
 TWICE: Final = 0.03
 LATE_S_MAX: Final = 20.0
 LATE_MARGIN_MS: Final = 15_000
-"""How long a frame may be under way: a slow line, and what a connection that was given up still brings."""
+"""Maximum milliseconds that a frame may be in flight: on a slow line, or after a reset of its connection."""
 
 NONE = ErrorCode.none
 ASK_COORDINATOR_AGAIN: Final = frozenset(
@@ -63,11 +63,11 @@ TRY_AGAIN: Final = frozenset(
 
 
 class Gone(Exception):
-    """No answer: the connection could not be made, ended, or was silent for too long."""
+    """No response: the connection was refused, ended, or silent for too long."""
 
 
 class Link(asyncio.Protocol):
-    """One connection. Answers come in the order of the requests."""
+    """One connection. Responses come in the order of the requests."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -109,14 +109,14 @@ class Link(asyncio.Protocol):
 
 
 class Facts:
-    """What a client must not know, and a check may."""
+    """Facts about the cluster that a client does not have, but a check needs."""
 
     def __init__(self, cluster: Cluster, watermarks: Watermarks) -> None:
         self._cluster = cluster
         self._watermarks = watermarks
 
     def shown(self, topic: str, index: int, records: bytes) -> None:
-        """A consumer got these batches."""
+        """Check batches that a consumer got."""
         known = self._cluster.metadata.topics.get(topic)
         if known is not None:
             node = self._cluster.running(known.partitions[index].leader)
@@ -124,12 +124,12 @@ class Facts:
             self._watermarks.shown((known.topic_id, index), records, leader)
 
     def leader_epoch(self, topic: str, index: int) -> int:
-        """As the controller has it."""
+        """Leader epoch of a partition at the controller."""
         known = self._cluster.metadata.topics.get(topic)
         return known.partitions[index].leader_epoch if known is not None else -1
 
     def log_start(self, topic: str, index: int) -> int:
-        """As the leader has it, 0 without one."""
+        """Log start of a partition at its leader, 0 without a leader."""
         known = self._cluster.metadata.topics.get(topic)
         node = self._cluster.running(known.partitions[index].leader) if known is not None else None
         partition = node.replicas.get(topic, index) if node is not None else None
@@ -145,7 +145,7 @@ class Facts:
         return topic.name
 
     def ids_ms(self) -> int:
-        """The time by which producer ids expire."""
+        """Time in the domain in which producer ids expire."""
         return self._cluster.clock.now_ms(Domain.IDS)
 
 
@@ -174,11 +174,11 @@ class Wire:
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self.topic_ids: dict[str, UUID] = {}
-        """As of the last response that named a topic's leaders."""
+        """Topic ids from the last Metadata response."""
         self._correlation_id = 0
         self._late: set[asyncio.Task[None]] = set()
         self.latest_frame_ms = 0
-        """Until when a frame may come that this client has sent before: twice, or over a connection that it gave up."""
+        """Time until which an earlier frame of this client may arrive, as a duplicate or over a connection that it has closed."""
 
     def say(self, text: str) -> None:
         self._say(f"{self.name} {text}")
@@ -186,7 +186,7 @@ class Wire:
     async def back_off(self) -> None:
         await asyncio.sleep(self.random.uniform(0.02, 0.3))
 
-    # ---- one exchange
+    # ---- requests
 
     async def _link(self, port: int) -> Link:
         link = self._links.get(port)
@@ -205,7 +205,7 @@ class Wire:
         return answer
 
     async def _ask_port_all(self, port: int, key: int, version: int, requests: Sequence[Any]) -> list[Any]:
-        """Send all of them at once; of each the answer, or ``Gone``."""
+        """Send several requests at once. Returns for each the response, or ``Gone``."""
         link = await self._link(port)
         asked = [self._ask(link, key, version, request) for request in requests]
         if (key, version) in SENT_TWICE and self.random.random() < TWICE:
@@ -226,7 +226,7 @@ class Wire:
         return answers
 
     async def connect(self, port: int) -> Link:
-        """A connection of its own, which the caller ends."""
+        """Open a separate connection, which the caller closes."""
         try:
             _, link = await self._network.connect(self.name, port, Link)
         except OSError as error:
@@ -234,7 +234,7 @@ class Wire:
         return link
 
     async def exchange(self, link: Link, key: int, version: int, request: Any) -> Any:
-        """A request and its response over this connection."""
+        """Send a request over this connection and return the response."""
         _, answer = self._ask(link, key, version, request)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
@@ -250,7 +250,7 @@ class Wire:
         return self._correlation_id, link.ask(header + b"".join(client_codec(key, version).encode(request)))
 
     def _send_again(self, port: int, key: int, version: int, request: Any) -> None:
-        """The same frame comes once more, over another connection, now or late: no client gets its response."""
+        """Deliver the same frame once more over another connection, at once or late. No client gets the response."""
         delay_s = self.random.choice((0.0, self.random.uniform(0, 0.5), self.random.uniform(0, LATE_S_MAX)))
         task = asyncio.ensure_future(self._send_late(delay_s, port, key, version, request))
         self._late.add(task)
@@ -275,7 +275,7 @@ class Wire:
 
     @property
     def nodes(self) -> list[int]:
-        """The nodes whose addresses are known."""
+        """Ids of the nodes whose addresses are known."""
         return sorted(self._ports)
 
     async def ask_node(self, node_id: int, key: int, version: int, request: Any) -> Any:
@@ -288,10 +288,10 @@ class Wire:
         ports = sorted({*self._bootstrap, *self._ports.values()})
         return await self._ask_port(self.random.choice(ports), key, version, request)
 
-    # ---- who is where
+    # ---- leaders and coordinators
 
     async def leader(self, topic: str, index: int) -> tuple[int, int]:
-        """(node id, leader epoch); ``Gone`` if there is no leader or no node knows it."""
+        """(node id, leader epoch). Raises ``Gone`` if there is no leader, or no response."""
         known = self._leaders.get((topic, index))
         if known is not None:
             return known
@@ -321,7 +321,7 @@ class Wire:
     async def ask_leader_all(
         self, topic: str, index: int, key: int, version: int, requests: Sequence[Any]
     ) -> list[Any]:
-        """Several requests at once, in order; of each the answer, or ``Gone``."""
+        """Send several requests to the leader at once, in order. Returns for each the response, or ``Gone``."""
         node_id, _ = await self.leader(topic, index)
         port = self._ports.get(node_id)
         try:
@@ -336,7 +336,7 @@ class Wire:
         return answers
 
     async def send_and_forget(self, topic: str, index: int, key: int, version: int, request: Any) -> None:
-        """Send it to the leader, if there is one, and do not wait for its answer."""
+        """Send a request to the leader, if there is one, without waiting for the response."""
         node_id, _ = await self.leader(topic, index)
         port = self._ports.get(node_id)
         if port is not None:
