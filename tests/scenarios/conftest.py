@@ -1,4 +1,4 @@
-"""What all scenarios use: a client of each kind, and a broker behind a relay."""
+"""Fixtures of all scenarios: clients of four libraries, and brokers behind a relay."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def relay() -> Iterator[Relay]:
 
 @pytest.fixture
 def start_relayed(relay: Relay, start_broker: StartBroker) -> Callable[..., Broker]:
-    """Start a broker that clients can reach only through the relay."""
+    """A function that starts a broker which clients reach only through the relay."""
 
     def start(*arguments: str, settings: dict[str, Any] | None = None, **options: Any) -> Broker:
         broker = start_broker(*arguments, settings=relay.advertised | (settings or {}), **options)
@@ -36,26 +36,26 @@ def start_relayed(relay: Relay, start_broker: StartBroker) -> Callable[..., Brok
     return start
 
 
-# librdkafka is asked with each change. aiokafka and kafka-python, whose requests are older, have tests of their own too.
+# The tests with librdkafka run with each change. aiokafka and kafka-python, which use older requests, have further tests elsewhere.
 MARKS = {"aiokafka": [pytest.mark.more], "java": [pytest.mark.java], "kafka-python": [pytest.mark.more]}
-# As the page of compatibility has them.
+# Names of the libraries on the compatibility page.
 PAGE_NAMES = {"confluent": "librdkafka (confluent-kafka)", "java": "Java"}
 
 
 def named(name: str, *values: object, marks: Sequence[pytest.MarkDecorator] = ()) -> Any:
-    """One client as a parameter: what it shows is shown of this client."""
+    """A client as a test parameter. Its results are shown for this client on the compatibility page."""
     return pytest.param(name, *values, marks=[*marks, pytest.mark.client(PAGE_NAMES.get(name, name))])
 
 
 @pytest.fixture(params=[named(name, marks=MARKS.get(name, ())) for name in CLIENTS])
 def client(request: pytest.FixtureRequest) -> str:
-    """The name of one of the four client libraries; the test runs with each."""
+    """Name of one of the four client libraries. The test runs with each of them."""
     return request.param
 
 
 @pytest.fixture
 def new_producer(client: str, start_broker: StartBroker, relay: Relay) -> Iterator[NewProducer]:
-    """Make producers of this client; all are gone before their broker is."""
+    """A function that creates producers of this client. They are closed before their broker is stopped."""
     made: list[TransactionalProducer] = []
 
     def make(bootstrap: str, transactional_id: str | None = None, **options: Any) -> TransactionalProducer:
@@ -72,7 +72,7 @@ def new_producer(client: str, start_broker: StartBroker, relay: Relay) -> Iterat
 
 @pytest.fixture
 def start_three(tmp_path: Path) -> Iterator[Callable[..., ThreeNodes]]:
-    """Start a broker of three nodes (see ``ThreeNodes``), its trace on; it ends with the test."""
+    """A function that starts a broker of three nodes (``ThreeNodes``) with its trace on. It is stopped after the test."""
     with contextlib.ExitStack() as stack:
 
         def start(*topics: str, settings: dict[str, Any] | None = None, **options: Any) -> ThreeNodes:

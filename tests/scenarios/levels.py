@@ -1,4 +1,4 @@
-"""Brokers at a level of `transaction.version`, clients that speak as it has them speak, and the operator's tool."""
+"""Brokers at a level of `transaction.version`, producers that use the matching protocol, and `kafka-transactions.sh`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ LEVELS = ("0", "1", "2")
 
 
 def at_level(start_broker: StartBroker, level: str, **settings: object) -> Broker:
-    """With a topic `orders` of two partitions; dots in the names of settings are written as double underscores."""
+    """Start a broker with a topic `orders` of two partitions. In the names of settings a double underscore stands for a dot."""
     named = {name.replace("__", "."): value for name, value in settings.items()}
     return start_broker("--feature", f"transaction.version={level}", topics=["orders:2"], settings=named)
 
 
 def by_hand(broker: Broker, transactional_id: str, level: str, **options: Any) -> ProducerByHand:
-    """As a client speaks that has seen the level in ApiVersions."""
+    """A raw producer that uses the protocol of this level, as a client does that got it from ApiVersions."""
     return ProducerByHand(broker.host, broker.port, transactional_id, new=level == "2", **options).init()
 
 
 def leave_a_batch_behind(
     broker: Broker, level: str, *, at_ms: int | None = None
 ) -> tuple[ProducerByHand, int]:
-    """A transaction of two batches, of which one arrives when the transaction has been aborted; its error code."""
+    """Send two batches of a transaction, one of which arrives after the abort. Returns the producer and that batch's error code."""
     producer = by_hand(broker, "orders", level)
     assert producer.send("orders", ["in time"], at_ms=at_ms) == NONE
     late = producer.sending("orders", ["too late"], at_ms=at_ms)
@@ -38,7 +38,7 @@ def leave_a_batch_behind(
 
 
 def kafka_transactions(bootstrap: str, *arguments: object) -> list[dict[str, str]]:
-    """Run kafka-transactions.sh as it is; the table that it prints, by column."""
+    """Run kafka-transactions.sh and return the rows of its table, by column name."""
     ran = java_clients().tool(TRANSACTIONS_TOOL, "--bootstrap-server", bootstrap, *arguments)
     assert ran.status == 0, f"{arguments}\n{ran.out}\n{ran.err}"
     header, *rows = [line.rstrip("\t ").split("\t") for line in ran.out.splitlines() if line.strip()] or [[]]

@@ -1,8 +1,9 @@
-"""The consume-process-produce loop as programs of their own, one for each client library, as a user would write it.
+"""The consume-process-produce loop as a program, for each client library, as a user would write it.
 
     python loop_workers.py CLIENT BOOTSTRAP SOURCE SINK STEP:N
 
-At the n-th passage of the step it says "here" and waits for its death. The Java one is ``tests/clients/java/Worker.java``.
+When the step is reached for the n-th time, the program prints "here" and waits to be killed. The Java program is
+``tests/clients/java/Worker.java``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.support.supervised import supervised
 
 BATCH = 5
 GROUP = "loop"
-INSTANCE = "loop-1"  # a static member: the next process takes its place at once
+INSTANCE = "loop-1"  # a static member: the next process replaces it without a session timeout
 TRANSACTIONAL_ID = "loop"
 
 
@@ -80,7 +81,7 @@ def confluent(bootstrap: str, source: str, sink: str, steps: Steps) -> None:
 
 
 def insist(call: Callable[[], None]) -> None:
-    """Call again for as long as the client says that the same call may be made again."""
+    """Repeat a call while its error is retriable."""
     from confluent_kafka import KafkaException
 
     while True:
@@ -130,7 +131,7 @@ def kafka_python(bootstrap: str, source: str, sink: str, steps: Steps) -> None:
         max_poll_records=BATCH,
         fetch_max_wait_ms=50,
     )
-    consumer.partitions_for_topic(source)  # else its first assignment may be empty, and stay so
+    consumer.partitions_for_topic(source)  # otherwise its first assignment may be empty, and stays empty
     producer.init_transactions()
     steps.reached("init")
     while True:

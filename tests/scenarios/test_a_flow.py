@@ -1,6 +1,6 @@
-"""A. The transactional flow, step by step, as each of four client libraries walks it.
+"""A. The transactional flow, step by step, with each of four client libraries.
 
-The Java client speaks the protocol of transaction version 2 (KIP-890), the other three speak version 1.
+The Java client uses the protocol of transaction version 2 (KIP-890), the other three that of version 1.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def offsets_partition(group: str) -> tuple[str, int]:
 def test_the_coordinator_leads_the_partition_that_the_id_hashes_to(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """A1: the topic comes into being at the first use; the id's records lie where Java's hash says."""
+    """A1: the first use creates the topic; the records of the transactional id are in the partition of its Java hash."""
     start_relayed()
     assert topics(relay.bootstrap) == {}
 
@@ -71,7 +71,7 @@ def test_the_coordinator_leads_the_partition_that_the_id_hashes_to(
 def test_init_gives_an_id_and_an_epoch_and_writes_an_empty_state(
     client: str, new_producer: NewProducer, broker: Broker
 ):
-    """A2, the first call."""
+    """A2, the first InitProducerId."""
     new_producer(broker.bootstrap, "orders", transaction_timeout_ms=12_345).init()
 
     (record,) = transaction_log(broker.bootstrap, "orders")
@@ -84,7 +84,7 @@ def test_init_gives_an_id_and_an_epoch_and_writes_an_empty_state(
 def test_a_second_instance_aborts_what_the_first_left_open_and_shuts_it_out(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A2, the second call: the same producer id, a higher epoch, no trace of the open transaction."""
+    """A2, the second InitProducerId: the same producer id, a higher epoch, and the open transaction is aborted."""
     broker = start_broker(topics=["orders:1"])
     first = new_producer(broker.bootstrap, "orders")
     first.init()
@@ -116,7 +116,7 @@ def test_a_second_instance_aborts_what_the_first_left_open_and_shuts_it_out(
 def test_begin_asks_nothing_of_the_broker(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """A3. What follows shows that the relay would have seen it."""
+    """A3. The requests after it show that the relay would have seen one."""
     start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, "orders")
     producer.init()
@@ -133,7 +133,7 @@ def test_begin_asks_nothing_of_the_broker(
 def test_each_further_partition_is_one_record_with_all_so_far(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A4: Ongoing for each addition, with the start time of the first."""
+    """A4: each addition writes an Ongoing record, with the start time of the first."""
     broker = start_broker(topics=["orders:3"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -155,7 +155,7 @@ def test_each_further_partition_is_one_record_with_all_so_far(
 def test_batches_lie_in_the_log_with_their_producer_and_no_marker_yet(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A5: producer id, epoch, sequence and the transactional bit; only read_uncommitted sees them."""
+    """A5: batches have producer id, epoch, sequence and the transactional bit; only read_uncommitted consumers see them."""
     broker = start_broker(topics=["orders:1"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -181,7 +181,7 @@ def test_batches_lie_in_the_log_with_their_producer_and_no_marker_yet(
 def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
     client: str, end: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A6, and A7 for offsets: the group's partition of __consumer_offsets joins the transaction."""
+    """A6, and A7 for offsets: the group's partition of __consumer_offsets is added to the transaction."""
     broker = start_broker(topics=["input:1", "orders:1"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -211,7 +211,7 @@ def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
 def test_the_end_is_prepared_marked_in_every_partition_and_completed(
     client: str, end: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A7: each marker takes an offset; aborted records stay in the log and are not shown."""
+    """A7: each marker takes an offset; aborted records stay in the log and are not delivered."""
     broker = start_broker(topics=["orders:2"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -248,7 +248,7 @@ def test_the_end_is_prepared_marked_in_every_partition_and_completed(
 def test_the_end_of_a_transaction_names_the_next_epoch_from_version_5_on(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """A9: Java's answer carries producer id and next epoch, and it goes on with them; up to v4 the epoch stays."""
+    """A9: EndTxn v5 returns the producer id and the next epoch, which Java's producer uses; up to v4 the epoch stays."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, "orders")
     producer.init()
@@ -274,7 +274,7 @@ def test_the_end_of_a_transaction_names_the_next_epoch_from_version_5_on(
 
 @pytest.mark.java
 def test_after_the_last_epoch_comes_a_new_producer_id(start_relayed: Callable[..., Broker], relay: Relay):
-    """A9: the commit at epoch 32766 is answered with a new id and epoch 0, and the producer never notices."""
+    """A9: the response to the commit at epoch 32766 has a new id and epoch 0, and the producer continues with them."""
     broker = start_relayed(topics=["orders:1"])
     raise_epoch(broker, "orders", LAST_EPOCH - 3)
     producer = JavaProducer(relay.bootstrap, transactional_id="orders")
@@ -299,7 +299,7 @@ def test_after_the_last_epoch_comes_a_new_producer_id(start_relayed: Callable[..
 
 
 def raise_epoch(broker: Broker, transactional_id: str, epoch: int) -> None:
-    """So many producers, one after the other, have had this id: a call in one go for each."""
+    """Send pipelined InitProducerId requests until the transactional id has this epoch."""
     wire = raw.Wire(broker.host, broker.port)
     wire.send_frame(raw.encode_request("find_coordinator", 3, {"key": transactional_id, "key_type": 1}, 0))
     assert raw.decode_response("find_coordinator", 3, wire.receive_frame())[1]["error_code"] == 0

@@ -1,4 +1,4 @@
-"""A8. The consume-process-produce loop, killed at any point and started again: each result is there exactly once."""
+"""A8. The consume-process-produce loop is killed at any step and started again: each result is in the output exactly once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.clients import ConfluentProducer, committed_offset, eventuall
 from tests.support.deadlines import HANG_S
 from tests.support.javaprog import worker_command
 
-# Eighty seconds for all four: two of them are for the longer run.
+# All four take eighty seconds, so two of them run only in the longer tier.
 SOME = [
     named("aiokafka"),
     named("confluent"),
@@ -29,7 +29,7 @@ PARTITIONS = 2
 STEPS = ("init:1", "poll:2", "begin:1", "send:2", "offsets:1", "commit:2")
 ROOT = Path(__file__).parents[2]
 NEVER = "never:1"
-# How far the broker gets in its life before it dies. The order is arbitrary; each is met by every few transactions.
+# Crash points at which the broker dies, and at which hit. The order is arbitrary; every few transactions reach each of them.
 DEATHS = (
     "txn.begin.append:2",
     "txn.prepare.before:3",
@@ -47,7 +47,7 @@ DEATHS = (
 
 
 class Workers:
-    """One worker at a time."""
+    """Starts one worker process at a time."""
 
     def __init__(self, client: str, broker: Broker, directory: Path) -> None:
         self._client = client
@@ -137,12 +137,12 @@ def assert_each_result_is_there_once(broker: Broker, count: int) -> None:
 def test_a_worker_killed_at_any_step_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
 ):
-    """A8: kill -9 at each step in turn, and one worker that lives."""
+    """A8: SIGKILL at each step in turn, then a worker that finishes."""
     count = 40
     broker = start_broker(topics=[f"source:{PARTITIONS}", f"sink:{PARTITIONS}"])
     fill(broker, count)
     crew = workers(broker)
-    steps = STEPS[1::2] if client == "java" else STEPS  # each JVM takes its seconds
+    steps = STEPS[1::2] if client == "java" else STEPS  # a JVM takes seconds to start
     for step in steps:
         crew.start(step)
         assert crew.reached.wait(HANG_S), f"{step} was not reached\n{crew.complaints()}"
@@ -159,7 +159,7 @@ def test_a_worker_killed_at_any_step_leaves_each_result_once(
 def test_a_broker_killed_at_any_point_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
 ):
-    """A8: the broker dies at each crash point in turn; a worker that gives up is started again."""
+    """A8: the broker dies at each crash point in turn; a worker that ends with an error is started again."""
     count = 300
     broker = start_broker(topics=[f"source:{PARTITIONS}", f"sink:{PARTITIONS}"])
     fill(broker, count)

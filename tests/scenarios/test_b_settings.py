@@ -1,4 +1,4 @@
-"""B. Settings that belong to transactions, of the broker and of its clients."""
+"""B. Settings of transactions, of the broker and of its clients."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def transact(producer: TransactionalProducer, value: str) -> None:
 def test_an_idle_id_is_forgotten_with_a_tombstone(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """B1: after it, the old instance is unknown (error 49), and a new one gets a new producer id."""
+    """B1: after the tombstone, the old instance gets error 49 (INVALID_PRODUCER_ID_MAPPING), and a new one a new producer id."""
     control = free_port()
     start_relayed(
         "--control-port",
@@ -89,7 +89,7 @@ def test_a_longer_timeout_than_allowed_is_refused(
     start_relayed: Callable[..., Broker],
     relay: Relay,
 ):
-    """B2: INVALID_TRANSACTION_TIMEOUT for one millisecond more."""
+    """B2: InitProducerId gets INVALID_TRANSACTION_TIMEOUT for one millisecond more than the maximum."""
     start_relayed(settings=settings)
     new_producer(relay.bootstrap, "just right", transaction_timeout_ms=allowed_ms).init()
     assert relay.errors("init_producer_id") == set()
@@ -106,7 +106,7 @@ def topic_settings(broker: Broker, topic: str) -> dict[str, str]:
 
 
 def test_the_transaction_log_is_made_as_the_settings_say(start_broker: StartBroker):
-    """B3: partitions and segment size; replication factor and min.isr come down to the one node there is."""
+    """B3: partitions and segment size follow the settings; replication factor and min.isr are lowered to the one node."""
     broker = start_broker(
         settings={
             "transaction.state.log.num.partitions": 7,
@@ -134,7 +134,7 @@ def test_the_defaults_are_those_of_kafka_s_single_node_image(start_broker: Start
 
 
 def test_one_setting_brings_kafka_s_own_defaults_back(start_broker: StartBroker):
-    """B3: three replicas cannot be had on one node: there is no coordinator, as on Kafka."""
+    """B3: three replicas are impossible on one node, so there is no coordinator, as in Kafka."""
     broker = start_broker(settings={"odradek.defaults": "kafka"})
     producer = ConfluentProducer(broker.bootstrap, transactional_id="orders", call_timeout_s=1)
     with pytest.raises(Refused) as refused:
@@ -146,7 +146,7 @@ def test_one_setting_brings_kafka_s_own_defaults_back(start_broker: StartBroker)
 def test_a_transaction_left_open_too_long_is_aborted_and_its_producer_fenced(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """B4: by the coordinator, without a request."""
+    """B4: the coordinator aborts it by itself."""
     broker = start_broker(topics=["orders:1"], settings=TIMED_OUT)
     producer = new_producer(broker.bootstrap, "orders", transaction_timeout_ms=1000)
     producer.init()
@@ -167,7 +167,7 @@ def test_a_transaction_left_open_too_long_is_aborted_and_its_producer_fenced(
 
 @pytest.mark.feature("read_committed")
 def test_the_isolation_level_decides_what_a_consumer_sees(client: str, start_broker: StartBroker):
-    """B5: read_committed shows committed and plain records in offset order, up to the last stable offset."""
+    """B5: read_committed consumers get committed and plain records in offset order, up to the last stable offset."""
     broker = start_broker(topics=["orders:1"])
     plain = ConfluentProducer(broker.bootstrap)
     writer = ConfluentProducer(broker.bootstrap, transactional_id="writer")

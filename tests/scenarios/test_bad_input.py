@@ -1,6 +1,6 @@
-"""Bad input: each gets what Kafka gives and one line in the log; the broker and all other connections go on.
+"""Bad input gets Kafka's response and one line in the log, and does not affect the broker or other connections.
 
-What Kafka gives is recorded in ``tests/differential``; here the same inputs meet a broker whose log is read.
+Kafka's responses are recorded in ``tests/differential``. Here the same input is sent to a broker whose log is checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def now_ms() -> int:
 
 
 class Peer:
-    """A connection that is allowed to misbehave."""
+    """A connection that sends bad input."""
 
     def __init__(self, broker: Broker) -> None:
         self.wire = raw.Wire("127.0.0.1", broker.port, timeout=HANG_S)
@@ -123,7 +123,7 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def connect(shared_broker: Broker) -> Iterator[Callable[[], Peer]]:
-    """New connections; all end with the test."""
+    """A function that opens connections. All are closed after the test."""
     with contextlib.ExitStack() as stack:
 
         def new() -> Peer:
@@ -142,9 +142,9 @@ def test_bad_input_gets_its_response_and_one_line_and_harms_no_other_client(
     assert produce(neighbour, batch(1, ts=now_ms())) == 0
     before = len(shared_broker.events)
     assert act(connect())
-    # The broker's log is written by a thread of its own.
+    # A thread writes the broker's log, so the line may come after the response.
     eventually(lambda: len(shared_broker.events) > before, "there is a line")
-    # The same connection as before, and a new one.
+    # On the connection from before, and on a new one.
     assert produce(neighbour, batch(1, ts=now_ms())) == 0
     assert produce(connect(), batch(1, ts=now_ms())) == 0
     assert [line["event"] for line in shared_broker.events[before:]] == [event]

@@ -1,4 +1,4 @@
-"""C1 to C4 with staged faults: what each setting of a producer allows, once a request or its answer is lost."""
+"""C1 to C4 with fault rules: the guarantees of each producer setting when a request or its response is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.clients import CLIENTS, Refused, batches_of, eventually, valu
 from tests.support.deadlines import HANG_S
 from tests.support.in_process import InProcess
 
-# Each client's words for the same things.
+# The clients' names of the same settings.
 IDEMPOTENCE = {
     "confluent": "enable.idempotence",
     "java": "enable.idempotence",
@@ -27,7 +27,7 @@ PATIENT = {
     "aiokafka": {"request_timeout_ms": 5_000},
 }
 NEVER_AGAIN = {"confluent": {"retries": 0}, "java": {"retries": 0}, "kafka-python": {"retries": 0}}
-"""At most once. aiokafka has no such setting: it sends again until its time is over."""
+"""Settings for at most once. aiokafka has no such setting: it retries until its request timeout."""
 IN_A_SECOND = {
     "confluent": {"socket.timeout.ms": 1_000, "request.timeout.ms": 1_000},
     "java": {"request.timeout.ms": 1_000, "delivery.timeout.ms": 20_000},
@@ -47,7 +47,7 @@ def broker(tmp_path: Path) -> Iterator[InProcess]:
 
 
 def plain(client: str, acks: int, more: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The settings of a producer without idempotence."""
+    """Settings of a producer without idempotence."""
     said: Any = acks
     if acks == -1 or client == "java":
         said = {-1: "all", 0: "0", 1: "1"}[acks]
@@ -58,14 +58,14 @@ def written(broker: InProcess) -> list[str]:
     return values(broker.bootstrap, "orders")
 
 
-# ---- C1, C2, C3: idempotent
+# ---- C1, C2, C3: idempotent producers
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_an_idempotent_producer_writes_each_record_once_whatever_is_lost(
     loss: str, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C1, C4: it sends again, and what was written already is recognised."""
+    """C1, C4: the producer sends the batch again, and the broker recognises what was written."""
     producer = new_producer(broker.bootstrap, more=PATIENT[client])
     assert producer.send("orders", ["one"]) == [(0, 0)]
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")
@@ -78,7 +78,7 @@ def test_an_idempotent_producer_writes_each_record_once_whatever_is_lost(
 def test_an_answer_that_never_comes_is_as_good_as_a_lost_one(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C1: the connection stays open and mute; the client gives up on it when its time is over."""
+    """C1: the connection stays open without a response, until the client's request timeout."""
     producer = new_producer(broker.bootstrap, more=IN_A_SECOND[client])
     producer.send("orders", ["one"])
     rule = broker.stage("Produce topic=orders nth=1 -> lose-answer silent")
@@ -90,7 +90,7 @@ def test_an_answer_that_never_comes_is_as_good_as_a_lost_one(
 def test_an_answer_lost_in_a_transaction_commits_it_once(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C1: the answers to the batch and to EndTxn are lost."""
+    """C1: the responses to Produce and to EndTxn are lost."""
     producer = new_producer(broker.bootstrap, "payments", more=PATIENT[client])
     producer.init()
     rules = [
@@ -121,7 +121,7 @@ def test_a_batch_that_the_network_doubles_is_written_once(
 def test_a_batch_that_lingers_in_the_network_is_written_once(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C2: the request is taken for lost and sent again; when it arrives after all, it is recognised."""
+    """C2: the client sends the request again; when the first one arrives late, the broker recognises it as a duplicate."""
     producer = new_producer(broker.bootstrap, more=PATIENT[client])
     rule = broker.stage("Produce topic=orders nth=1 -> detach")
     assert producer.send("orders", ["one"]) == [(0, 0)]
@@ -152,7 +152,7 @@ def test_without_idempotence_what_lingers_is_written_again_and_late(
 def test_at_least_once_shows_the_duplicate(
     loss: str, found: list[str], acks: int, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """A lost request costs nothing; after a lost answer the record is there twice."""
+    """A lost request has no effect; after a lost response the record is in the log twice."""
     producer = new_producer(broker.bootstrap, more=plain(client, acks))
     producer.send("orders", ["one"])
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")
@@ -167,7 +167,7 @@ def test_at_least_once_shows_the_duplicate(
 def test_at_most_once_shows_the_loss(
     loss: str, found: list[str], acks: int, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """The client is told of a failure in both cases, and cannot know which one it was."""
+    """The client gets an error in both cases, and cannot tell whether the record was written."""
     producer = new_producer(broker.bootstrap, more=plain(client, acks, NEVER_AGAIN[client]))
     producer.send("orders", ["one"])
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")
@@ -181,7 +181,7 @@ def test_at_most_once_shows_the_loss(
 def test_acks_0_loses_without_a_word(
     loss: str, found: list[str], client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """There is no response that could be lost, and no client that would send again."""
+    """There is no response that could be lost, and no retry."""
     producer = new_producer(broker.bootstrap, more=plain(client, acks=0))
     producer.send("orders", ["one"])
     eventually(lambda: written(broker) == ["one"], "the first record")
@@ -191,7 +191,7 @@ def test_acks_0_loses_without_a_word(
     assert written(broker) == found
 
 
-# ---- what clients make of errors
+# ---- clients and errors
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""C. Idempotence: what the broker makes of batches that come twice, late, or not at all."""
+"""C. Idempotence: batches that arrive twice, late, or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ONE_RECORD_A_BATCH = {
 
 
 def place(answer: dict) -> tuple[int, int]:
-    """Error code and base offset of the one partition that a Produce was for."""
+    """Error code and base offset in the response of a Produce for one partition."""
     (topic,) = answer["responses"]
     (partition,) = topic["partition_responses"]
     return partition["error_code"], partition["base_offset"]
@@ -37,7 +37,7 @@ def place(answer: dict) -> tuple[int, int]:
 def test_a_batch_whose_answer_is_lost_is_written_once(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C1: the client sends it again, and is told the offset that the first one got."""
+    """C1: the client sends the batch again, and gets the offset of the first one."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, more=RETRIES[client])
     assert producer.send("orders", ["one"]) == [(0, 0)]
@@ -56,7 +56,7 @@ def test_a_batch_whose_answer_is_lost_is_written_once(
 def test_a_batch_whose_answer_is_lost_in_a_transaction_is_written_once(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C1, and the answer to EndTxn is lost too: the transaction is committed once."""
+    """C1, with the response to EndTxn lost too: the transaction is committed once."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, "orders", more=RETRIES[client])
     producer.init()
@@ -83,7 +83,7 @@ def seven_batches(client: str, new_producer: NewProducer, relay: Relay) -> list[
 def test_the_last_five_batches_are_recognised_and_no_older_one(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C2: the very bytes of real clients, again; nothing is written."""
+    """C2: the original bytes of a client's requests are sent again; nothing is written."""
     broker = start_relayed(topics=["orders:1"])
     sent = seven_batches(client, new_producer, relay)
     for number in (6, 2, 5, 3, 4):
@@ -97,12 +97,12 @@ def test_the_last_five_batches_are_recognised_and_no_older_one(
 def test_a_skipped_sequence_is_refused_and_nothing_of_it_written(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C3: one of several requests in flight vanishes. The Python clients have only one in flight and cannot skip."""
+    """C3: one of several requests in flight is lost. The Python clients have only one in flight and cannot skip."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, more=ONE_RECORD_A_BATCH[client])
     producer.send("orders", ["a"])
     loss = relay.lose("request", "produce", nth=2, close=False)
-    # Too long for two of them to share a batch, whose least size the client rounds up.
+    # So long that no two share a batch: the client rounds up the smallest batch size.
     rest = [letter * 500 for letter in "bcde"]
     producer.send("orders", rest)
 
@@ -116,7 +116,7 @@ def test_a_skipped_sequence_is_refused_and_nothing_of_it_written(
 def test_after_kill_9_the_last_five_batches_are_recognised_and_after_a_clean_end_the_last_one(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C6: producer state is rebuilt from the log; and from the snapshot that a clean end leaves, as on Kafka."""
+    """C6: producer state is rebuilt from the log, or loaded from the snapshot of a clean shutdown, as in Kafka."""
     broker = start_relayed(topics=["orders:1"])
     sent = seven_batches(client, new_producer, relay)
     for end, known in ((broker.kill, (6, 2, 5, 3, 4)), (broker.terminate, (6,))):
@@ -131,7 +131,7 @@ def test_after_kill_9_the_last_five_batches_are_recognised_and_after_a_clean_end
 def test_a_producer_goes_on_after_kill_9_without_a_duplicate(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C6: the answer was lost together with the broker; the same client sends again to its successor."""
+    """C6: the response was lost when the broker died; the client sends the batch again to the restarted broker."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, more=RETRIES[client])
     producer.send("orders", ["one"])
@@ -153,7 +153,7 @@ def test_a_producer_goes_on_after_kill_9_without_a_duplicate(
 def test_a_new_producer_without_an_id_is_a_stranger(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """C7: a fresh producer id each time, also after a restart of the broker; what comes again is written again."""
+    """C7: it gets a new producer id each time, also after a restart of the broker; repeated records are written again."""
     broker = start_broker(topics=["orders:1"])
     for _ in range(2):
         new_producer(broker.bootstrap).send("orders", ["again"])

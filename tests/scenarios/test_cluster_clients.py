@@ -1,4 +1,4 @@
-"""Leaders and coordinators move, and clients are told so: each finds its way by itself; nothing is lost or duplicated."""
+"""Leaders and coordinators move, and clients get errors that say so: each finds the new one, nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def next_node(node: int) -> int:
 def test_producers_and_consumers_follow_their_leader(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """NOT_LEADER_OR_FOLLOWER: the leader is alive, and leads no more."""
+    """NOT_LEADER_OR_FOLLOWER: the old leader is alive, and is a follower now."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     with reader(client, cluster.bootstrap_servers, "orders") as reading:
@@ -39,12 +39,12 @@ def test_producers_and_consumers_follow_their_leader(
     assert values(cluster.bootstrap_servers, "orders") == [*sent, "last"]
 
 
-# aiokafka fetches without an epoch: no leader can tell it that its epoch is another one.
+# aiokafka fetches without a leader epoch, so it cannot get FENCED_LEADER_EPOCH.
 @pytest.mark.parametrize("client", ["confluent", JAVA])
 def test_a_consumer_hears_that_its_leader_is_of_a_later_epoch(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """FENCED_LEADER_EPOCH: while a Fetch is on its way, the leader loses its partition and gets it back."""
+    """FENCED_LEADER_EPOCH: while a Fetch is held, its leader is replaced and then elected again."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     producer.send("orders", ["before"])
@@ -52,7 +52,7 @@ def test_a_consumer_hears_that_its_leader_is_of_a_later_epoch(
     with reader(client, cluster.bootstrap_servers, "orders") as reading:
         assert reading.read(1) == ["before"]
         with cluster.faults.add(f"Fetch node={leader} nth=1 -> hold") as on_its_way:
-            # Java's asks while it is polled.
+            # The Java consumer sends Fetch requests only while it is polled.
             eventually(lambda: reading.sees() or on_its_way.hits)
             cluster.lead(next_node(leader), "orders")
             cluster.lead(leader, "orders")
@@ -63,7 +63,7 @@ def test_a_consumer_hears_that_its_leader_is_of_a_later_epoch(
 
 
 def partition_of(key: str) -> int:
-    """Of a coordinator's log with three partitions."""
+    """Partition of the key in an internal topic with three partitions."""
     return (java_hash(key) & 0x7FFFFFFF) % 3
 
 
@@ -76,7 +76,7 @@ def move_coordinator(cluster: ThreeNodes, log: str, key: str) -> None:
 def test_a_transaction_goes_on_when_its_coordinators_move(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """NOT_COORDINATOR, for each kind of request that is made of one."""
+    """NOT_COORDINATOR, for each kind of request to a coordinator."""
     cluster = start_three("orders:3")
     producer = new_producer(cluster.bootstrap_servers, "mover")
     producer.init()
@@ -101,7 +101,7 @@ def test_a_transaction_goes_on_when_its_coordinators_move(
     }
     assert told["EndTxn"] >= 1, told
     assert told["TxnOffsetCommit"] >= 1, told
-    # Java's, in the newer protocol, has partitions joined by their leaders.
+    # With transaction version 2 (Java) the partition leaders add partitions.
     assert (told["AddPartitionsToTxn"] >= 1) == (client != "java"), told
     assert values(cluster.bootstrap_servers, "orders") == ["0", "0", "2"]
     assert committed_offset(cluster.bootstrap_servers, "readers", "orders", 0) == 3

@@ -1,4 +1,4 @@
-"""A coordinator dies with its node in the middle of the work: its successor reads the log, and finishes what was decided."""
+"""A coordinator's node dies in the middle of a request: the next coordinator loads the log and finishes what was decided."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.more
 
 CLIENTS = ["confluent", "aiokafka", pytest.param("java", marks=pytest.mark.java)]
 MORE = {"confluent": FINDS_COORDINATORS}
-# The node dies when it is asked, or between two steps of what it does then.
+# The node dies when it gets the request, or between two steps of handling it.
 STEPS = ["EndTxn", "txn.prepare.append", "txn.marker", "txn.complete.append"]
 COMPLETE_COMMIT, COMPLETE_ABORT = 4, 5
 
 
 def transact(producer: Any, number: int) -> None:
-    """One transaction over three partitions and a group's positions; its end is the caller's."""
+    """Send one transaction over three partitions with offsets of a group. The caller ends it."""
     producer.begin()
     for partition in range(3):
         producer.send("orders", [f"{number}"], partition=partition)
@@ -44,7 +44,7 @@ def transact(producer: Any, number: int) -> None:
 def test_a_commit_goes_through_when_its_coordinator_dies(
     client: str, step: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """Whatever it had done of it: the client asks the next coordinator, and all is there once."""
+    """Whatever step was reached: the client asks the next coordinator, and each record is committed once."""
     cluster = start_three("orders:3")
     producer = new_producer(cluster.bootstrap_servers, "payer", more=MORE.get(client))
     producer.init()
@@ -74,7 +74,7 @@ def test_a_commit_goes_through_when_its_coordinator_dies(
 def test_a_coordinator_that_dies_before_the_decision_leaves_the_transaction_open(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """The producer goes on in it as if nothing had happened."""
+    """The producer continues the transaction without an error."""
     cluster = start_three("orders:3")
     producer = new_producer(cluster.bootstrap_servers, "payer", more=MORE.get(client))
     producer.init()
@@ -89,7 +89,7 @@ def test_a_coordinator_that_dies_before_the_decision_leaves_the_transaction_open
 
 
 def read(members: list[Member], count: int) -> list[str]:
-    """So many values, whichever of them gets each."""
+    """Read ``count`` values from the members, whichever of them gets each."""
     found: list[str] = []
 
     def enough() -> bool:
@@ -102,7 +102,7 @@ def read(members: list[Member], count: int) -> list[str]:
 
 
 def await_stable(cluster: ThreeNodes, members: list[Member]) -> None:
-    """Until each of two members has two of the four partitions: a rebalance stands in no log."""
+    """Wait until each of two members has two of the four partitions: a rebalance in progress is not in the log."""
 
     def stable() -> bool:
         for each in members:
@@ -117,7 +117,7 @@ def await_stable(cluster: ThreeNodes, members: list[Member]) -> None:
 
 
 def write(cluster: ThreeNodes, numbers: range) -> list[str]:
-    """To four partitions, one after the other."""
+    """Write to four partitions in turn."""
     producer = ConfluentProducer(cluster.bootstrap_servers)
     for number in numbers:
         producer.send("orders", [str(number)], partition=number % 4)
@@ -126,7 +126,7 @@ def write(cluster: ThreeNodes, numbers: range) -> list[str]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_group_goes_on_when_its_coordinator_dies(client: str, start_three: StartThree) -> None:
-    """The next one knows its members from the log: no member joins again, nothing is read twice."""
+    """The next coordinator loads the members from the log: no member joins again, no record is read twice."""
     cluster = start_three("orders:4")
     with (
         member(client, cluster.bootstrap_servers, "readers", "orders") as one,

@@ -1,4 +1,4 @@
-"""C5. The leader dies and a follower takes over: it knows the producers as the old one did, and so does that one later."""
+"""C5. The leader dies and a follower takes over: both have the same producer state, then and when the old leader leads again."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.three_nodes import NODES, ThreeNodes
 NONE, OUT_OF_ORDER = ErrorCode.none, ErrorCode.out_of_order_sequence_number
 PRODUCER_ID = 4_000
 
-# kafka-python is not among them: it may hang when its leader goes.
+# Without kafka-python, which may hang when its leader dies.
 CLIENTS_THAT_FAIL_OVER = ["confluent", "aiokafka", pytest.param("java", marks=pytest.mark.java)]
 
 
 def send(cluster: ThreeNodes, node: int, sequence: int, acks: int = -1) -> tuple[int, int]:
-    """A batch of one record from an idempotent producer, by hand to one node: error code and base offset."""
+    """Send a batch of one record from an idempotent producer to one node. Returns error code and base offset."""
     records = batch([b"%d" % sequence], ts=now_ms(), pid=PRODUCER_ID, epoch=0, seq=sequence)
     with cluster.ask(node) as ask:
         answer: dict[str, Any] = ask.once(
@@ -40,7 +40,7 @@ def send(cluster: ThreeNodes, node: int, sequence: int, acks: int = -1) -> tuple
 
 
 def knows_the_last_five(cluster: ThreeNodes, node: int, ends: int) -> None:
-    """A node that leads, once sequences 0 to ``ends`` - 1 are written: the last five are recognised, older ones are not."""
+    """Check a leader after sequences 0 to ``ends`` - 1 were written: it recognises the last five batches, and no older ones."""
     for sequence in range(ends - 5, ends):
         assert send(cluster, node, sequence) == (NONE, sequence)
     error, _ = send(cluster, node, ends - 6)
@@ -50,9 +50,9 @@ def knows_the_last_five(cluster: ThreeNodes, node: int, ends: int) -> None:
 
 
 def test_a_follower_that_takes_over_recognises_the_last_five_batches(start_three: StartThree) -> None:
-    """Also the old leader, when it comes back and leads again: it has learned them from what it copied.
+    """So does the old leader, when it comes back and leads again, with the producer state from the batches that it fetched.
 
-    From its own files it knows, as in Kafka, only each producer's last batch.
+    From its own producer snapshot it has, as in Kafka, only each producer's last batch.
     """
     cluster = start_three("orders:1")
     old = cluster.leader("orders")
@@ -75,7 +75,7 @@ def test_a_follower_that_takes_over_recognises_the_last_five_batches(start_three
 
 @contextlib.contextmanager
 def leader_lost_at_a_produce(cluster: ThreeNodes) -> Iterator[None]:
-    """The next Produce is written on all replicas, and its answer never sent; then the leader dies. Later it comes back."""
+    """Context manager: the leader dies after the next Produce is on all replicas, without a response. It is restarted later."""
     lost = cluster.faults.add("Produce nth=1 -> lose-answer silent")
     leader = cluster.leader("orders")
 
@@ -96,7 +96,7 @@ def leader_lost_at_a_produce(cluster: ThreeNodes) -> Iterator[None]:
 def test_an_idempotent_producer_goes_on_without_a_duplicate(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """The leader dies with a batch written on all replicas and not acknowledged: the client sends it to the next one."""
+    """The leader dies after all replicas have the batch, before the acknowledgement: the client sends it to the new leader."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     for number in range(9):

@@ -1,4 +1,4 @@
-"""Leadership goes back where it belongs, and consumers read from the node next door."""
+"""Preferred leaders are elected again, and consumers fetch from the follower in their rack."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTITIONS = range(6)
 
 @contextmanager
 def writing(cluster: ThreeNodes) -> Iterator[list[str]]:
-    """A producer that sends to all partitions meanwhile; what was acknowledged."""
+    """Context manager: a producer sends to all partitions during the block. Yields the acknowledged values."""
     producer = ConfluentProducer(cluster.bootstrap_servers)
     over = threading.Event()
     sent: list[str] = []
@@ -42,15 +42,15 @@ def writing(cluster: ThreeNodes) -> Iterator[list[str]]:
 
 
 def elected(cluster: ThreeNodes) -> None:
-    """By an operator, as kafka-leader-election.sh does it."""
+    """Elect preferred leaders with an admin client, as kafka-leader-election.sh does."""
     admin = AdminClient({**PATIENCE, "bootstrap.servers": cluster.bootstrap_servers})
     places = [TopicPartition("orders", partition) for partition in PARTITIONS]
-    # With a time-out the binding fails (confluent-kafka 2.16.1).
+    # With a timeout the binding fails (confluent-kafka 2.16.1).
     admin.elect_leaders(ElectionType.PREFERRED, places).result(HANG_S)
 
 
 def balanced(cluster: ThreeNodes) -> None:
-    """By itself, every five minutes (leader.imbalance.check.interval.seconds)."""
+    """Let the controller elect preferred leaders, as it does every five minutes (leader.imbalance.check.interval.seconds)."""
     cluster.clock.advance("5m", only="replication")
 
 
@@ -58,7 +58,7 @@ def balanced(cluster: ThreeNodes) -> None:
 def test_leadership_goes_back_to_a_node_that_is_back(
     by: Callable[[ThreeNodes], None], start_three: StartThree
 ) -> None:
-    """Under load, without a loss: first all in sync, then the preferred leader."""
+    """Under load and without a loss: first all replicas are in sync, then the preferred leader is elected."""
     cluster = start_three("orders:6", settings={"auto.leader.rebalance.enable": "true"})
     preferred = [cluster.preferred("orders", partition) for partition in PARTITIONS]
     assert sorted(preferred) == sorted([*NODES, *NODES])
@@ -124,7 +124,7 @@ def java_in_rack(cluster: ThreeNodes, rack: str) -> Iterator[Callable[[], list[s
         java.ask("close", on=consumer)
 
 
-# aiokafka knows no racks.
+# aiokafka does not support racks.
 @pytest.mark.parametrize(
     "in_rack",
     [confluent_in_rack, pytest.param(java_in_rack, marks=pytest.mark.java)],
@@ -134,7 +134,7 @@ def test_a_consumer_reads_from_the_follower_in_its_rack(
     in_rack: Callable[[ThreeNodes, str], AbstractContextManager[Callable[[], list[str]]]],
     start_three: StartThree,
 ) -> None:
-    """KIP-392. The leader sends it there; when that node dies, it reads from the leader again."""
+    """KIP-392. The leader directs the consumer to the follower; when its node dies, the consumer fetches from the leader again."""
     racks = {f"odradek.node.{node}.broker.rack": f"rack-{node}" for node in NODES}
     selector = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
     cluster = start_three("orders:1", settings=racks | selector)

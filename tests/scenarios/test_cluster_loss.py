@@ -1,4 +1,4 @@
-"""What acks=1, acks=all and an unclean election lose, and what clients are told while too few replicas are in sync."""
+"""Losses with acks=1, acks=all and unclean elections, and errors of clients while too few replicas are in sync."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.three_nodes import NODES, ThreeNodes
 
 JAVA = pytest.param("java", marks=pytest.mark.java)
 PATIENT_FOLLOWERS = {"replica.lag.time.max.ms": 60_000}
-"""A follower that stands still stays in sync for as long as a test takes."""
+"""A follower that does not fetch stays in sync for the duration of a test."""
 ONE_TRY = {
     "confluent": {"enable.idempotence": False, "acks": "all", "retries": 0},
     "java": {"enable.idempotence": "false", "acks": "all", "retries": 0},
@@ -35,7 +35,7 @@ LEADER_ONLY: dict[str, dict[str, Any]] = {
 
 @contextlib.contextmanager
 def paused(cluster: ThreeNodes, *nodes: int) -> Iterator[list[Rule]]:
-    """Followers that copy nothing."""
+    """Context manager: these nodes do not fetch from their leaders."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(cluster.faults.add(f"pause node={node}")) for node in nodes]
 
@@ -55,14 +55,14 @@ def same_bytes_everywhere(cluster: ThreeNodes) -> None:
     assert len(contents) == 1
 
 
-# ---- what is lost
+# ---- losses
 
 
 @pytest.mark.parametrize("client", ["confluent", "aiokafka", JAVA])
 def test_with_acks_1_what_only_the_leader_has_is_lost_with_it(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """It was acknowledged. The old leader, come back, cuts off what its successor never had."""
+    """The record was acknowledged. The old leader truncates it after its restart, as the new leader does not have it."""
     cluster = start_three("orders:1", settings=PATIENT_FOLLOWERS)
     producer = new_producer(cluster.bootstrap_servers, more=LEADER_ONLY[client])
     assert producer.send("orders", ["everywhere"]) == [(0, 0)]
@@ -84,7 +84,7 @@ def test_with_acks_1_what_only_the_leader_has_is_lost_with_it(
 def test_with_acks_all_nothing_is_acknowledged_that_could_be_lost(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """The same death: the client has heard nothing yet, and sends it to the next leader."""
+    """The same death: the client has no acknowledgement yet, and sends the record to the new leader."""
     cluster = start_three("orders:1", settings=PATIENT_FOLLOWERS)
     producer = new_producer(cluster.bootstrap_servers)
     producer.send("orders", ["everywhere"])
@@ -109,7 +109,7 @@ def test_with_acks_all_nothing_is_acknowledged_that_could_be_lost(
 def test_an_unclean_election_loses_what_was_acknowledged_by_all_in_sync(
     unclean: bool, start_three: StartThree
 ) -> None:
-    """All in sync: that was the leader alone. Without unclean elections its partition waits for it."""
+    """Only the leader was in sync. Without unclean elections its partition has no leader until it is back."""
     quick = {"replica.lag.time.max.ms": 300, "replica.fetch.wait.max.ms": 300}
     settings = {"min.insync.replicas": 1, **quick}
     cluster = start_three(
@@ -134,7 +134,7 @@ def test_an_unclean_election_loses_what_was_acknowledged_by_all_in_sync(
     same_bytes_everywhere(cluster)
 
 
-# ---- what clients are told
+# ---- errors
 
 
 @pytest.mark.parametrize("client", ["confluent", JAVA])
@@ -153,7 +153,7 @@ def test_with_too_few_in_sync_a_client_is_refused_and_nothing_is_written(
     assert is_named(refused.value, "NOT_ENOUGH_REPLICAS")
     assert len(cluster.batches(leader, "orders")) == 1
 
-    # One with its client's own defaults waits for a second replica, and goes through.
+    # A producer with its client's default settings retries until a second replica is in sync.
     patient = new_producer(cluster.bootstrap_servers)
     sending = threading.Thread(target=lambda: patient.send("orders", ["in the end"]))
     sending.start()
@@ -167,7 +167,7 @@ def test_with_too_few_in_sync_a_client_is_refused_and_nothing_is_written(
 def test_a_client_that_waited_in_vain_does_not_know_that_it_is_written(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """A follower in sync stands still until the request's time is over: it is there, and who sends it again has it twice."""
+    """A follower in the ISR does not fetch until the request times out: the record is there, and a retry writes it again."""
     cluster = start_three("orders:1", settings=PATIENT_FOLLOWERS)
     once = new_producer(cluster.bootstrap_servers, more=ONE_TRY[client] | SHORT[client])
     once.send("orders", ["first"])
@@ -185,7 +185,7 @@ def test_a_client_that_waited_in_vain_does_not_know_that_it_is_written(
 def test_an_idempotent_client_that_is_told_of_too_few_replicas_after_the_append_has_it_once(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """It sends the batch again. tests/broker/replicas/replication shows how it comes to this answer, in one instant."""
+    """It sends the batch again. tests/broker/replicas/replication shows how this error comes about, in one turn."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     producer.send("orders", ["first"])
@@ -197,6 +197,6 @@ def test_an_idempotent_client_that_is_told_of_too_few_replicas_after_the_append_
 
 
 def is_named(refused: Refused, *errors: str) -> bool:
-    """librdkafka has Kafka's own names; Java's classes are called NotEnoughReplicasException and the like."""
+    """Whether the error has one of these names. librdkafka uses Kafka's names, Java NotEnoughReplicasException and the like."""
     classes = {error.title().replace("_", "") + "Exception" for error in errors}
     return refused.names[0] in classes | set(errors)

@@ -1,4 +1,4 @@
-"""D. Zombies, readers behind an open transaction, and a coordinator that dies in between."""
+"""D. Zombie producers, consumers behind an open transaction, and a coordinator that dies before the markers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.relay import Relay
 
 APIS = ("produce", "add_partitions_to_txn", "add_offsets_to_txn", "txn_offset_commit", "end_txn")
 FENCED = {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}
-# What each client says of itself then.
+# Error name of each client for a fenced producer.
 WORDS = {
     "confluent": {"_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"},
     "java": {"ProducerFencedException", "InvalidProducerEpochException"},
@@ -51,7 +51,7 @@ ZOMBIE_ACTS: dict[str, Callable[[TransactionalProducer], object]] = {
 def test_a_zombie_is_refused_whatever_it_does(
     client: str, act: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """D1: with the error that its client turns into the exception for those that are fenced."""
+    """D1: the broker returns the error that the client turns into its exception for fenced producers."""
     start_relayed(topics=["orders:2", "input:1"])
     zombie = new_producer(relay.bootstrap, "orders")
     zombie.init()
@@ -69,8 +69,9 @@ def test_a_zombie_is_refused_whatever_it_does(
     assert set(refused.value.names) & WORDS[client], refused.value
 
     if client == "kafka-python" and act == "sends":
-        # Refused by the log, it asks for a newer epoch by itself (KIP-360), which ends what is open under its id.
-        # On Kafka too: the heir has to begin again. It asks in a thread of its own, after the call has failed.
+        # After the error of the partition leader the zombie requests a newer epoch by itself (KIP-360). That aborts the open
+        # transaction of its transactional id, in Kafka too, so the newer producer has to begin again. The request comes from
+        # the client's own thread, after the call has failed.
         eventually(lambda: len(relay.answered("init_producer_id")) > asked_for_ids, "the zombie's next epoch")
         with pytest.raises(Refused):
             heir.commit()
@@ -84,7 +85,7 @@ def test_a_zombie_is_refused_whatever_it_does(
 
 
 def test_an_open_transaction_holds_back_all_that_comes_behind_it(client: str, start_broker: StartBroker):
-    """D2: read_committed sees nothing past the last stable offset until the end; then everything, in order."""
+    """D2: read_committed consumers get nothing beyond the last stable offset until the end; then all records, in order."""
     broker = start_broker(topics=["orders:1"])
     slow = ConfluentProducer(broker.bootstrap, transactional_id="slow")
     quick = ConfluentProducer(broker.bootstrap, transactional_id="quick")
@@ -103,7 +104,7 @@ def test_an_open_transaction_holds_back_all_that_comes_behind_it(client: str, st
 
 
 def test_the_timeout_sets_free_what_an_open_transaction_held_back(client: str, start_broker: StartBroker):
-    """D2, where no producer ever ends it."""
+    """D2, with a producer that never ends the transaction."""
     broker = start_broker(
         topics=["orders:1"],
         settings={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50},
@@ -121,7 +122,7 @@ def test_the_timeout_sets_free_what_an_open_transaction_held_back(client: str, s
 def test_a_coordinator_that_dies_before_any_marker_completes_the_transaction_when_it_is_back(
     client: str, order: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """D3: PrepareCommit is written, and, in Kafka's order, answered."""
+    """D3: PrepareCommit is written; in Kafka's order, the response was sent too."""
     broker = start_broker(
         topics=["orders:2", "input:1"],
         settings={"odradek.commit.order": order, "odradek.commit.marker.delay.ms": 300},

@@ -1,4 +1,4 @@
-"""D4 and D5. What lingers in the network: a marker, a batch. Wrong with the old protocol, refused in the new one."""
+"""D4 and D5. A marker or a batch arrives late: accepted with the old transaction protocol, refused with the new one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.support.readers import reader
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_marker_that_comes_late(level: str, start_broker: StartBroker):
-    """D4: the coordinator sent it twice, and the second one arrives when the next transaction has begun.
+    """D4: the coordinator sent the marker twice, and the second one arrives in the next transaction.
 
-    Up to level 1 it ends that one, and half of what is then aborted has been seen. Level 2: each transaction has an epoch of
-    its own, and the marker is refused by it.
+    Up to level 1 it ends that transaction, and half of the records that are aborted then were visible. At level 2 each
+    transaction has an epoch of its own, so the marker is refused.
     """
     broker = at_level(start_broker, level)
     producer = by_hand(broker, "orders", level)
@@ -45,7 +45,7 @@ def test_a_marker_that_comes_late(level: str, start_broker: StartBroker):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_batch_that_comes_late(level: str, start_broker: StartBroker):
-    """D5, without verification of its transaction: up to level 1 it hangs for ever, and all readers with it."""
+    """D5, without verification of the transaction: up to level 1 the transaction hangs forever, and so do all consumers."""
     broker = at_level(start_broker, level, transaction__partition__verification__enable="false")
     _, error = leave_a_batch_behind(broker, level)
     ConfluentProducer(broker.bootstrap).send("orders", ["behind it"])
@@ -54,7 +54,7 @@ def test_a_batch_that_comes_late(level: str, start_broker: StartBroker):
         assert error == ErrorCode.invalid_producer_epoch
         assert values(broker.bootstrap, "orders") == ["behind it"]
         return
-    # Two records of the producer and the marker between them.
+    # Two records of the producer, with the marker between them.
     assert error == NONE
     assert last_stable_offset(*where) == 2
     with reader("confluent", broker.bootstrap, "orders") as reading:
@@ -73,7 +73,7 @@ def test_a_batch_that_comes_late(level: str, start_broker: StartBroker):
 def test_a_batch_that_comes_late_is_refused_where_the_coordinator_is_asked(
     level: str, refusal: ErrorCode, start_broker: StartBroker
 ):
-    """D5 as it is by default: the leader asks before it takes a transaction's first batch (KIP-890)."""
+    """D5 with default settings: the leader verifies the transaction before it accepts its first batch (KIP-890)."""
     broker = at_level(start_broker, level)
     _, error = leave_a_batch_behind(broker, level)
     assert error == refusal

@@ -1,4 +1,4 @@
-"""D4 and D5 once more, with real clients: the network between them, and between the nodes, is staged."""
+"""D4 and D5 with real clients: fault rules delay requests of clients, and requests between nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.in_process import InProcess
 from tests.support.readers import reader
 
 SPEAKS_OLD, SPEAKS_NEW = "confluent", "java"
-"""The second one only where the level is 2."""
+"""Java's client uses the new protocol only if the broker's level is 2."""
 
 
 def address(broker: InProcess) -> tuple[str, int]:
@@ -28,7 +28,7 @@ def leader_of(broker: InProcess, topic: str) -> int:
 
 
 def coordinated_elsewhere(broker: InProcess, topic: str) -> str:
-    """A transactional id whose coordinator does not lead this topic, so that its markers travel."""
+    """A transactional id whose coordinator is not the leader of this topic, so that markers are sent between nodes."""
     where, leader = address(broker), leader_of(broker, topic)
 
     def coordinator(name: str) -> int:
@@ -44,13 +44,13 @@ def coordinated_elsewhere(broker: InProcess, topic: str) -> str:
     [
         pytest.param("0", SPEAKS_OLD, True, marks=pytest.mark.more),
         ("1", SPEAKS_OLD, True),
-        # The level of the broker does not help who speaks the old protocol.
+        # A client with the old protocol is not protected by the broker's level.
         ("2", SPEAKS_OLD, True),
         pytest.param("2", SPEAKS_NEW, False, marks=pytest.mark.java),
     ],
 )
 def test_a_marker_that_lingers_between_two_nodes(level: str, client: str, anomaly: bool, tmp_path: Path):
-    """D4: the coordinator takes it for lost and sends another; it arrives in the middle of the next transaction."""
+    """D4: the coordinator gets no response and sends another marker; the first one arrives in the next transaction."""
     level_of = ("--feature", f"transaction.version={level}")
     nodes = ("--nodes", "3", "--topic", "orders:1")
     with InProcess(tmp_path, *nodes, *level_of) as broker, ExitStack() as leaving:
@@ -98,7 +98,7 @@ GIVES_UP_SOON = {
 def test_a_batch_that_lingers_until_its_producer_has_given_it_up(
     level: str, client: str, verified: bool, hangs: bool, tmp_path: Path
 ):
-    """D5: its time is over, the producer aborts, and then it arrives. Without verification it hangs; level 2 refuses it."""
+    """D5: the request times out, the producer aborts, then the batch arrives. Without verification the transaction hangs."""
     arguments = ("--topic", "orders:1", "--feature", f"transaction.version={level}")
     settings = {"transaction.partition.verification.enable": str(verified).lower()}
     with InProcess(tmp_path, *arguments, settings=settings) as broker, ExitStack() as leaving:
@@ -123,7 +123,7 @@ def test_a_batch_that_lingers_until_its_producer_has_given_it_up(
 
 @pytest.mark.java
 def test_what_hangs_on_three_nodes_is_found_and_repaired(tmp_path: Path):
-    """D6: each node is asked for what it coordinates and holds; the marker goes to the partition's leader."""
+    """D6: the tool asks each node for its transactions and producers, and sends the marker to the partition's leader."""
     arguments = ("--nodes", "3", "--topic", "orders:1", "--feature", "transaction.version=1")
     settings = {"transaction.partition.verification.enable": "false"}
     with InProcess(tmp_path, *arguments, settings=settings) as broker, ExitStack() as leaving:
@@ -142,7 +142,7 @@ def test_what_hangs_on_three_nodes_is_found_and_repaired(tmp_path: Path):
         assert broker.release(lingering, 1) == 1
         ConfluentProducer(broker.bootstrap).send("orders", ["behind it"])
 
-        # Its timestamps are of now: any open transaction that its coordinator does not know of counts.
+        # The records are new, so with a limit of 0 any open transaction that its coordinator does not have is found.
         find = ("find-hanging", "--topic", "orders", "--max-transaction-timeout", 0)
         (hanging,) = kafka_transactions(broker.bootstrap, *find)
         (listed,) = kafka_transactions(broker.bootstrap, "list")

@@ -1,4 +1,4 @@
-"""D6. What an operator does about a hanging transaction, with kafka-transactions.sh as it is."""
+"""D6. How an operator handles a hanging transaction, with the unmodified kafka-transactions.sh."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.support.readers import reader
 pytestmark = pytest.mark.java
 
 LONG_AGO_MS = 20 * 60_000
-"""Longer than any transaction may last by default: the tool compares the records' timestamps with its own clock."""
+"""Longer than the default maximum transaction timeout: the tool compares record timestamps with its own clock."""
 
 
 def test_an_operator_finds_a_hanging_transaction_and_aborts_it(start_broker: StartBroker):
-    """Found, shown, repaired; the reader moves on."""
+    """The tool lists, describes and aborts it, and the consumer continues."""
     broker = at_level(start_broker, "1", transaction__partition__verification__enable="false")
     long_ago_ms = now_ms() - LONG_AGO_MS
     producer, error = leave_a_batch_behind(broker, "1", at_ms=long_ago_ms)
@@ -29,7 +29,7 @@ def test_an_operator_finds_a_hanging_transaction_and_aborts_it(start_broker: Sta
     with reader("confluent", broker.bootstrap, "orders") as reading:
         assert reading.sees() == []
 
-        # Another transaction has had no record for as long; its coordinator knows of it, so it is not in the list.
+        # Another transaction has been idle as long; its coordinator has it, so it is not in the list.
         (hanging,) = kafka_transactions(broker.bootstrap, "find-hanging", "--broker-id", 1)
         assert int(hanging.pop("Duration(min)")) >= 20
         assert hanging == {
@@ -89,7 +89,7 @@ def test_an_operator_sees_where_each_transaction_stands(start_broker: StartBroke
 
 
 def test_an_operator_filters_what_runs_for_long_or_is_called_so(start_broker: StartBroker):
-    """The filters of KIP-994 and KIP-1152."""
+    """The filters of KIP-994 (duration) and KIP-1152 (pattern)."""
     broker = at_level(start_broker, "2")
     for name in ("orders-1", "orders-2", "payments"):
         assert by_hand(broker, name, "2").send("orders", ["open"]) == NONE

@@ -1,4 +1,4 @@
-"""E4, E5 and D3 on several nodes: addresses inside and outside, markers on the wire, coordinators that die in between."""
+"""E4, E5 and D3 on several nodes: listeners inside and outside, markers between nodes, coordinators that die."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ QUICK = {
     "kafka-python": {"retry_backoff_ms": 20},
     "aiokafka": {"retry_backoff_ms": 20},
 }
-"""Clients that come again soon, so that the test is over soon."""
+"""Settings of clients that retry soon, to make the test faster."""
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[InProcess]:
-    """Three nodes, each partition on all of them."""
+    """A broker with three nodes, each partition with a replica on all of them."""
     arguments = ("--nodes", "3", "--topic", TOPIC, "--topic", INPUT)
     with InProcess(tmp_path, *arguments, settings=REPLICATED) as broker:
         yield broker
@@ -71,12 +71,12 @@ def is_complete(broker: InProcess) -> bool:
     return statuses(bootstrap(broker), "payments")[-1] == COMPLETE_COMMIT
 
 
-# -- E5: what is on the wire --------------------------------------------------------------------------------
+# -- E5: requests between nodes -----------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def relayed(path: Path) -> Iterator[tuple[InProcess, dict[int, Relay], dict[int, Relay]]]:
-    """Three nodes with a relay before each listener: (broker, relays between the nodes, relays of the clients)."""
+    """Three nodes with a relay in front of each listener: (broker, relays between nodes, relays of clients)."""
     with contextlib.ExitStack() as stack:
         inside = {node_id: stack.enter_context(Relay()) for node_id in NODES}
         outside = {node_id: stack.enter_context(Relay()) for node_id in NODES}
@@ -99,7 +99,7 @@ def relayed(path: Path) -> Iterator[tuple[InProcess, dict[int, Relay], dict[int,
 def test_markers_go_from_the_coordinator_s_node_to_the_others(
     client: str, new_producer: NewProducer, tmp_path: Path
 ):
-    """E5: EndTxn to the coordinator's node, WriteTxnMarkers from that node to those that lead the partitions."""
+    """E5: EndTxn goes to the coordinator's node, WriteTxnMarkers from that node to the partition leaders."""
     with relayed(tmp_path) as (broker, inside, outside):
         everybody = ",".join(relay.bootstrap for relay in outside.values())
         producer = new_producer(everybody, "payments")
@@ -159,8 +159,8 @@ DEATHS = {
 }
 
 
-# kafka-python forgets its EndTxn when the coordinator that it is told of refuses the connection, and waits for ever. It is
-# told of the dead one for as long as the metadata does not know of the death: here for a moment, on Kafka for seconds.
+# kafka-python forgets its EndTxn if the coordinator's node refuses the connection, and waits forever. It is directed to the
+# dead node until the metadata has its death: here for a moment, in Kafka for seconds.
 WHO_ASK_AGAIN = ["confluent", pytest.param("java", marks=pytest.mark.java), "aiokafka"]
 
 
@@ -169,7 +169,7 @@ WHO_ASK_AGAIN = ["confluent", pytest.param("java", marks=pytest.mark.java), "aio
 def test_a_coordinator_that_dies_leaves_a_transaction_that_is_finished(
     rule: str, client: str, new_producer: NewProducer, cluster: InProcess
 ):
-    """D3: what was decided is carried out by the next coordinator, once; the producer goes on."""
+    """D3: the next coordinator carries out the decision, once; the producer continues."""
     commit_while_the_coordinator_dies(rule, client, new_producer, cluster)
 
 
@@ -211,7 +211,7 @@ def commit_while_the_coordinator_dies(
 def test_the_markers_of_an_old_coordinator_are_refused(
     new_producer: NewProducer, client: str, cluster: InProcess
 ):
-    """They linger in the network while another takes over: its epoch is newer, and says so on every partition."""
+    """They are delayed while another coordinator takes over: every partition has seen its newer coordinator epoch."""
     producer = new_producer(bootstrap(cluster), "payments", more=QUICK[client])
     producer.init()
     producer.begin()
@@ -230,7 +230,7 @@ def test_the_markers_of_an_old_coordinator_are_refused(
 
 
 def ends(broker: InProcess) -> dict[int, int]:
-    """The log end of each partition, at its leader."""
+    """Log end offset of each partition, at its leader."""
 
     def look() -> dict[int, int]:
         found = {}
@@ -251,13 +251,13 @@ async def _turns() -> None:
         await asyncio.sleep(0)
 
 
-# -- what lies between --------------------------------------------------------------------------------------
+# -- between the markers ------------------------------------------------------------------------------------
 
 
 def test_some_markers_are_there_and_the_others_are_not(
     new_producer: NewProducer, client: str, cluster: InProcess
 ):
-    """The producer was told that all is well; readers see the partitions that know it, and no further in the others."""
+    """EndTxn succeeded; consumers see the transaction in the partitions with markers, and stop at it in the others."""
     producer = new_producer(bootstrap(cluster), "payments", more=QUICK[client])
     producer.init()
     producer.begin()
@@ -329,7 +329,7 @@ def test_each_side_is_told_its_own_addresses(number: int, host: str, tmp_path: P
 
 
 def coordinators(host: str, port: int) -> list[dict[str, Any]]:
-    """The coordinator of `payments`; None while the topic is being made."""
+    """The coordinator of `payments`. None while the topic is being created."""
     body = {"key_type": 1, "coordinator_keys": ["payments"]}
     found = ask(host, port, "find_coordinator", 4, body)["coordinators"]
     return [each for each in found if each["error_code"] == ErrorCode.none]
@@ -338,7 +338,7 @@ def coordinators(host: str, port: int) -> list[dict[str, Any]]:
 @pytest.mark.java
 @pytest.mark.parametrize("number", [0, 1], ids=["inside", "outside"])
 def test_topics_are_administered_as_on_kafka(number: int, tmp_path: Path):
-    """E4: kafka-topics.sh over either listener."""
+    """E4: with kafka-topics.sh over either listener."""
 
     def topics(*arguments: str) -> str:
         ran = java_clients().tool(

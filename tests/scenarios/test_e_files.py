@@ -1,4 +1,4 @@
-"""C8, E2, E3. What Kafka's own tools show of a broker's files, and its formatters of the internal topics."""
+"""C8, E2, E3. Output of Kafka's own tools for a broker's files, and of the console consumer's formatters for internal topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EMPTY, ONGOING, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 0, 1, 3, 4, 5
 
 @dataclass
 class Left:
-    """A stopped broker's directory, and what its clients had seen of it."""
+    """Directory of a stopped broker, and what its clients had read."""
 
     data_dir: Path
     filled: Filled
@@ -35,12 +35,12 @@ class Left:
     offsets_and_groups: list[dict[str, Any]]
 
     def files(self, pattern: str, *, empty: bool = False) -> list[Path]:
-        """Without the empty files, unless they are wanted."""
+        """Matching files, without the empty ones unless ``empty``."""
         return [path for path in sorted(self.data_dir.glob(pattern)) if empty or path.stat().st_size]
 
 
 def formatted(broker: Broker, topic: str, *formatters: str) -> list[dict[str, Any]]:
-    """All records as the console consumer's formatters show them, partition by partition: no group is made for it."""
+    """All records, as the console consumer's formatters print them, partition by partition, without a group."""
     records: list[dict[str, Any]] = []
     for partition, count in record_counts(broker, topic).items():
         for formatter in formatters:
@@ -56,7 +56,7 @@ def formatted(broker: Broker, topic: str, *formatters: str) -> list[dict[str, An
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """There is nothing between the records, not even a line's end."""
+    """Yield the JSON objects of a text that has no separators between them."""
     decoder, rest = json.JSONDecoder(), text.strip()
     while rest:
         record, end = decoder.raw_decode(rest)
@@ -65,7 +65,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def record_counts(broker: Broker, topic: str) -> dict[int, int]:
-    """Of each partition that has records, as read_uncommitted readers get them."""
+    """Number of records in each partition that has any, as read_uncommitted consumers get them."""
     with Asked(broker.host, broker.port) as ask:
         metadata = ask(
             "metadata", 12, topics=[{"topic_id": None, "name": topic}], allow_auto_topic_creation=False
@@ -75,7 +75,7 @@ def record_counts(broker: Broker, topic: str) -> dict[int, int]:
             for index in range(len(metadata["topics"][0]["partitions"]))
         }
     counts = {
-        # Bit 5: a marker.
+        # Bit 5 of the attributes: control batch.
         index: sum(batch["count"] for batch in found if not batch["attributes"] & 0x20)
         for index, found in served.items()
     }
@@ -96,7 +96,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
 
 
 def test_logs_are_printed_as_they_were_served(left: Left):
-    """E3: of every batch that Fetch has served, what the tool prints; a marker of 78 bytes in its own words."""
+    """E3: the tool prints every batch that Fetch returned; of a marker it prints type and coordinator epoch."""
     logs = [path for path in left.files("*/*.log") if not path.parent.name.startswith("__")]
     printed = by_file(dump(logs, "--print-data-log", "--deep-iteration"))
     batches: dict[str, list[dict[str, str]]] = {}
@@ -106,7 +106,7 @@ def test_logs_are_printed_as_they_were_served(left: Left):
         batches.setdefault(name.partition("/")[0], []).extend(found)
         _check_markers(lines)
     for partition, served in left.seen["partitions"].items():
-        # The tool begins with the file, Fetch with the log start (DeleteRecords).
+        # The tool begins at the start of the file, Fetch at the log start offset (after DeleteRecords).
         shown = [one for one in batches.get(partition, []) if int(one["lastOffset"]) >= served["start"]]
         assert [_printed(one) for one in shown] == [_served(one) for one in served["uncommitted"]["batches"]]
 
@@ -183,7 +183,7 @@ def test_aborted_transactions_are_listed_as_readers_heard_of_them(left: Left):
 
 
 def test_snapshots_show_each_producer_s_last_batch(left: Left):
-    """C8: producer ids, epochs, first and last sequence, last offset."""
+    """C8: producer ids, epochs, first and last sequence, last offset of each producer's last batch."""
     printed = by_file(dump(left.files("*/*.snapshot")))
     newest = {name.partition("/")[0]: lines for name, lines in sorted(printed.items())}
     for partition, served in left.seen["partitions"].items():
@@ -219,7 +219,7 @@ def _last_batches(served: list[dict[str, Any]]) -> dict[int, tuple[int, int, int
 
 
 def test_states_of_transactions_are_decoded(left: Left):
-    """The tool and the formatter of the console consumer (E1) show the same records."""
+    """The tool and the console consumer's formatter (E1) print the same records."""
     printed = dump(left.files("__transaction_state-*/*.log"), "--transaction-log-decoder")
     records = [
         (json.loads(key), json.loads(value))
@@ -246,8 +246,8 @@ def test_states_of_transactions_are_decoded(left: Left):
 
 
 def _plain(record: tuple[Any, Any]) -> str:
-    """The tool writes versions and types as text, the formatter as numbers; what a member brought is bytes to the one
-    and a subscription to the other."""
+    """A record in a common form. The tool prints versions and types as text, the formatter as numbers; members' metadata
+    is bytes for the one and a subscription for the other."""
     key, value = record
     data = dict(value["data"])
     if "members" in data:
@@ -259,7 +259,7 @@ def _plain(record: tuple[Any, Any]) -> str:
 
 
 def test_offsets_and_groups_are_decoded(left: Left):
-    """The tool and the two formatters of the console consumer (E2)."""
+    """The tool and the console consumer's two formatters (E2) print the same records."""
     printed = dump(left.files("__consumer_offsets-*/*.log"), "--offsets-decoder")
     records = [
         (json.loads(key), json.loads(value))

@@ -1,4 +1,4 @@
-"""E. What people type first: a dozen lines of Python, a console producer."""
+"""E. The first programs of new users: a dozen lines of Python, a console producer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.javaprog import java_clients
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_a_transactional_producer_in_a_dozen_lines(end: str, broker: Broker):
-    """E6, as it stands in every tutorial; the topic comes into being by itself."""
+    """E6, as in every tutorial; the topic is created automatically."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "first-steps"})
     producer.init_transactions()
     producer.begin_transaction()
@@ -31,7 +31,7 @@ def test_a_transactional_producer_in_a_dozen_lines(end: str, broker: Broker):
 
 @pytest.mark.java
 def test_the_console_producer_is_idempotent(broker: Broker, tmp_path):
-    """E7: what is typed is there, with a producer id and sequences."""
+    """E7: the lines of its input are in the log, with a producer id and sequences."""
     settings = tmp_path / "producer.properties"
     settings.write_text("enable.idempotence=true\nacks=all\n")
     ran = java_clients().tool(

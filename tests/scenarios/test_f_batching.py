@@ -1,4 +1,4 @@
-"""F. How clients choose partitions and make batches, and what of it the broker keeps."""
+"""F. How clients choose partitions and build batches, and how the broker stores these."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEYS = ["Gregor", "Josef K.", "Odradek", "Leni", "Barnabas", "Rotpeter", "der TÃ
 
 
 def murmur2_partition(key: str, partitions: int) -> int:
-    """As Kafka's own clients choose for a key."""
+    """The partition that Kafka's own clients choose for a key."""
     data = key.encode()
     mask = 0xFFFFFFFF
     h = (0x9747B28C ^ len(data)) & mask
@@ -45,7 +45,7 @@ def murmur2_partition(key: str, partitions: int) -> int:
 def test_all_clients_agree_on_the_partition_of_a_key_until_there_are_more_partitions(
     start_broker: StartBroker,
 ):
-    """F1: they choose by what Metadata tells them."""
+    """F1: clients choose by the number of partitions in Metadata."""
     broker = start_broker(topics=["orders:3"])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for count in (3, 8):
@@ -65,7 +65,7 @@ def test_all_clients_agree_on_the_partition_of_a_key_until_there_are_more_partit
 
 @pytest.mark.java
 def test_a_producer_learns_of_new_partitions_by_itself(start_broker: StartBroker):
-    """F1: the same instance, before and after."""
+    """F1: with the same producer instance before and after."""
     broker = start_broker(topics=["orders:1"])
     producer = JavaProducer(broker.bootstrap, more={"metadata.max.age.ms": 100})
     assert {place[0] for place in producer.send("orders", KEYS, partition=None, keys=KEYS)} == {0}
@@ -82,7 +82,7 @@ def test_a_producer_learns_of_new_partitions_by_itself(start_broker: StartBroker
 
 @pytest.mark.java
 def test_round_robin_and_sticky_partitioners_do_what_they_are_called(start_broker: StartBroker):
-    """F1: without keys, one by one to each partition in turn; or a whole batch to one."""
+    """F1: without keys, single records go to each partition in turn, or a whole batch to one partition."""
     broker = start_broker(topics=["even:4", "sticky:4"])
     even = JavaProducer(
         broker.bootstrap,
@@ -101,7 +101,7 @@ def test_round_robin_and_sticky_partitioners_do_what_they_are_called(start_broke
 def test_a_thousand_records_in_one_request_are_one_append(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """F2: linger and batch size make one batch, and the broker keeps it as one."""
+    """F2: linger and batch size make one batch, and the broker stores it as one."""
     broker = start_relayed(topics=["orders:1"])
     more = {
         "confluent": {"batch.size": 1_000_000, "batch.num.messages": 1000, "linger.ms": 5000},
@@ -120,7 +120,7 @@ def test_a_thousand_records_in_one_request_are_one_append(
     assert values(relay.bootstrap, "orders") == sent
 
 
-# Without further packages kafka-python has only gzip.
+# Without optional packages kafka-python supports only gzip.
 CODECS = [
     named(name, codec, marks=[pytest.mark.java] if name == "java" else [])
     for name in CLIENTS
@@ -138,7 +138,7 @@ def test_a_compressed_batch_is_kept_as_it_was_sent(
     start_relayed: Callable[..., Broker],
     relay: Relay,
 ):
-    """F2: the very bytes of the request lie in the segment, and every reader can read them."""
+    """F2: the segment has the bytes of the request, and every consumer can decompress them."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, linger_ms=100, compression=codec)
     sent = [f"the same again and again {number}" for number in range(100)]

@@ -1,4 +1,4 @@
-"""Faults inside the broker, told as stories: half of the markers, a coordinator that dies, disks, links."""
+"""Faults inside the broker: half of the markers, a coordinator that dies, slow and full disks, paused replicas."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., InProcess]]:
 
 
 def everywhere(broker: InProcess) -> str:
-    """The addresses of all nodes: one that is killed must not be the only one that a client knows."""
+    """Addresses of all nodes, so that a client does not depend on a node that is killed."""
     return ",".join(f"127.0.0.1:{runtime.listeners[0].port}" for runtime in broker.cluster.nodes.values())
 
 
 class Doing:
-    """Something that a client does meanwhile, and may have to wait for."""
+    """A call of a client in a thread, which the test may wait for."""
 
     def __init__(self, what: Callable[[], Any]) -> None:
         self.result: Any = None
@@ -67,7 +67,7 @@ class Doing:
 
 @NODES
 def test_of_four_markers_two_are_written_and_the_rest_held(start: Callable[..., InProcess], nodes: int):
-    """The commit is decided and answered; who reads sees half of it, until the markers arrive."""
+    """EndTxn succeeded; consumers see half of the transaction until the held markers are written."""
     broker = start(nodes, "--topic", "orders:4")
     producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
     producer.init()
@@ -81,7 +81,7 @@ def test_of_four_markers_two_are_written_and_the_rest_held(start: Callable[..., 
     assert set(seen) < {"0", "1", "2", "3"}
     assert len(rule.held) == 2
 
-    # The next transaction of the id has to wait for the rest of this one.
+    # The next transaction of the id waits for the remaining markers of this one.
     following = Doing(lambda: transact(producer, "next"))
     assert broker.release(rule, 1) == 1
     eventually(lambda: len(values(everywhere(broker), "orders")) == 3)
@@ -99,7 +99,7 @@ def transact(producer: ConfluentProducer, value: str) -> None:
 
 @pytest.mark.parametrize("where", ["EndTxn", "txn.prepare.append", "txn.marker", "txn.complete.append"])
 def test_the_coordinator_dies_on_the_way_of_a_commit(start: Callable[..., InProcess], where: str):
-    """Another node takes over and goes on from what is in the log; the client asks again, and has committed once."""
+    """Another coordinator takes over with the state in the log; the client retries, and has committed once."""
     broker = start(3, "--topic", "orders:3")
     producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
     producer.init()
@@ -107,7 +107,7 @@ def test_the_coordinator_dies_on_the_way_of_a_commit(start: Callable[..., InProc
     producer.begin()
     for partition in range(3):
         producer.send("orders", [f"{partition}"], partition=partition)
-    # Only now: what is left to do for the transaction before may still be under way when this one begins.
+    # Only now: markers of the transaction before may still be written when this one begins.
     rule = broker.stage(f"{where} transactional_id=payments nth=1 -> kill")
     producer.commit()
     broker.reached(rule)
@@ -129,7 +129,7 @@ def test_the_coordinator_dies_on_the_way_of_a_commit(start: Callable[..., InProc
 def test_the_coordinator_dies_after_exactly_three_markers(
     start: Callable[..., InProcess], nodes: int, tmp_path: Path
 ):
-    """Whichever nodes lead the partitions: three markers are in their logs, and the fourth attempt ends the coordinator."""
+    """Whichever nodes lead the partitions: three markers are written, and the fourth attempt kills the coordinator."""
     broker = start(nodes, "--topic", "orders:6")
     producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
     producer.init()
@@ -137,7 +137,7 @@ def test_the_coordinator_dies_after_exactly_three_markers(
     for partition in range(6):
         producer.send("orders", [f"{partition}"], partition=partition)
     rule = broker.stage("txn.marker transactional_id=payments after=3 times=1 -> kill")
-    # Of three nodes another one takes over at once: its markers wait until they have been counted.
+    # With three nodes another coordinator takes over at once. Its markers are held until the first three are counted.
     broker.stage("txn.marker transactional_id=payments after=3 -> hold")
     committing = Doing(producer.commit)
     broker.reached(rule)
@@ -151,7 +151,7 @@ def test_the_coordinator_dies_after_exactly_three_markers(
 
 
 def markers_in(path: Path, index: int) -> int:
-    """In each replica of the partition."""
+    """Number of markers in each replica of the partition."""
     logs = path.glob(f"**/orders-{index}/*.log")
     [markers] = {sum(batch.is_control for batch in batches(log.read_bytes())) for log in logs}
     return markers
@@ -177,7 +177,7 @@ def test_a_slow_disk_delays_what_is_written_there_and_nothing_else(
 
 
 def test_where_the_disk_of_the_leader_is_full_another_replica_leads(start: Callable[..., InProcess]):
-    """The client tries again and loses nothing; with room on its disk and a new start the first one is back."""
+    """The client retries and loses nothing. After a restart with space on the disk the old leader is in sync again."""
     broker = start(3, "--topic", "orders:1", settings={"default.replication.factor": 3})
     producer = ConfluentProducer(everywhere(broker))
     producer.send("orders", ["before"])
@@ -225,7 +225,7 @@ def test_a_replica_that_stands_still_leaves_the_isr_and_comes_back(start: Callab
 
 
 def in_sync(broker: InProcess) -> list[int]:
-    """The leader, and who else is in sync."""
+    """Node ids of the in-sync replicas, the leader among them."""
 
     def look() -> list[int]:
         topic = broker.cluster.metadata.topic("orders")

@@ -1,4 +1,4 @@
-"""A process that may open 256 files, and six hundred connections: partitions and, in the end, all clients are served."""
+"""With a limit of 256 open files and six hundred connections, partitions work, and in the end all clients are served."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_connections_take_no_descriptor_from_the_logs(port: int, tmp_path: Path)
     def make_and_write(topic: str) -> None:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
         write_to_all(topic)
-        # Rounds of flushes, which open each log's files for a moment: what they find shows in the next write.
+        # Flushes open each log's files for a moment. If they fail, the next write fails.
         time.sleep(1)
         write_to_all(topic)
 

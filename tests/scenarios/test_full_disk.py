@@ -1,4 +1,4 @@
-"""A broker whose files may not grow any more: what does not fit is refused by name, and nothing else is lost."""
+"""A broker whose files may not grow: writes that do not fit fail with an error, and nothing else is lost."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def test_a_partition_that_may_not_grow_goes_offline_and_comes_back_whole(start_b
         assert peer.produce(0, b"small") == (KAFKA_STORAGE_ERROR, -1)
         assert peer.produce(1, b"other") == (0, 1)
         assert (peer.leader(0), peer.leader(1)) == (-1, 1)
-    # Lines leave by a thread of their own, which answers do not wait for.
+    # A thread writes the log lines, possibly after the responses.
     (line,) = eventually(lambda: [each for each in broker.events if each["event"] == "partition offline"])
     assert line["file"] == str(broker.data_dir / "orders-0" / f"{0:020d}.log")
     assert "File too large" in line["reason"]
-    # Torn writes have been cut off, and the stop leaves no mark that would keep the next start from looking.
+    # Torn writes have been truncated, and no clean-shutdown file keeps the next start from recovering the log.
     assert offsets(broker, 0) == acknowledged
     broker.terminate()
     assert not (broker.data_dir / CLEAN_MARK).exists()

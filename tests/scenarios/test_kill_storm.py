@@ -1,8 +1,8 @@
-"""kill -9, again and again, under idempotent producers that have five requests in flight.
+"""A broker is killed with SIGKILL many times, with idempotent producers that have five requests in flight.
 
-Each producer resends what was not answered, oldest first, as Kafka's clients do. What the broker had appended before it died
-comes as a duplicate then: it is answered as such, and is in the log once, in order. (`tests/chaos/kill_storm.py` does it a
-thousand times with a real client.)
+Each producer sends requests without a response again, oldest first, as Kafka's clients do. Batches that the broker had
+appended before it died arrive as duplicates then: they are acknowledged, and are in the log once, in order.
+(`tests/chaos/kill_storm.py` does it a thousand times with a real client.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SMALL_SEGMENTS = {"log.segment.bytes": "1048576", "odradek.background.flush.inte
 
 @dataclass
 class Producer:
-    """One producer id; each sequence is one batch whose value is the sequence."""
+    """An idempotent producer. Each sequence is one batch, whose value is the sequence."""
 
     producer_id: int
     filler: bytes
@@ -56,7 +56,7 @@ class Producer:
             self.next_sequence += 1
 
     def take(self) -> None:
-        """The oldest request is answered, with an offset."""
+        """Receive the response to the oldest request, which must have an offset."""
         assert self.wire is not None
         correlation, body = raw.decode_response("produce", PRODUCE_VERSION, self.wire.receive_frame(20))
         sequence = self.in_flight.popleft()
@@ -93,7 +93,7 @@ def ask(broker: Broker, api: str, version: int, **body: object) -> dict[str, Any
 
 
 def stored(broker: Broker) -> Iterator[tuple[int, int, int]]:
-    """(offset, producer id, sequence) of each batch in the log."""
+    """Yield (offset, producer id, sequence) of each batch in the log."""
     offset = 0
     while True:
         partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES}
@@ -117,7 +117,7 @@ def stored(broker: Broker) -> Iterator[tuple[int, int, int]]:
 
 
 def go_on(producers: list[Producer], broker: Broker, rng: random.Random) -> None:
-    """Resend what was not answered, send more, and leave five requests of each producer unanswered."""
+    """Send requests without a response again, then more, and leave five requests of each producer without a response."""
     for producer in producers:
         producer.connect(broker)
     for _ in range(rng.randint(1, 20)):
@@ -127,7 +127,7 @@ def go_on(producers: list[Producer], broker: Broker, rng: random.Random) -> None
     for producer in producers:
         producer.fill()
     if rng.random() < 0.5:
-        time.sleep(rng.choice((0.001, 0.003, 0.01)))  # some of it is appended, and its answer lost
+        time.sleep(rng.choice((0.001, 0.003, 0.01)))  # some batches are appended, and their responses lost
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The levels of `transaction.version`: what a broker of each says and writes; clients of both protocols side by side."""
+"""The levels of `transaction.version`: what a broker announces and writes at each, and clients of both protocols together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def speaking(broker: Broker, transactional_id: str, *, new: bool) -> ProducerByH
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_level_is_announced_and_decides_how_states_are_written(level: str, start_broker: StartBroker):
-    """Level 0 is not in the list of what is finalized; from level 1 on the values have tagged fields (version 1)."""
+    """Level 0 is not among the finalized features; from level 1 on the records have tagged fields (value version 1)."""
     broker = at_level(start_broker, level)
     software = {"client_software_name": "by-hand", "client_software_version": "1"}
     said = ask(broker.host, broker.port, "api_versions", 4, software)
@@ -36,12 +36,12 @@ def test_a_level_is_announced_and_decides_how_states_are_written(level: str, sta
     for name, new in SPEAKS.items():
         producer = speaking(broker, name, new=new)
         if new and level == "0":
-            # As on Kafka: such a client is to look at the feature first, and speak the old protocol.
+            # As in Kafka: such a client has to check the feature first, and use the old protocol.
             assert producer.send("orders", [name]) == ErrorCode.unsupported_version
             continue
         assert producer.send("orders", [name]) == NONE
         assert producer.end(committed=True) == NONE
-    # The level decides, whatever protocol the client speaks.
+    # The level decides, whichever protocol the client uses.
     found = {
         struct.unpack_from(">h", message.value())[0]
         for message in read_messages(broker.bootstrap, STATE_TOPIC, "read_uncommitted")
@@ -64,7 +64,7 @@ def test_clients_of_both_protocols_side_by_side(level: str, start_broker: StartB
     for name in both:
         assert committed_offset(broker.bootstrap, f"group of {name}", "orders") == 12
 
-    # Every transaction of the new one has an epoch of its own, one behind its marker's; those of the old one share theirs.
+    # Each transaction of the new protocol has an epoch of its own, one below its marker's; those of the old one share theirs.
     assert (both["old"].epoch, both["new"].epoch) == (0, 3)
     epochs = {
         name: [
@@ -79,7 +79,7 @@ def test_clients_of_both_protocols_side_by_side(level: str, start_broker: StartB
 
 
 def test_one_id_in_both_protocols_by_turns(start_broker: StartBroker):
-    """As when an application is rolled from one client to the other, and back."""
+    """As when an application is upgraded from one client to the other, and downgraded again."""
     broker = at_level(start_broker, "2")
     for turn, new in enumerate((False, True, False, True)):
         producer = speaking(broker, "orders", new=new)
@@ -90,7 +90,7 @@ def test_one_id_in_both_protocols_by_turns(start_broker: StartBroker):
 
 
 def test_a_transaction_that_began_in_the_new_protocol_is_ended_in_the_old_one(start_broker: StartBroker):
-    """No epoch moves then, and its marker is one of the old protocol; the next one is new again."""
+    """The epoch is not raised then, and the marker is one of the old protocol; the next transaction uses the new one."""
     broker = at_level(start_broker, "2")
     producer = speaking(broker, "orders", new=True)
     assert producer.send("orders", ["one"]) == NONE
@@ -104,7 +104,7 @@ def test_a_transaction_that_began_in_the_new_protocol_is_ended_in_the_old_one(st
 
 
 def speaking_for(producer: ProducerByHand) -> ProducerByHand:
-    """The same producer, in the old protocol."""
+    """The same producer with the old protocol."""
     other = ProducerByHand(producer.host, producer.port, producer.transactional_id, new=False)
     other.producer_id, other.epoch = producer.producer_id, producer.epoch
     return other

@@ -1,4 +1,4 @@
-"""Hundreds of partitions and room for a few open files: all of them serve, through a kill and a clean stop."""
+"""Hundreds of partitions with a small limit of open files: all of them work, also after a kill and a clean stop."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.support.broker import Broker, StartBroker
 
 TOPICS = [f"many-{number}" for number in range(5)]
 PARTITIONS = 100
-"""Of each topic."""
+"""Partitions of each topic."""
 OPEN_FILES_MAX = 64
 OTHERS_MAX = 8
-"""The lock, the metadata log, and what the threads that sync have open for a moment."""
+"""Maximum of other open files: the lock, the metadata log, and files that syncing threads open for a moment."""
 
 Acknowledged = dict[tuple[str, int], list[bytes]]
 
@@ -42,7 +42,7 @@ class Peer:
         self.ask("create_topics", 5, {"topics": topics, "timeout": 30_000})
 
     def produce(self, acknowledged: Acknowledged) -> None:
-        """One more batch into every partition; it is noted once it is acknowledged."""
+        """Produce one more batch to every partition, and note each acknowledgement."""
         for name in TOPICS:
             sent = [(index, f"{name} {index} {time.time_ns()}".encode()) for index in range(PARTITIONS)]
             now_ms = time.time_ns() // 1_000_000
@@ -55,7 +55,7 @@ class Peer:
                 acknowledged.setdefault((name, index), []).append(value)
 
     def fetch(self) -> Acknowledged:
-        """Everything that there is."""
+        """All records."""
         found: Acknowledged = {}
         for name in TOPICS:
             asked = [
@@ -81,7 +81,7 @@ def connected(broker: Broker) -> Iterator[Peer]:
 
 
 def open_files(broker: Broker) -> int:
-    """How many descriptors of the broker's process name something below its data directory."""
+    """Number of the broker process's open files below its data directory."""
     count = 0
     for fd in os.listdir(f"/proc/{broker.pid}/fd"):
         try:
@@ -114,7 +114,7 @@ def test_all_partitions_serve_though_few_files_may_be_open(start_broker: StartBr
     assert (broker.data_dir / CLEAN_MARK).exists()
     folders = {path.name for path in broker.data_dir.iterdir() if path.is_dir()}
     assert folders >= {f"{name}-{index}" for name in (*TOPICS, "empty") for index in range(PARTITIONS)}
-    # A start and a stop without requests change nothing.
+    # A restart without requests changes nothing.
     broker.restart()
     broker.terminate()
     assert (broker.data_dir / CLEAN_MARK).exists()

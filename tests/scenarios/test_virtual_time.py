@@ -1,4 +1,4 @@
-"""Weeks of time-outs in no real time (rows B1 and B4), and what lives beside them undisturbed."""
+"""Timeouts of a week in no real time (B1 and B4), and clients that are not affected by the advanced clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from tests.support.clients import (
 from tests.support.in_process import InProcess
 
 WEEK_MS = 7 * 86_400_000
-"""What a story may take of real time, on a machine that does other things as well."""
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def transact(producer: Any, value: str) -> None:
 
 
 def test_an_id_that_was_idle_for_a_week_is_forgotten(start, client: str, new_producer: NewProducer):
-    """B1, with Kafka's own setting of seven days."""
+    """B1, with Kafka's default of seven days."""
     broker = start()
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -70,7 +69,7 @@ def test_an_id_that_was_idle_for_a_week_is_forgotten(start, client: str, new_pro
 def test_a_transaction_that_is_open_for_too_long_is_aborted(
     start, client: str, new_producer: NewProducer, moved_before: list[str]
 ):
-    """B4, with Kafka's own time-out of a minute."""
+    """B4, with Kafka's default timeout of a minute."""
     broker = start()
     if moved_before:
         broker.advance("7d", moved_before)
@@ -78,7 +77,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted(
     producer.init()
     producer.begin()
     producer.send("orders", ["left open"])
-    broker.advance("30s")  # what passes by itself on a busy machine counts as well
+    broker.advance("30s")  # real time that passes on a slow machine adds to it
     assert statuses(broker.bootstrap, "orders")[-1] == ONGOING
     broker.advance("45s")
     assert statuses(broker.bootstrap, "orders")[-2:] == [PREPARE_ABORT, COMPLETE_ABORT]
@@ -127,7 +126,7 @@ async def test_a_week_passes_and_a_live_group_loses_neither_member_nor_record(st
 
 
 async def _members(broker: InProcess) -> object:
-    """The groups as their coordinators know them: generations, states, members."""
+    """The groups at their coordinators: generations, states, members."""
 
     async def look() -> object:
         return [
@@ -142,7 +141,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 def test_markers_on_other_nodes_are_written_at_the_time_of_their_transaction_s_end(start):
-    """A week passes; the transaction that was open was aborted after its minute, on every node."""
+    """A week passes; the open transaction was aborted after its timeout of a minute, on every node."""
     broker = start("--nodes", "3", "--topic", "many:12")
     producer = ConfluentProducer(broker.bootstrap, transactional_id="wide")
     producer.init()
