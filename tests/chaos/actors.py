@@ -1,4 +1,4 @@
-"""What all actors of a run have in common, and the names of what they work on."""
+"""What all actors of a run use: topics, groups, the stage, random transactions."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ TRANSACTION_TIMEOUT_MS = 60_000
 RECORDS_PER_TRANSACTION = (1, 6)
 ABORTS = 0.25
 PAUSE_S = (0.0, 0.06)
-"""Between transactions."""
+"""Range of the seconds between two transactions."""
 CALL_S = stretched(10.0)
-"""For one call of a client, which it may be told to repeat."""
+"""Seconds for one call of a client library, which may retry inside."""
 
 
 @dataclass
 class Stage:
-    """What an actor is given. ``ending`` is set when nothing new is to be begun."""
+    """The run, as actors see it. Once ``ending`` is set, they begin no new transaction."""
 
     bootstrap: str
     history: History
     seed: int
     ending: threading.Event = field(default_factory=threading.Event)
     given_up: threading.Event = field(default_factory=threading.Event)
-    """Set when even the end has taken too long."""
+    """Set when an actor has not finished in time: calls must no longer be retried."""
 
     def rng(self, who: str) -> Random:
-        """One actor's own, whatever the others draw."""
+        """Random numbers for one actor, which do not depend on the other actors."""
         return Random(f"{self.seed} {who}")
 
     def note(self, who: str, text: object) -> None:
@@ -44,7 +44,7 @@ class Stage:
 
 
 def drawn_transaction(rng: Random, who: str, number: int) -> Transaction:
-    """What is to be sent in one transaction."""
+    """A random transaction: the records to send, and whether to commit it."""
     count = rng.randint(*RECORDS_PER_TRANSACTION)
     places = [Place(TRANSFERS, rng.randrange(PARTITIONS[TRANSFERS])) for _ in range(count)]
     return Transaction(who, [Send(who, f"{who}/{number}/{k}", place) for k, place in enumerate(places)])

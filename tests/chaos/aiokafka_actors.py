@@ -1,4 +1,4 @@
-"""Actors with aiokafka, each a task; all of them in one loop of a thread of their own."""
+"""Actors with aiokafka. Each is a task of one event loop, which runs in a thread."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ with warnings.catch_warnings():
 
 T = TypeVar("T")
 FAILURES = (KafkaError, asyncio.TimeoutError, AssertionError, asyncio.CancelledError)
-"""An assertion is how its state machine says that it can go on no more; a cancellation is of one of its own tasks, for
-no code cancels an actor."""
+"""Errors after which an actor continues. aiokafka's state machine raises AssertionError when it cannot continue, and
+CancelledError comes from one of its own tasks, as no actor is cancelled."""
 BATCH = 20
 GOODBYE_S = 2.0
-"""A client that is stopped in the middle of something is left to itself after that."""
+"""Seconds to wait for the stop of a client that may be in the middle of a request."""
 REST_S = 0.02
 
 
 async def _soon(call: Awaitable[T]) -> T:
-    """aiokafka repeats what may be repeated for as long as it takes; here nothing takes for ever."""
+    """Await a call with a timeout: aiokafka retries retriable errors without a limit."""
     return await asyncio.wait_for(call, CALL_S)
 
 
 class _Producer:
-    """A producer that is made anew when it can go on no more."""
+    """A producer that is replaced by a new one after a fatal error."""
 
     def __init__(self, stage: Stage, who: str, *, transactional: bool = True) -> None:
         self.stage = stage
@@ -94,7 +94,7 @@ def _rest(stage: Stage, rng: Random) -> Awaitable[None]:
 
 
 async def transfers(stage: Stage, who: str) -> None:
-    """Transactions over several partitions, some of them aborted."""
+    """Run transactions over several partitions, and abort some of them."""
     rng = stage.rng(who)
     client = _Producer(stage, who)
     number = 0
@@ -119,7 +119,7 @@ async def transfers(stage: Stage, who: str) -> None:
 
 
 async def _settle(client: _Producer) -> None:
-    """A new producer of the same id aborts what the last one may have left open."""
+    """Start a new producer of the same transactional id, which aborts a transaction that the last one left open."""
     await client.drop()
     with contextlib.suppress(*FAILURES):
         await client.get()
@@ -142,7 +142,7 @@ def _delivered(send: Send, done: asyncio.Future[Any]) -> None:
 
 
 async def acknowledged(stage: Stage, who: str) -> None:
-    """One idempotent producer, without transactions; a new instance after a failure."""
+    """Run an idempotent producer without transactions, and a new one after a failure."""
     rng = stage.rng(who)
     number = instance = 0
     while not stage.ending.is_set():
@@ -168,13 +168,13 @@ async def acknowledged(stage: Stage, who: str) -> None:
 
 
 async def solo(stage: Stage, who: str) -> None:
-    """Consume, process and produce, alone and with assigned partitions: its client knows no group generations."""
+    """Consume, process and produce with assigned partitions: aiokafka sends no generation in TxnOffsetCommit."""
     client = _Producer(stage, who)
     rng = stage.rng(who)
     while not stage.ending.is_set():
         consumer: AIOKafkaConsumer | None = None
         try:
-            # First the producer: what its predecessor left open is decided then, and positions are what they are.
+            # The producer first: its InitProducerId ends the open transaction of the last one, so positions are final.
             producer = await client.get()
             consumer = _consumer(stage, who, group=SOLO, committed_only=True)
             await _soon(consumer.start())
@@ -234,7 +234,7 @@ async def _stop(consumer: AIOKafkaConsumer | None) -> None:
 
 
 async def reader(stage: Stage, who: str, topics: list[str], *, committed_only: bool) -> None:
-    """Reads from the beginning, and goes on; its places are its own, and are never reset."""
+    """Consume from the beginning, at positions that the actor itself keeps and never resets."""
     view = View(who, committed_only)
     stage.history.views.append(view)
     at: dict[TopicPartition, int] = {
@@ -264,8 +264,8 @@ async def reader(stage: Stage, who: str, topics: list[str], *, committed_only: b
 
 
 async def perform(stage: Stage) -> None:
-    """All of them, until they are done."""
-    # It says a line for every connection that it cannot make.
+    """Run all actors until they end."""
+    # aiokafka logs a line for each connection that fails.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: stage.note("aiokafka", context["message"])

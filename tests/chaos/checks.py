@@ -1,6 +1,6 @@
-"""What must be true of every run, whatever went wrong in it. Each check gives sentences about what is not.
+"""Checks of a run. Each yields a sentence for every violation.
 
-Pure: a history and an end in, sentences out.
+They are pure functions of a history and an end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.chaos.history import End, History, Outcome, Place, Seen, Send, View
 
 
 class Moved(NamedTuple):
-    """A job that consumes, processes and produces: partition n of ``source`` goes to partition n of ``sink``."""
+    """A consume-process-produce job: partition n of ``source`` goes to partition n of ``sink``."""
 
     group: str
     source: str
@@ -26,7 +26,7 @@ class Moved(NamedTuple):
 
 
 def complaints(history: History, end: End, jobs: Iterable[Moved]) -> list[str]:
-    """All that is wrong; empty for a run that was right."""
+    """Violations of all checks; empty for a correct run."""
     jobs = tuple(jobs)
     return [
         *atomic(history, end),
@@ -44,7 +44,7 @@ def _places(records: dict[Place, list[Seen]]) -> dict[str, Place]:
 
 
 def atomic(history: History, end: End) -> Iterator[str]:
-    """A transaction is visible in all its partitions or in none, as its producer was told."""
+    """A transaction is visible in all its partitions or in none, in accordance with its outcome."""
     visible = _places(end.committed)
     for transaction in history.transactions:
         there = [send for send in transaction.sends if send.value in visible]
@@ -62,7 +62,7 @@ def atomic(history: History, end: End) -> Iterator[str]:
 
 
 def acknowledged(history: History, end: End) -> Iterator[str]:
-    """What was acknowledged is there, at the offset that was said."""
+    """Every acknowledged record is in the log, at the acknowledged offset."""
     committed = [
         send for each in history.transactions if each.outcome is Outcome.COMMITTED for send in each.sends
     ]
@@ -74,12 +74,12 @@ def acknowledged(history: History, end: End) -> Iterator[str]:
 
 
 def once(end: End) -> Iterator[str]:
-    """No record is there twice, not even in what was aborted."""
+    """No record is in the log twice, not even in aborted transactions."""
     for where, records in (("committed", end.committed), ("written", end.everything)):
         counts = Counter(
             (place.topic, seen.value) for place, all_seen in records.items() for seen in all_seen
         )
-        # The job's results may have been written before, in a transaction that was aborted.
+        # A job's output may have been written before, in an aborted transaction.
         twice = [
             value
             for (_, value), count in counts.items()
@@ -90,7 +90,7 @@ def once(end: End) -> Iterator[str]:
 
 
 def in_order(history: History, end: End) -> Iterator[str]:
-    """What one producer sent to one partition stands there in that order."""
+    """The records of one producer in one partition are in the order in which it sent them."""
     sent: defaultdict[tuple[str, Place], list[str]] = defaultdict(list)
     sends = [*history.sends, *(send for each in history.transactions for send in each.sends)]
     for send in sends:
@@ -105,7 +105,7 @@ def in_order(history: History, end: End) -> Iterator[str]:
 
 
 def steady(history: History, end: End) -> Iterator[str]:
-    """Readers saw, without a gap and without going back, what is still there at the end."""
+    """Consumers saw the records of the final log, without a gap and in order."""
     for view in history.views:
         yield from (f"{view.who}: {error}" for error in view.errors)
         records = end.committed if view.committed_only else end.everything
@@ -127,7 +127,7 @@ def _steady(view: View, place: Place, seen: Sequence[Seen], at_the_end: Sequence
 
 
 def moved(end: End, jobs: Iterable[Moved]) -> Iterator[str]:
-    """The results are those of the records below the job's position: none lost, none duplicated, in their order."""
+    """The output of a job consists of the records below its committed offset, each once, in order."""
     for job in jobs:
         sources = {place for place in end.committed if place.topic == job.source}
         for place in sorted(sources):
@@ -148,7 +148,7 @@ def _difference(place: Place, position: int, expected: Sequence[str], found: Seq
 
 
 def nothing_hangs(end: End) -> Iterator[str]:
-    """No transaction is open for ever: everything that is written can be read."""
+    """No transaction is left open: every last stable offset equals the high watermark."""
     for place, (stable, high) in sorted(end.stable_and_high.items()):
         if stable != high:
             yield f"{place}: a transaction hangs: last stable offset {stable}, high watermark {high}"

@@ -1,4 +1,4 @@
-"""Actors with confluent-kafka (librdkafka), each a thread."""
+"""Actors with confluent-kafka (librdkafka). Each is a thread."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from tests.support.deadlines import Deadline
 BATCH = 20
 ROUND_S = 0.5
 GOODBYE_S = 1.0
-"""A producer that is closed in the middle of something is left to itself after that."""
+"""Seconds to wait for the close of a producer that may be in the middle of a request."""
 
 
 class GivenUp(Exception):
-    """The run is over, and a client still had hopes."""
+    """The run is over, while a client would still have retried."""
 
 
 def _insist(stage: Stage, call: Callable[[], object]) -> None:
-    """Call again for as long as the client says that the same call may be made again."""
+    """Repeat a call while its error is retriable."""
     while True:
         try:
             call()
@@ -50,7 +50,7 @@ def _insist(stage: Stage, call: Callable[[], object]) -> None:
 
 
 def _error(failed: BaseException) -> KafkaError:
-    """What went wrong, in whichever way the binding raises it."""
+    """The KafkaError of a failure, in whichever way the binding raises it."""
     cause = failed.__cause__ if isinstance(failed, SystemError) and failed.__cause__ else failed
     error = cause.args[0] if isinstance(cause, KafkaException) else cause
     if not isinstance(error, KafkaError):
@@ -59,11 +59,11 @@ def _error(failed: BaseException) -> KafkaError:
 
 
 FAILURES = (KafkaException, KafkaError, SystemError)
-"""The last one hides one of the others, where a callback was served in the same call."""
+"""SystemError hides one of the others, if a callback was served in the same call."""
 
 
 class _Transactional:
-    """A transactional producer that is made anew when it can go on no more."""
+    """A transactional producer that is replaced by a new one after a fatal error."""
 
     def __init__(self, stage: Stage, who: str) -> None:
         self.stage = stage
@@ -92,10 +92,10 @@ class _Transactional:
         _insist(self.stage, lambda: self.producer().commit_transaction(CALL_S))
 
     def recover(self, failure: BaseException) -> bool:
-        """Abort if that is possible: true. The next transaction is for a new producer.
+        """Abort the transaction, and use a new producer for the next one. True if the abort succeeded.
 
-        librdkafka purges what it has no answer for, and gives its sequences, in the same epoch, to the next transaction's
-        records. Where the leader has the purged batch, it takes the new one for its repetition, as Kafka does.
+        After an abort librdkafka purges messages without a response, and uses their sequences, in the same epoch, for the
+        next transaction's records. A leader that has the purged batch takes the new one for a duplicate, as in Kafka.
         """
         self.stage.note(self.who, f"failed: {failure!r}")
         with contextlib.suppress(*FAILURES):
@@ -120,7 +120,7 @@ class _Transactional:
 
 
 def transfers(stage: Stage, who: str) -> None:
-    """Transactions over several partitions, some of them aborted."""
+    """Run transactions over several partitions, and abort some of them."""
     rng = stage.rng(who)
     client = _Transactional(stage, who)
     number = 0
@@ -146,7 +146,7 @@ def transfers(stage: Stage, who: str) -> None:
             except FAILURES as failure:
                 if client.recover(failure):
                     transaction.outcome = Outcome.ABORTED
-        # A new producer of the same id aborts what the last one may have left open.
+        # A new producer of the same transactional id aborts a transaction that the last one left open.
         client.drop()
         client.producer()
     client.drop()
@@ -169,7 +169,7 @@ def _delivered(send: Send, error: KafkaError | None, message: Any) -> None:
 
 
 def acknowledged(stage: Stage, who: str) -> None:
-    """One idempotent producer, without transactions; a new instance after a fatal error."""
+    """Run an idempotent producer without transactions, and a new one after a fatal error."""
     rng = stage.rng(who)
     number = instance = 0
     while not stage.ending.is_set():
@@ -227,7 +227,7 @@ def _noting(stage: Stage, who: str) -> Iterator[None]:
 
 
 def source(stage: Stage, who: str) -> None:
-    """Feeds the jobs: transactions of one record for each partition, some of them aborted."""
+    """Produce the input of the jobs: transactions of one record for each partition, some of them aborted."""
     rng = stage.rng(who)
     client = _Transactional(stage, who)
     number = 0
@@ -258,7 +258,7 @@ def source(stage: Stage, who: str) -> None:
 
 
 class _Worker:
-    """Consume, process and produce, with the positions in the transaction; one member of a group."""
+    """Group member that consumes, processes and produces, with its positions in the transaction."""
 
     def __init__(self, stage: Stage, who: str) -> None:
         self.stage = stage
@@ -292,7 +292,7 @@ class _Worker:
         return places
 
     def start(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # librdkafka must not look positions up by itself: revoked meanwhile, it would fetch some records twice.
+        # Assign with explicit offsets: if librdkafka looked them up while partitions are revoked, it would fetch records twice.
         while True:
             try:
                 return consumer.assign(self.positions(partitions))
@@ -302,8 +302,8 @@ class _Worker:
                     raise GivenUp from failure
 
     def leave(self) -> None:
-        """Partitions are given back before it is closed: librdkafka 2.16 may lose the request to give them back when it is
-        closing already, and waits for it for ever, with the interpreter's lock in its hand."""
+        """Unassign before closing the consumer. During a close librdkafka 2.16 may lose the request to unassign, and then
+        waits forever while it has the interpreter's lock."""
         self.consumer.unsubscribe()
         deadline = Deadline(CALL_S)
         while self.consumer.assignment() and not deadline.is_over:
@@ -334,8 +334,8 @@ class _Worker:
         self.client.commit()
 
     def go_back(self) -> None:
-        """To what the group has committed, which an unknown commit may or may not have moved."""
-        # What is left open keeps its positions pending, and is aborted by the producer's successor.
+        """Seek to the committed offsets, which a commit with an unknown outcome may have moved."""
+        # An open transaction keeps offsets pending until a new producer of its transactional id aborts it.
         while not self.stage.given_up.is_set():
             try:
                 self.client.producer()
@@ -347,7 +347,7 @@ class _Worker:
 
 
 def worker(stage: Stage, who: str) -> None:
-    """One of the group's members; it comes back with a new consumer where one fails for good."""
+    """Run a group member, with a new consumer after each fatal error."""
     member = _Worker(stage, who)
     try:
         with contextlib.suppress(GivenUp):
@@ -360,7 +360,7 @@ def worker(stage: Stage, who: str) -> None:
 
 
 def reader(stage: Stage, who: str, topics: list[str], *, committed_only: bool) -> None:
-    """Reads from the beginning, and goes on; positions are its own, and are never reset."""
+    """Consume from the beginning, at positions that the actor itself keeps and never resets."""
     view = View(who, committed_only)
     stage.history.views.append(view)
     consumer = Consumer(
@@ -389,7 +389,7 @@ def reader(stage: Stage, who: str, topics: list[str], *, committed_only: bool) -
 
 
 UNHEARD_OF = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
-"""No reader is to lose its place."""
+"""Errors that no consumer may get: they mean that its position was lost."""
 
 
 def _look(view: View, message: Any) -> None:

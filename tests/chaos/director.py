@@ -1,4 +1,4 @@
-"""Carries a plan out while clients work: each step once so many requests have arrived at the broker."""
+"""Carries out a plan while clients run: each step when its number of requests has arrived at the broker."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests.chaos.storm import Storm, move
 from tests.support.deadlines import Deadline, Stopwatch
 
 COUNTER = "* p=0 -> delay 0ms"
-"""A rule that takes hold of nothing, and counts everything."""
+"""A rule that matches every request and never acts, to count requests."""
 POLL_S = 0.02
 PATIENCE_S = stretched(4.0)
-"""So long the end of a trouble waits for its requests: what stands still asks for nothing."""
+"""Seconds after which a fault ends even if its requests have not come, as blocked clients send none."""
 
 STEPS_MIN = 8
 STARTS_MAX = 20
-"""Of one node that a rule kills again while it starts."""
+"""Maximum starts of one node, which a rule may kill while it starts."""
 GUST_S = 0.1
-"""So long connects pour in before a node is killed."""
+"""Seconds for which clients connect before a node is killed."""
 
 
 class Director:
@@ -35,7 +35,7 @@ class Director:
         self._stage = stage
         self._steps = list(plan.steps)
         self._behind = 0
-        """Requests that came in while steps were carried out: what follows is later by as much, and lasts as long."""
+        """Requests that arrived while steps were carried out. Later steps are delayed by this number."""
         self._rules: defaultdict[str, list[object]] = defaultdict(list)
         self._counter = broker.faults.add(COUNTER)
         self._moved: set[Place] = set()
@@ -45,11 +45,11 @@ class Director:
         self.done = 0
 
     def requests(self) -> int:
-        """How many have arrived so far."""
+        """Number of requests that have arrived so far."""
         return self._counter.matches
 
     def direct(self, seconds: float) -> None:
-        """Return when the time is over; on a machine that is slow not before a few things went wrong."""
+        """Carry out steps until the time is over, and a minimum number of steps even on a slow machine."""
         run = Deadline(seconds)
         since_the_last = Stopwatch()
         while self._steps and (not run.is_over or self.done < STEPS_MIN):
@@ -65,7 +65,7 @@ class Director:
         time.sleep(run.left_s)
 
     def end(self) -> None:
-        """Everything that was done to the broker is undone."""
+        """Undo all faults."""
         for text in list(self._rules):
             self._unrule(text)
         self._broker.faults.clear()
@@ -81,7 +81,7 @@ class Director:
             case "unrule":
                 self._unrule(step.rule)
             case "kill" | "stop":
-                # It may be down already: a rule kills nodes too.
+                # A rule may have killed the node already.
                 if self._broker.nodes[step.node].state == "running":
                     self._take_away(step)
             case "move":
@@ -104,14 +104,14 @@ class Director:
         node = self._broker.nodes[step.node]
         with self.storm.gust(step.node):
             time.sleep(GUST_S)
-            # A rule may be faster, or kill the node while it stops.
+            # A rule may have killed the node already, or kill it during the stop.
             with contextlib.suppress(ControlRefused):
                 node.kill() if step.do == "kill" else node.stop()
         if node.state != "running":
             self.storm.examine(step.node)
 
     def _move(self, place: Place, replicas: list[int]) -> None:
-        """Any node that runs hands it on to the controller."""
+        """Reassign a partition. Any running node forwards the request to the controller."""
         self._moved.add(place)
         for node_id in NODES:
             if self._broker.nodes[node_id].state == "running":

@@ -1,4 +1,4 @@
-"""What is there when all is over: read by new clients, and byte by byte from the files of every node."""
+"""The state of the broker after a run: read by new clients, and byte by byte from the files of every node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POLL_S = 0.05
 
 
 def settled(bootstrap: str) -> list[str]:
-    """Wait until all replicas are in sync and nothing is open; what is not so in time."""
+    """Wait until all replicas are in sync and no transaction is open. Returns what is not so in time."""
     admin = AdminClient({**PATIENCE, "bootstrap.servers": bootstrap})
     deadline = Deadline()
     while True:
@@ -48,7 +48,7 @@ def _open(admin: AdminClient) -> Iterator[str]:
 
 
 def stable_and_high(admin: AdminClient) -> dict[Place, tuple[int, int]]:
-    """Of every partition; -1 where no leader responds."""
+    """(last stable offset, high watermark) of every partition, -1 if no leader responds."""
     topics = admin.list_topics(timeout=CALL_S).topics
     asked = {
         TopicPartition(name, partition): OffsetSpec.latest()
@@ -66,12 +66,12 @@ def stable_and_high(admin: AdminClient) -> dict[Place, tuple[int, int]]:
 def _offset(answer: object) -> int:
     try:
         return int(answer.result().offset)  # type: ignore[attr-defined]
-    except Exception:  # whatever the client has against it, the caller asks again
+    except Exception:  # any error of the client: the caller asks again
         return -1
 
 
 def look(bootstrap: str) -> End:
-    """Read everything, as both kinds of readers."""
+    """Read all records, as read_committed and as read_uncommitted consumer."""
     admin = AdminClient({**PATIENCE, "bootstrap.servers": bootstrap})
     return End(
         committed=_read(bootstrap, "read_committed"),
@@ -125,11 +125,11 @@ def _positions(bootstrap: str) -> Iterator[tuple[tuple[str, Place], int]]:
 
 
 def different_replicas(data_dir: Path, nodes: int) -> Iterator[str]:
-    """Partitions whose bytes are not the same on all nodes, once all of them are stopped."""
+    """Yield partitions whose bytes differ between nodes. All nodes must be stopped."""
     contents: dict[str, dict[int, bytes]] = {}
     for node in range(1, nodes + 1):
         for directory in sorted((data_dir / f"node-{node}").glob("*-[0-9]*")):
-            # What a partition left behind that moved away goes after file.delete.delay.ms.
+            # Folders of reassigned partitions are deleted only after file.delete.delay.ms.
             moved = directory.name.endswith(DELETION)
             if directory.is_dir() and not moved and directory.name != "__cluster_metadata-0":
                 logs = sorted(directory.glob("*.log"))

@@ -1,4 +1,4 @@
-"""What clients did and saw in a run, to be judged afterwards. Meanwhile many threads append to it, and no more."""
+"""What clients sent and consumed in a run, for the checks after it. Threads append to it during the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Outcome(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """The client failed before it knew."""
+    """The client failed without learning the outcome."""
 
 
 class Place(NamedTuple):
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One record, as a reader was given it."""
+    """One record that a consumer got."""
 
     offset: int
     value: str
@@ -33,14 +33,14 @@ class Seen(NamedTuple):
 
 @dataclass
 class Send:
-    """One record, from the moment it was handed to the client. Values are unlike each other in the whole run."""
+    """One record that was passed to a producer. Every value is unique in the run."""
 
     who: str
-    """One instance of a producer: what it sends to a partition stays in that order."""
+    """A producer instance. Its records in one partition must stay in order."""
     value: str
     place: Place
     offset: int | None = None
-    """Once it was acknowledged."""
+    """Offset in the acknowledgement, None without one."""
 
 
 @dataclass
@@ -52,41 +52,41 @@ class Transaction:
 
 @dataclass
 class View:
-    """What one reader has read, in that order."""
+    """Records that one consumer got, in that order."""
 
     who: str
     committed_only: bool
     seen: defaultdict[Place, list[Seen]] = field(default_factory=lambda: defaultdict(list))
     errors: list[str] = field(default_factory=list)
-    """Of the kind that no reader should meet."""
+    """Errors that no consumer may get."""
 
 
 @dataclass
 class History:
     transactions: list[Transaction] = field(default_factory=list)
     sends: list[Send] = field(default_factory=list)
-    """Outside transactions: of idempotent producers."""
+    """Records of idempotent producers, outside transactions."""
     views: list[View] = field(default_factory=list)
     fatal: list[str] = field(default_factory=list)
-    """Clients that could go on no more with the producer that they had."""
+    """Fatal errors of producers."""
     notes: list[str] = field(default_factory=list)
-    """What went on, for people."""
+    """Events of the run, for a human reader."""
 
 
 @dataclass
 class End:
-    """What is there when all is over, read by clients that came late."""
+    """The state after a run, read by new clients."""
 
     committed: dict[Place, list[Seen]] = field(default_factory=dict)
     everything: dict[Place, list[Seen]] = field(default_factory=dict)
     positions: dict[tuple[str, Place], int] = field(default_factory=dict)
-    """What each group has committed; 0 where it has nothing."""
+    """Committed offset by group and partition, 0 if there is none."""
     stable_and_high: dict[Place, tuple[int, int]] = field(default_factory=dict)
-    """Last stable offset and high watermark of each partition."""
+    """(last stable offset, high watermark) of each partition."""
 
 
 def to_json(history: History, end: End | None) -> str:
-    """For people who look for what went wrong."""
+    """The run as JSON, for a human who looks for the cause of a violation."""
     return json.dumps(
         {
             "transactions": [

@@ -1,10 +1,10 @@
-"""A broker that is killed with SIGKILL again and again, under idempotent producers with five batches in flight.
+"""A broker that is killed with SIGKILL many times, with idempotent producers that have five batches in flight.
 
     python -m tests.chaos.kill_storm --rounds 20            # of 50 kills each
-    python -m tests.chaos.kill_storm --rounds 0             # what has been seen so far
+    python -m tests.chaos.kill_storm --rounds 0             # show the results so far
 
-After each round every record is read: none is lost, duplicated or out of order, and no producer has met a fatal error. The
-results are a JSON line for each round; the exit code is 0 if all of this call's were right.
+After each round all records are read: none is lost, duplicated or out of order, and no producer had a fatal error. Each round
+appends a line of JSON to the results. The exit code is 0 if all rounds of this call were right.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ TOPIC, PARTITIONS = "numbers", 3
 PRODUCERS = 2
 KILLS_PER_ROUND = 50
 UP_S = (0.2, 1.5)
-"""So long the broker runs between two kills."""
+"""Range of the seconds for which the broker runs between two kills."""
 QUEUED_MAX = 500
-"""Records that a producer has sent and not yet seen acknowledged."""
+"""Maximum unacknowledged records of a producer."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Round:
 
 
 class Numbers:
-    """One producer: it sends 0, 1, 2, ... to each partition, until told to end."""
+    """A producer that sends 0, 1, 2, ... to each partition until ``end``."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self.name = name
@@ -82,7 +82,7 @@ class Numbers:
 
     @contextlib.contextmanager
     def _noting_what_is_fatal(self) -> Iterator[None]:
-        """A fatal error is raised, once, by the call that finds it; error_cb does not hear of it."""
+        """Note a fatal error. The call that finds it raises it, once; error_cb is not called for it."""
         try:
             yield
         except FAILURES as failure:
@@ -119,7 +119,7 @@ class Numbers:
 def verdict(
     names: Sequence[str], seen: dict[int, list[str]], acknowledged: dict[str, set[tuple[int, int]]]
 ) -> tuple[int, int, int]:
-    """(lost, duplicated, reordered) records, of what stands in each partition and what was acknowledged to whom."""
+    """Numbers of (lost, duplicated, reordered) records, from the records in each partition and the acknowledgements."""
     lost = duplicated = reordered = 0
     for name in names:
         for partition, values in seen.items():
@@ -180,7 +180,7 @@ def main(arguments: list[str]) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--kills", type=int, default=KILLS_PER_ROUND, help="in each round")
+    parser.add_argument("--kills", type=int, default=KILLS_PER_ROUND, help="number of kills in each round")
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)
     all_right = True

@@ -1,10 +1,10 @@
-"""What goes wrong in a run, and when: drawn from a seed, counted in requests, kept as a file.
+"""The faults of a run and their times: drawn from a seed, counted in requests, stored as JSON.
 
     python -m tests.chaos.plan 7 3000              # show the plan of seed 7 for a run of 3000 requests
-    python -m tests.chaos.plan 7 3000 > plan.json  # keep it
+    python -m tests.chaos.plan 7 3000 > plan.json  # save it
 
-A step falls due once so many requests have arrived at the broker. Rules are in the language of docs/faults.md; they count
-by themselves what they look for, from their step on.
+A step is due when its number of requests has arrived at the broker. Rules are in the language of docs/faults.md, and count
+their own matches from their step on.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from random import Random
 
 NODES = (1, 2, 3)
 QUIET_REQUESTS = 150
-"""At the beginning, so that clients get going, and at the end."""
+"""Number of requests without faults at the beginning, so that clients start, and at the end."""
 GAP_REQUESTS = (20, 120)
-"""Between the end of one trouble and the beginning of the next; now and then they overlap."""
+"""Range of the requests between the end of one fault and the beginning of the next. Sometimes faults overlap."""
 LASTING_REQUESTS = (30, 200)
 
 
 @dataclass(frozen=True)
 class Step:
-    """``do`` is rule, unrule, kill, stop, start (whatever node is down), move or advance."""
+    """``do`` is rule, unrule, kill, stop, start (every node that is down), move or advance."""
 
     at: int
     do: str
     rule: str = ""
-    """Of rule and unrule: the same text. At its end what it holds is released."""
+    """Text of the rule, for ``rule`` and ``unrule``. ``unrule`` releases the requests that it holds."""
     node: int = 0
     place: str = ""
-    """Of move: a partition, as in ``transfers-0``."""
+    """Partition to reassign, for ``move``, as in ``transfers-0``."""
     replicas: tuple[int, ...] = ()
-    """Of move: the brokers that are to have it; at the end of the run all have it again."""
+    """Node ids of the new replicas, for ``move``. At the end of the run all nodes are replicas again."""
     by: str = ""
-    """Of advance: how far, as in ``20s``."""
+    """Duration, for ``advance``, as in ``20s``."""
     only: str = ""
-    """Of advance: which kind of time, if not transactions and ids."""
+    """Time domain, for ``advance``; empty for transactions and producer ids."""
 
     def __str__(self) -> str:
         what = self.rule or f"{self.by} {self.only}".strip() or (f"node {self.node}" if self.node else "")
@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def is_gentle(self) -> bool:
-        """Nothing in it may cost a client its producer: it is to go on with the one that it has."""
+        """Whether the plan has no fault that may cost a client its producer."""
         return not any(
             (step.do == "advance" and not step.only) or "-> detach" in step.rule for step in self.steps
         )
@@ -80,7 +80,7 @@ class Plan:
 
 
 def draw(seed: int, requests: int) -> Plan:
-    """The plan of a seed for a run of about so many requests. The same seed, the same plan; each third one is gentle."""
+    """The plan of a seed for a run of about ``requests`` requests. It depends on these only. Every third plan is gentle."""
     rng = Random(seed)
     troubles = [each for each in TROUBLES if seed % 3 or each[0] not in (_late, _time_passes)]
     steps: list[Step] = []
@@ -96,7 +96,7 @@ def draw(seed: int, requests: int) -> Plan:
     return Plan(seed, tuple(sorted(steps, key=lambda step: step.at)))
 
 
-# ---- what can go wrong
+# ---- faults
 
 Trouble = Callable[[Random, int, int], list[Step]]
 
@@ -115,7 +115,7 @@ ANSWERED = (
     "WriteTxnMarkers",
 )
 RESENT = ("EndTxn", "Produce", "TxnOffsetCommit", "WriteTxnMarkers")
-"""Requests that a network may deliver twice, or late, without harm to anyone."""
+"""Requests that a network may deliver twice, or late, without violating a guarantee."""
 MOVED = (
     "NOT_COORDINATOR EndTxn",
     "NOT_LEADER_OR_FOLLOWER Produce",
@@ -143,10 +143,10 @@ def _twice(rng: Random, at: int, end: int) -> list[Step]:
 
 
 def _late(rng: Random, at: int, end: int) -> list[Step]:
-    """Sent again meanwhile, and then delivered all the same.
+    """Deliver a Produce late, after the client has sent it again.
 
-    Only a Produce: it has sequence numbers. In the protocol of transactions that librdkafka and aiokafka speak (before
-    KIP-890's second part) a late EndTxn or marker counts for the transaction that is open then, on Kafka too (D4).
+    Only a Produce, as it has sequence numbers. In the transaction protocol of librdkafka and aiokafka (before KIP-890's
+    second part) a late EndTxn or marker ends the transaction that is open then, in Kafka too (D4).
     """
     return _ruled(f"Produce nth={rng.randint(1, 4)} -> detach", at, end)
 
@@ -175,13 +175,13 @@ def _node_stopped(rng: Random, at: int, end: int) -> list[Step]:
 
 
 def _lost_at_a_request(rng: Random, at: int, end: int) -> list[Step]:
-    """The node that was asked dies before it has answered."""
+    """Kill the node that received a request before it responds."""
     api = rng.choice(["EndTxn", "Produce", "TxnOffsetCommit", "AddOffsetsToTxn", "JoinGroup"])
     return [*_ruled(f"{api} nth={rng.randint(1, 5)} -> kill", at, end), Step(end, "start")]
 
 
 def _lost_inside(rng: Random, at: int, end: int) -> list[Step]:
-    """The node dies between two steps of a commit."""
+    """Kill the node between two steps of a commit."""
     return [
         *_ruled(f"{rng.choice(POINTS)} nth={rng.randint(1, 6)} -> kill", at, end),
         Step(end, "start"),
@@ -189,7 +189,7 @@ def _lost_inside(rng: Random, at: int, end: int) -> list[Step]:
 
 
 def _lost_again(rng: Random, at: int, end: int) -> list[Step]:
-    """A node dies, and dies again while it recovers."""
+    """Kill a node, and kill it again while it recovers."""
     point = rng.choice(["coordinator.load", "replica.append", "log.write", "txn.complete.append"])
     node = rng.choice(NODES)
     return [
@@ -201,7 +201,7 @@ def _lost_again(rng: Random, at: int, end: int) -> list[Step]:
 
 
 def _moved(rng: Random, at: int, end: int) -> list[Step]:
-    """A partition goes to other brokers, or the same ones in another order, and back; a node may die on the way."""
+    """Reassign a partition to other nodes, or the same ones in another order, and back. A node may die meanwhile."""
     place = rng.choice(MOVABLE)
     some = tuple(rng.sample(NODES, rng.choice([2, 2, 3])))
     steps = [
@@ -229,7 +229,7 @@ def _replica_paused(rng: Random, at: int, end: int) -> list[Step]:
 
 
 def _lost_ahead_of_all(rng: Random, at: int, end: int) -> list[Step]:
-    """A node dies with records that no follower has: none of it may have been acknowledged, or read."""
+    """Kill a node with records that no follower has: none of them may have been acknowledged, or consumed."""
     node = rng.choice(NODES)
     paused = [f"pause node={other}" for other in NODES if other != node]
     dies = min(at + rng.randint(20, 80), end - 1)
@@ -246,12 +246,12 @@ def _marker_held(rng: Random, at: int, end: int) -> list[Step]:
 
 
 def _time_passes(rng: Random, at: int, end: int) -> list[Step]:
-    """Long enough that what is open then is aborted."""
+    """Advance the clock by more than the transaction timeout."""
     return [Step(at, "advance", by=f"{rng.choice([1, 5, 30, 90])}s")]
 
 
 def _leaders_balanced(rng: Random, at: int, end: int) -> list[Step]:
-    """Followers that stand still are out at once, and leadership goes back where it belongs."""
+    """Advance the clock so that slow followers leave the ISR, and preferred leaders are elected."""
     return [Step(at, "advance", by="5m", only="replication")]
 
 

@@ -1,8 +1,8 @@
-"""One run: a broker of three nodes, clients at work on it, a plan of what goes wrong, and the verdict.
+"""One run: a broker of three nodes, its clients, a plan of faults, and the checks.
 
-A run that was not right leaves its directory behind (with ``ODRADEK_CHAOS_KEEP=1`` every run does): the plan, to be
-carried out again (``ODRADEK_CHAOS_PLAN``), what clients did and saw, the trace of the last requests, the broker's log,
-and the data of every node.
+A failed run leaves its directory behind (with ``ODRADEK_CHAOS_KEEP=1`` every run does): the plan, which
+``ODRADEK_CHAOS_PLAN`` repeats, what clients sent and consumed, the trace of the last requests, the broker's log, and the
+data of every node.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ SETTINGS = {
     "transaction.state.log.num.partitions": 3,
 }
 FINISH_S = HANG_S
-"""So long clients may take to end what they have begun, when nothing goes wrong any more."""
+"""Seconds for clients to finish their work after the last fault has ended."""
 GIVE_UP_S = HANG_S
 EXCHANGES_KEPT = 10_000
 
 
 class ChaosFailed(AssertionError):
-    """What was not right, and where everything about it is kept."""
+    """Violations of a run, and the directory with its files."""
 
 
 class Company:
-    """The actors, each in a thread of its own. What one of them dies of is a complaint."""
+    """The actors, each in a thread. An exception of an actor counts as a violation."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -81,7 +81,7 @@ class Company:
             self.deaths.append(f"{who} died:\n{traceback.format_exc()}")
 
     def finish(self) -> list[str]:
-        """Ask all to come to their end; what has been wrong with them."""
+        """Make all actors end, and return their violations."""
         self._stage.ending.set()
         self._join(FINISH_S)
         late = [
@@ -100,13 +100,13 @@ class Company:
 
 
 def _stack(thread: threading.Thread) -> str:
-    """Where it is."""
+    """Where the thread is."""
     frame = sys._current_frames().get(thread.ident or 0)
     return "".join(traceback.format_stack(frame)[-6:])
 
 
 def run(plan: Plan, seconds: float, directory: Path) -> str:
-    """Carry a plan out in at most so many seconds; a line about what went on. ``ChaosFailed`` if it was not right."""
+    """Run a plan for at most ``seconds`` and return a summary line. Raises ``ChaosFailed`` if a check failed."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "plan.json").write_text(plan.to_json())
     history = History()

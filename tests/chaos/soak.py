@@ -1,11 +1,11 @@
-"""Run after run of a minute, of one seed after the other; what came of each is kept.
+"""Runs of a minute each with consecutive seeds, whose results are stored.
 
-    python -m tests.chaos.soak --minutes 60                 # go on behind the last seed that is kept
-    python -m tests.chaos.soak --minutes 0                  # what has been seen so far
+    python -m tests.chaos.soak --minutes 60                 # continue after the last seed in the results
+    python -m tests.chaos.soak --minutes 0                  # show the results so far
     python -m tests.chaos.soak --minutes 20 --results /tmp/r.jsonl --first 5000
 
-The results are a JSON line for each run: seed, date, seconds, verdict, what went on or what was wrong. The exit code is 0
-if none of the runs of this call was wrong.
+Each run appends a line of JSON to the results: seed, date, seconds, verdict, summary or violations. The exit code is 0 if all
+runs of this call were right.
 """
 
 from __future__ import annotations
@@ -54,10 +54,12 @@ def main(arguments: list[str], now_s: Callable[[], float] = time.monotonic) -> i
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=10, help="begin no run after so long")
-    parser.add_argument("--seconds", type=float, default=LONG_S, help="of each run")
+    parser.add_argument("--minutes", type=float, default=10, help="minutes after which no further run begins")
+    parser.add_argument("--seconds", type=float, default=LONG_S, help="seconds of each run")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--first", type=int, default=FIRST_SEED, help="the seed of the first run of all")
+    parser.add_argument(
+        "--first", type=int, default=FIRST_SEED, help="first seed, if the results file is empty"
+    )
     given = parser.parse_args(arguments)
     over = now_s() + given.minutes * 60
     was_wrong = False

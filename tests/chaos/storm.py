@@ -1,6 +1,6 @@
-"""Clients that connect without end, so that some connections are accepted in the very turn in which a node dies.
+"""Clients that connect all the time, so that some connections are accepted in the turn of the event loop in which a node dies.
 
-No such connection may ever be answered: the node that accepted it is dead, and its next life knows nothing of it.
+No such connection may ever get a response: the node that accepted it is dead, and the restarted node does not have it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tests.chaos.history import Place
 
 API_VERSIONS, ALTER_PARTITION_REASSIGNMENTS = 18, 45
 PAUSE_S = 0.005
-"""Between two rounds of connects (one to each node) while nothing is about to die; in a gust there is none."""
+"""Seconds between two rounds of connects (one to each node). In a gust there is no pause."""
 GUST_CONNECTS = 30
-"""At once, and again: the loop of the node always finds some in its backlog."""
+"""Number of connects at once in a gust, so that the node's event loop always finds some in its backlog."""
 KEPT_MAX = 400
-"""Connections that are held open at each node."""
+"""Maximum open connections to each node."""
 ANSWER_S = stretched(5.0)
 LINGER_NOT = struct.pack("ii", 1, 0)
 
 
 class Storm:
-    """Connects to all nodes of ``ports`` (by node id) in a thread of its own, until ``end``."""
+    """Connects to all nodes of ``ports`` (by node id) in a thread until ``end``."""
 
     def __init__(self, ports: dict[int, int]) -> None:
         self._ports = ports
@@ -47,14 +47,14 @@ class Storm:
         self._thread = threading.Thread(target=self._blow, name="storm", daemon=True)
         self.connects = 0
         self.answered: list[str] = []
-        """What must not be: one line for each connection that outlived its node."""
+        """Violations: one line for each connection that got a response after the death of its node."""
 
     def start(self) -> None:
         self._thread.start()
 
     @contextlib.contextmanager
     def gust(self, node_id: int) -> Iterator[None]:
-        """As many connects to a node as there can be, while it dies."""
+        """Context manager: connect to a node as often as possible, while it dies in the block."""
         self._gust_at = node_id
         try:
             yield
@@ -71,7 +71,7 @@ class Storm:
         made = socket.socket()
         made.setblocking(False)
         address = ("127.0.0.1", self._ports[node_id])
-        made.connect_ex(address)  # on loopback it is done by now, and the second call tells how it went
+        made.connect_ex(address)  # on loopback it is complete by now, and the second call returns its result
         if made.connect_ex(address) not in (0, errno.EISCONN):
             made.close()
             return
@@ -83,7 +83,7 @@ class Storm:
                 _close(kept.popleft())
 
     def examine(self, node_id: int) -> None:
-        """The node is down: whatever was connected to it before must have ended, and is not answered."""
+        """Check a node that is down: its earlier connections must have ended, and get no response."""
         with self._lock:
             kept, self._kept[node_id] = self._kept[node_id], deque()
         for each in kept:
@@ -101,7 +101,7 @@ class Storm:
 
 
 def move(port: int, place: Place, replicas: list[int]) -> None:
-    """Ask for a partition to be moved to these brokers; a node that is down, or a refusal, changes nothing."""
+    """Send AlterPartitionReassignments for a partition. Failures are ignored."""
     partition = ReassignablePartition(partition_index=place.partition, replicas=replicas)
     topic = ReassignableTopic(name=place.topic, partitions=[partition])
     request = AlterPartitionReassignmentsRequest(timeout_ms=5_000, topics=[topic])
@@ -126,6 +126,6 @@ def _ask(connection: socket.socket, key: int, version: int, request: object) -> 
 
 
 def _close(connection: socket.socket) -> None:
-    """With a reset: thousands of ports would else wait for the last packets of their connections."""
+    """Close with RST: otherwise thousands of ports would stay in TIME_WAIT."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
     connection.close()

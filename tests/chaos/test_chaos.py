@@ -1,7 +1,7 @@
-"""Clients in real time while everything goes wrong that can be staged: nothing is lost, duplicated, torn or out of order.
+"""Real clients in real time under all kinds of faults: no record is lost, duplicated or out of order, no transaction is torn.
 
 ODRADEK_CHAOS_SEEDS=100-119 pytest -m slow tests/chaos          # these seeds, a minute each
-ODRADEK_CHAOS_PLAN=plan.json pytest -m slow tests/chaos         # a plan that was kept
+ODRADEK_CHAOS_PLAN=plan.json pytest -m slow tests/chaos         # a stored plan
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tests.chaos.run import run
 KEPT = Path(__file__).resolve().parents[2] / ".cache" / "chaos"
 SHORT_S, LONG_S = 8.0, 60.0
 REQUESTS_PER_S = 400
-"""Fewer than there are on a quiet machine: the plan is to be over in time."""
+"""Assumed rate, below that of an idle machine, so that the plan ends in time."""
 
 
 def seeds() -> list[int]:
-    """Of the long form: ``7,8`` or ``100-119``."""
+    """Seeds of the long test, from ``7,8`` or ``100-119``."""
     found: list[int] = []
     for part in os.environ.get("ODRADEK_CHAOS_SEEDS", "1-4").split(","):
         first, _, last = part.partition("-")
@@ -31,7 +31,7 @@ def seeds() -> list[int]:
 
 
 def new_directory(name: str) -> Path:
-    """Of one run: the same seed may run somewhere else at the same time."""
+    """Create a directory for one run. Several runs may have the same seed."""
     KEPT.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=KEPT))
 

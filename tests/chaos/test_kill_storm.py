@@ -1,4 +1,4 @@
-"""The verdict of a kill storm sees what is lost, duplicated and out of order, and a producer that has died."""
+"""Tests of the kill storm's verdict: it counts lost, duplicated and reordered records, and fatal errors of producers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans are drawn from a seed, survive being a file, and are in the language of the broker."""
+"""Plans depend only on the seed, can be stored as JSON, and use rules that the broker accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results of a soak are kept by seed, and the next call goes on behind them."""
+"""The results of a soak are stored by seed, and the next call continues after the last one."""
 
 from __future__ import annotations
 
