@@ -292,7 +292,8 @@ class _Worker:
         return places
 
     def start(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # Assign with explicit offsets: if librdkafka looked them up while partitions are revoked, it would fetch records twice.
+        # Assign with explicit offsets: if librdkafka looked them up while partitions are revoked, it would fetch records
+        # twice.
         while True:
             try:
                 return consumer.assign(self.positions(partitions))

@@ -3,8 +3,8 @@
     python -m tests.chaos.kill_storm --rounds 20            # of 50 kills each
     python -m tests.chaos.kill_storm --rounds 0             # show the results so far
 
-After each round all records are read: none is lost, duplicated or out of order, and no producer had a fatal error. Each round
-appends a line of JSON to the results. The exit code is 0 if all rounds of this call were right.
+After each round all records are read: none is lost, duplicated or out of order, and no producer had a fatal error. Each
+round appends a line of JSON to the results. The exit code is 0 if all rounds of this call were right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Clients that connect all the time, so that some connections are accepted in the turn of the event loop in which a node dies.
+"""Clients that connect all the time, so that some connections are accepted in the turn of the event loop in which a node
+dies.
 
 No such connection may ever get a response: the node that accepted it is dead, and the restarted node does not have it.
 """

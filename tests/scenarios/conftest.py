@@ -36,7 +36,8 @@ def start_relayed(relay: Relay, start_broker: StartBroker) -> Callable[..., Brok
     return start
 
 
-# The tests with librdkafka run with each change. aiokafka and kafka-python, which use older requests, have further tests elsewhere.
+# The tests with librdkafka run with each change. aiokafka and kafka-python, which use older requests, have further tests
+# elsewhere.
 MARKS = {"aiokafka": [pytest.mark.more], "java": [pytest.mark.java], "kafka-python": [pytest.mark.more]}
 # Names of the libraries on the compatibility page.
 PAGE_NAMES = {"confluent": "librdkafka (confluent-kafka)", "java": "Java"}

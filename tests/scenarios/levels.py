@@ -16,7 +16,10 @@ LEVELS = ("0", "1", "2")
 
 
 def at_level(start_broker: StartBroker, level: str, **settings: object) -> Broker:
-    """Start a broker with a topic `orders` of two partitions. In the names of settings a double underscore stands for a dot."""
+    """Start a broker with a topic `orders` of two partitions.
+
+    In the names of settings a double underscore stands for a dot.
+    """
     named = {name.replace("__", "."): value for name, value in settings.items()}
     return start_broker("--feature", f"transaction.version={level}", topics=["orders:2"], settings=named)
 
@@ -29,7 +32,10 @@ def by_hand(broker: Broker, transactional_id: str, level: str, **options: Any) -
 def leave_a_batch_behind(
     broker: Broker, level: str, *, at_ms: int | None = None
 ) -> tuple[ProducerByHand, int]:
-    """Send two batches of a transaction, one of which arrives after the abort. Returns the producer and that batch's error code."""
+    """Send two batches of a transaction, one of which arrives after the abort.
+
+    Returns the producer and that batch's error code.
+    """
     producer = by_hand(broker, "orders", level)
     assert producer.send("orders", ["in time"], at_ms=at_ms) == NONE
     late = producer.sending("orders", ["too late"], at_ms=at_ms)

@@ -1,4 +1,4 @@
-"""A8. The consume-process-produce loop is killed at any step and started again: each result is in the output exactly once."""
+"""A8. The consume-process-produce loop is killed at any step and restarted: each result is in the output exactly once."""
 
 from __future__ import annotations
 

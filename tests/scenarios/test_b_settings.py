@@ -46,7 +46,8 @@ def transact(producer: TransactionalProducer, value: str) -> None:
 def test_an_idle_id_is_forgotten_with_a_tombstone(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """B1: after the tombstone, the old instance gets error 49 (INVALID_PRODUCER_ID_MAPPING), and a new one a new producer id."""
+    """B1: after the tombstone, the old instance gets error 49 (INVALID_PRODUCER_ID_MAPPING), and a new one a new producer
+    id."""
     control = free_port()
     start_relayed(
         "--control-port",

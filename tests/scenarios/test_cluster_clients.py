@@ -1,4 +1,5 @@
-"""Leaders and coordinators move, and clients get errors that say so: each finds the new one, nothing is lost or duplicated."""
+"""Leaders and coordinators move, and clients get errors that say so: each finds the new one, nothing is lost or
+duplicated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""C5. The leader dies and a follower takes over: both have the same producer state, then and when the old leader leads again."""
+"""C5. A follower takes over from a dead leader.
+
+Both have the same producer state, at that time and when the old leader leads again.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,8 @@ def send(cluster: ThreeNodes, node: int, sequence: int, acks: int = -1) -> tuple
 
 
 def knows_the_last_five(cluster: ThreeNodes, node: int, ends: int) -> None:
-    """Check a leader after sequences 0 to ``ends`` - 1 were written: it recognises the last five batches, and no older ones."""
+    """Check a leader after sequences 0 to ``ends`` - 1 were written: it recognises the last five batches, and no older
+    ones."""
     for sequence in range(ends - 5, ends):
         assert send(cluster, node, sequence) == (NONE, sequence)
     error, _ = send(cluster, node, ends - 6)
@@ -75,7 +79,10 @@ def test_a_follower_that_takes_over_recognises_the_last_five_batches(start_three
 
 @contextlib.contextmanager
 def leader_lost_at_a_produce(cluster: ThreeNodes) -> Iterator[None]:
-    """Context manager: the leader dies after the next Produce is on all replicas, without a response. It is restarted later."""
+    """Context manager: the leader dies after the next Produce is on all replicas, without a response.
+
+    It is restarted later.
+    """
     lost = cluster.faults.add("Produce nth=1 -> lose-answer silent")
     leader = cluster.leader("orders")
 
@@ -96,7 +103,8 @@ def leader_lost_at_a_produce(cluster: ThreeNodes) -> Iterator[None]:
 def test_an_idempotent_producer_goes_on_without_a_duplicate(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """The leader dies after all replicas have the batch, before the acknowledgement: the client sends it to the new leader."""
+    """The leader dies after all replicas have the batch, before the acknowledgement: the client sends it to the new
+    leader."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     for number in range(9):

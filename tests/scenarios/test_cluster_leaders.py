@@ -50,7 +50,8 @@ def elected(cluster: ThreeNodes) -> None:
 
 
 def balanced(cluster: ThreeNodes) -> None:
-    """Let the controller elect preferred leaders, as it does every five minutes (leader.imbalance.check.interval.seconds)."""
+    """Let the controller elect preferred leaders, as it does every five minutes
+    (leader.imbalance.check.interval.seconds)."""
     cluster.clock.advance("5m", only="replication")
 
 
@@ -134,7 +135,7 @@ def test_a_consumer_reads_from_the_follower_in_its_rack(
     in_rack: Callable[[ThreeNodes, str], AbstractContextManager[Callable[[], list[str]]]],
     start_three: StartThree,
 ) -> None:
-    """KIP-392. The leader directs the consumer to the follower; when its node dies, the consumer fetches from the leader again."""
+    """KIP-392: the leader directs the consumer there. When that node dies, the consumer fetches from the leader again."""
     racks = {f"odradek.node.{node}.broker.rack": f"rack-{node}" for node in NODES}
     selector = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
     cluster = start_three("orders:1", settings=racks | selector)

@@ -197,6 +197,7 @@ def test_an_idempotent_client_that_is_told_of_too_few_replicas_after_the_append_
 
 
 def is_named(refused: Refused, *errors: str) -> bool:
-    """Whether the error has one of these names. librdkafka uses Kafka's names, Java NotEnoughReplicasException and the like."""
+    """Whether the error has one of these names. librdkafka uses Kafka's names, Java NotEnoughReplicasException and the
+    like."""
     classes = {error.title().replace("_", "") + "Exception" for error in errors}
     return refused.names[0] in classes | set(errors)

@@ -1,4 +1,4 @@
-"""C8, E2, E3. Output of Kafka's own tools for a broker's files, and of the console consumer's formatters for internal topics."""
+"""C8, E2, E3. Kafka's tools print a broker's files, and the console consumer's formatters the internal topics."""
 
 from __future__ import annotations
 

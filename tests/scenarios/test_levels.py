@@ -1,4 +1,5 @@
-"""The levels of `transaction.version`: what a broker announces and writes at each, and clients of both protocols together."""
+"""The levels of `transaction.version`: what a broker announces and writes at each, and clients of both protocols
+together."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ def test_clients_of_both_protocols_side_by_side(level: str, start_broker: StartB
     for name in both:
         assert committed_offset(broker.bootstrap, f"group of {name}", "orders") == 12
 
-    # Each transaction of the new protocol has an epoch of its own, one below its marker's; those of the old one share theirs.
+    # Each transaction of the new protocol has an epoch of its own, one below its marker's; those of the old one share
+    # theirs.
     assert (both["old"].epoch, both["new"].epoch) == (0, 3)
     epochs = {
         name: [

@@ -154,7 +154,8 @@ async def read(wire: Wire, spot: Spot, isolation: str, view: View, stop: Stop) -
 
 
 async def copy(wire: Wire, sources: Sequence[Spot], target: str, group: str, stop: Stop, level: int) -> None:
-    """Consume, transform, produce: each source partition is copied to the partition of the same index, offsets in the transaction."""
+    """Consume, transform, produce: each source partition is copied to the partition of the same index, offsets in the
+    transaction."""
     producer = Producer(wire, wire.name, level=level)
     await producer.live()
     while not stop.now:

@@ -143,7 +143,10 @@ class Reader:
 
 
 async def committed_offset(wire: Wire, group: str, spot: Spot) -> int:
-    """Committed offset of a group in a partition, 0 if it has none. Raises ``Gone`` if the response is missing or unstable."""
+    """Committed offset of a group in a partition, 0 if it has none.
+
+    Raises ``Gone`` if the response is missing or unstable.
+    """
     return max((await committed_offsets(wire, group, [spot]))[spot], 0)
 
 

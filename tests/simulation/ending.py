@@ -38,7 +38,8 @@ class Ending:
     ) -> None:
         """Raise ``Broken`` if a record is lost, duplicated or visible too early, a transaction is torn, or replicas differ.
 
-        ``copied``: the groups that copied the sources, and the target partitions. ``members``: groups whose members committed.
+        ``copied``: the groups that copied the sources, and the target partitions. ``members``: groups whose members
+        committed.
         """
         spots = (*sources, *(spot for _, targets in copied for spot in targets))
         committed = {spot: content(self._leader(spot), read_committed=True) for spot in spots}

@@ -57,7 +57,8 @@ class Chaos:
         self._tasks: list[asyncio.Task[None]] = []
         self._coming_back: set[int] = set()
         self._armed: dict[str, list[bool]] = {}
-        """By injection point, for each next step that is disturbed: whether its node dies there or the step is only delayed."""
+        """By injection point, for each next step that is disturbed: whether its node dies there or the step is only
+        delayed."""
         cluster.injection.points = self
         self._replicas = ReplicaFaults(cluster, random, say, self._kill, DRAFTS)
         self._joins_that_kill = 0
@@ -207,8 +208,8 @@ class Chaos:
 
         Either the coordinator dies after sending them, and the new coordinator writes markers; or its links are cut after
         that, and it sends them again. The latter only if each transaction has an epoch of its own (KIP-890). Without KIP-890
-        a late marker of the same coordinator is not distinguishable from one of the producer's next transaction, and ends it,
-        in Kafka too.
+        a late marker of the same coordinator is not distinguishable from one of the producer's next transaction, and ends
+        it, in Kafka too.
         """
         late_s, dies = self._random.uniform(*LATE_MARKERS_S), self._random.random() < 0.5
         cut_s = self._random.uniform(*CUT_BEHIND_MARKERS_S)
@@ -264,7 +265,10 @@ class Chaos:
         await self._bring_back(node_id)
 
     def _is_backed_up(self, node_id: int) -> bool:
-        """Whether another running node is in sync for every partition of this one. Otherwise Kafka too would lose records."""
+        """Whether another running node is in sync for every partition of this one.
+
+        Otherwise Kafka too would lose records.
+        """
         running = {node.node_id for node in self._cluster.running_nodes()} - {node_id}
         return all(
             node_id not in state.isr or running.intersection(state.isr)

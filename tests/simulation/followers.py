@@ -1,4 +1,5 @@
-"""Consumers that fetch from followers (KIP-392), and a topic with unclean elections, whose uncommitted records must not be shown."""
+"""Consumers that fetch from followers (KIP-392), and a topic with unclean elections, whose uncommitted records must not be
+shown."""
 
 from __future__ import annotations
 

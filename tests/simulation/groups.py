@@ -1,4 +1,5 @@
-"""Members of consumer groups (KIP-848): they join by heartbeats, are reconciled, die, are fenced, and come back as static members.
+"""Members of consumer groups (KIP-848): they join by heartbeats, are reconciled, die, are fenced, and come back as static
+members.
 
 One group copies records in transactions with the member's epoch. The members of another group commit offsets that contain
 the epoch. The checks are in `tests.simulation.ledger` and `tests.simulation.watch`.

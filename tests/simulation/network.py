@@ -1,7 +1,7 @@
 """TCP without sockets: ordered bytes with latency, back-pressure, FIN and RST, and lines that can be cut.
 
-A connection is a pair of transports. Bytes written to one arrive at the other in order, in pieces of any size, after a latency
-from the seed. A line that is cut carries nothing until it is mended, as when TCP retransmits without success.
+A connection is a pair of transports. Bytes written to one arrive at the other in order, in pieces of any size, after a
+latency from the seed. A line that is cut carries nothing until it is mended, as when TCP retransmits without success.
 """
 
 from __future__ import annotations
@@ -291,7 +291,10 @@ class SimNetwork:
         self._schedule(sender, direction)
 
     def hold(self, sender: SimTransport, piece: bytes) -> None:
-        """Delay a request that a `Held` is for. Nodes write one request at a time, so API key and client id have fixed positions."""
+        """Delay a request that a `Held` is for.
+
+        Nodes write one request at a time, so API key and client id have fixed positions.
+        """
         direction = self._directions.get(sender)
         if not self._holding or sender.line[0] != NODE or sender.of_node or direction is None:
             return

@@ -136,7 +136,8 @@ async def _look(wire: Wire, groups: Sequence[str], spots: Sequence[Spot], ledger
 
 
 class Member:
-    """A member of a classic group: it joins, sends heartbeats, commits, and sometimes sleeps longer than its session timeout."""
+    """A member of a classic group: it joins, sends heartbeats, commits, and sometimes sleeps longer than its session
+    timeout."""
 
     def __init__(self, wire: Wire, group: str, spots: Sequence[Spot], ledger: OffsetsLedger) -> None:
         self._wire = wire

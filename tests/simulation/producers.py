@@ -39,7 +39,8 @@ TRANSACTION_TIMEOUT_MS: Final = 40_000
 WITHOUT_THE_FIRST: Final = 0.2
 """Probability that an idempotent producer's batches arrive without the first of them."""
 EXPIRATION_MS: Final = 20 * 3_600_000
-"""Time after which a producer's state may have expired: a leader expires it after 24 hours (``producer.id.expiration.ms``)."""
+"""Time after which a producer's state may have expired: a leader expires it after 24 hours
+(``producer.id.expiration.ms``)."""
 FATAL: Final = frozenset(
     {
         ErrorCode.invalid_producer_epoch,
@@ -143,7 +144,8 @@ class Producer:
         self._begun = self._in_doubt = False
 
     async def send(self, spot: Spot, *batches: list[bytes]) -> None:
-        """Send batches for one partition with acks=all, all in flight at once, and retry in order until all are acknowledged."""
+        """Send batches for one partition with acks=all, all in flight at once, and retry in order until all are
+        acknowledged."""
         topic, index = spot
         if self._id is not None and self._level == 1 and spot not in self._added:
             await self._add_partition(spot)
@@ -193,7 +195,8 @@ class Producer:
         )
 
     async def _send_without_the_first(self, topic: str, index: int, batches: list[Batch]) -> None:
-        """Send all batches but the first, as if the leader had refused it: the others are out of order and must be retried."""
+        """Send all batches but the first, as if the leader had refused it: the others are out of order and must be
+        retried."""
         with suppress(Gone):
             answers = await self.wire.ask_leader_all(
                 topic, index, PRODUCE, 12, [each.request for each in batches[1:]]
@@ -344,7 +347,10 @@ class Producer:
                 await self.wire.back_off()
 
     async def send_and_forget(self, spot: Spot, values: list[bytes]) -> None:
-        """Send a batch without waiting for the response. The transaction must be aborted, and the batch must not become visible."""
+        """Send a batch without waiting for the response.
+
+        The transaction must be aborted, and the batch must not become visible.
+        """
         if self._level == 1 and spot not in self._added:
             await self._add_partition(spot)
         self._begun = self._in_doubt = True

@@ -1,7 +1,7 @@
 """One run: a cluster, its clients, faults and checks. ``python -m tests.simulation.run --seed 7`` repeats a run.
 
-Exit code 0 and the trace's checksum on standard output, or 1 with the violation. The trace has one line for each delivered piece
-of a connection, each action of a client, each fault, and each line of the broker's log.
+Exit code 0 and the trace's checksum on standard output, or 1 with the violation. The trace has one line for each delivered
+piece of a connection, each action of a client, each fault, and each line of the broker's log.
 """
 
 from __future__ import annotations
@@ -359,7 +359,10 @@ def epochs_up_to(epoch_max: int) -> Iterator[None]:
 def simulate(
     seed: int, seconds: float, nodes: int, trace_path: Path | None, reach: list[str] | None = None
 ) -> tuple[str, set[str]]:
-    """Run one seed; return the trace's digest and the reached rare paths. Raises ``Broken``, or the exception that failed the run."""
+    """Run one seed; return the trace's digest and the reached rare paths.
+
+    Raises ``Broken``, or the exception that failed the run.
+    """
     loop = SimLoop(seed)
     trace = Trace(loop, trace_path)
     structlog.configure(processors=[trace.event], cache_logger_on_first_use=False)

@@ -2,11 +2,12 @@
 
 Invariants, in addition to the checks of the workload:
 
-- From the acknowledgement of a change until the next one, every node has the value, and so do its logs, also after a restart.
-  A change without a response may take effect as long as its frame may be in flight.
-- A change that is refused, or only validated, changes nothing. A change of a read-only setting or to an invalid value is refused.
-- ``max.message.bytes`` decides which batches are accepted, ``compression.type`` how they are stored, ``flush.messages`` what is
-  on the disk when a record is acknowledged.
+- From the acknowledgement of a change until the next one, every node has the value, and so do its logs, also after a
+  restart. A change without a response may take effect as long as its frame may be in flight.
+- A change that is refused, or only validated, changes nothing. A change of a read-only setting or to an invalid value is
+  refused.
+- ``max.message.bytes`` decides which batches are accepted, ``compression.type`` how they are stored, ``flush.messages`` what
+  is on the disk when a record is acknowledged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Invariants inside the cluster that hold at any moment, and checks that coordinator state equals its log.
 
-Clients notice a violation late or never: a replica that joins the ISR too early does harm only if it becomes leader. So the run
-checks all nodes once in a virtual second, at each change of leaders or ISR, and when a follower has truncated its log.
+Clients notice a violation late or never: a replica that joins the ISR too early does harm only if it becomes leader. So the
+run checks all nodes once in a virtual second, at each change of leaders or ISR, and when a follower has truncated its log.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Watch(MetadataListener):
         self.more: list[Callable[[], None]] = []
         """Further checks to make each time, such as those of reaches."""
         self._committed: dict[Spot, tuple[int, int]] = {}
-        """Highest high watermark of any leader since the last unclean election, and the leader epoch of the record before it,
-        by partition."""
+        """Highest high watermark of any leader since the last unclean election, and the leader epoch of the record before
+        it, by partition."""
 
     async def run(self) -> None:
         self._cluster.metadata.subscribe(self)
@@ -207,8 +207,8 @@ class StableOffset:
         """Yield other LSOs that are allowed if the leader loaded its producer state from a snapshot.
 
         The snapshot lacks transactions that ended before it, even if their markers are above the high watermark
-        (``ProducerStateManager`` does not save unreplicated transactions). Their outcome is decided: if the markers are lost,
-        the coordinator writes the same ones again.
+        (``ProducerStateManager`` does not save unreplicated transactions). Their outcome is decided: if the markers are
+        lost, the coordinator writes the same ones again.
         """
         left, high_watermark = dict(self._open), leader.high_watermark
         last_snapshot = max((int(file.stem) for file in leader.log.directory.glob("*.snapshot")), default=0)
@@ -233,7 +233,10 @@ def _check_bounds(node_id: int, spot: Spot, partition: Partition) -> None:
 
 
 def check_memories(nodes: Iterable[Node]) -> None:
-    """Check that the state of coordinators and producers equals what their logs give. The nodes must have no pending work."""
+    """Check that the state of coordinators and producers equals what their logs give.
+
+    The nodes must have no pending work.
+    """
     for node in nodes:
         for name, remembered, rebuilt in _memories(node):
             if remembered != rebuilt:

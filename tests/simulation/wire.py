@@ -178,7 +178,8 @@ class Wire:
         self._correlation_id = 0
         self._late: set[asyncio.Task[None]] = set()
         self.latest_frame_ms = 0
-        """Time until which an earlier frame of this client may arrive, as a duplicate or over a connection that it has closed."""
+        """Time until which an earlier frame of this client may arrive, as a duplicate or over a connection that it has
+        closed."""
 
     def say(self, text: str) -> None:
         self._say(f"{self.name} {text}")

@@ -65,7 +65,10 @@ class Batch(NamedTuple):
 
 
 def whole_batches(content: bytes) -> Iterator[Batch]:
-    """Yield the batches before the first truncated batch or zeros. The last batch's `position + size` is where that begins."""
+    """Yield the batches before the first truncated batch or zeros.
+
+    The last batch's `position + size` is where that begins.
+    """
     position = 0
     while position + HEADER.size <= len(content):
         fields = HEADER.unpack_from(content, position)

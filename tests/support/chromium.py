@@ -18,7 +18,8 @@ HANG_MS: Final = HANG_S * 1000
 def chromium() -> Iterator[Browser]:
     """Yield a browser. Playwright runs an event loop in this thread meanwhile, so asyncio tests must run after it."""
     with sync_playwright() as playwright:
-        # Chromium's sandbox does not start as root, as in a container. Without subpixel text, pictures are the same on all screens.
+        # Chromium's sandbox does not start as root, as in a container. Without subpixel text, pictures are the same on all
+        # screens.
         found = playwright.chromium.launch(
             executable_path=shutil.which("chromium"),
             args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-lcd-text"],

@@ -72,7 +72,10 @@ class Refused(Exception):
 
 
 def eventually(look: Callable[[], T], what: str = "", *, within_s: float = DEADLINE_S) -> T:
-    """Call ``look`` until its result is true, and return it. Fails after ``within_s`` seconds, with ``what`` in the message."""
+    """Call ``look`` until its result is true, and return it.
+
+    Fails after ``within_s`` seconds, with ``what`` in the message.
+    """
     deadline = Deadline(within_s)
     while True:
         found = look()

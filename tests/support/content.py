@@ -426,7 +426,10 @@ def _record_count(ask: Asked, topic: str) -> int:
 
 
 def observe(host: str, port: int, groups: Iterable[str] = ("simple", "readers", "movers")) -> Body:
-    """Everything that a client can read, as JSON. Leader epochs are those in the batches, as each start increments the current one."""
+    """Everything that a client can read, as JSON.
+
+    Leader epochs are those in the batches, as each start increments the current one.
+    """
     with Asked(host, port) as ask:
         for kind, key in ((0, "readers"), (1, OPEN_ID)):
             ask("find_coordinator", 3, key=key, key_type=kind)
@@ -572,7 +575,8 @@ def _brief(batch: Mapping[str, Any]) -> Body:
 
 
 def undecided(host: str, port: int) -> list[str]:
-    """Partitions (``topic-partition``) whose last stable offset is below the high watermark because of an open transaction."""
+    """Partitions (``topic-partition``) whose last stable offset is below the high watermark because of an open
+    transaction."""
     seen = observe(host, port, groups=())
     return [name for name, row in seen["partitions"].items() if row["stable"] < row["end"]]
 

@@ -1,7 +1,7 @@
 """A pytest plugin that measures each test's CPU seconds, which do not depend on the load: ``-p tests.support.costs``.
 
-The cost of a test is the CPU time of its process and of all descendants, alive or ended, during setup, call and teardown. The
-cost of a fixture that several tests share counts for the test that set it up or tore it down. The summary lists the most
+The cost of a test is the CPU time of its process and of all descendants, alive or ended, during setup, call and teardown.
+The cost of a fixture that several tests share counts for the test that set it up or tore it down. The summary lists the most
 expensive files and tests. ``PYTEST_COSTS=FILE`` writes one line of JSON for each test to a file. Linux only: it reads /proc.
 """
 

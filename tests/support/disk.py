@@ -16,7 +16,8 @@ A power cut leaves one of the states that POSIX allows, chosen by the seed:
 - File content that was synced by the last fsync is there. Of later changes each 4 KiB page is written or not; a page that is
   not has its old content, or zeros. The size is the old one, the new one, or a multiple of the page size between them.
 - Directory entries that were synced by the last fsync of the directory are there. Of later changes (create, rename, remove,
-  mkdir) a prefix is there, in their order. Directories are independent of each other, and fsync of a file does not sync its name.
+  mkdir) a prefix is there, in their order. Directories are independent of each other, and fsync of a file does not sync its
+  name.
 
 No real fsync is called, as the machine that runs the tests does not lose power.
 """
@@ -44,7 +45,8 @@ WRITABLE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 @dataclass(slots=True)
 class Fault:
-    """Injected error: calls of these kinds on matching paths fail, after the first ``after`` calls, ``times`` times (None: always)."""
+    """Injected error: calls of these kinds on matching paths fail, after the first ``after`` calls, ``times`` times (None:
+    always)."""
 
     calls: tuple[str, ...]
     code: int
@@ -105,7 +107,10 @@ class Unsynced(files.System):
 
 
 class Disk(files.System):
-    """System calls that apply faults below ``root``, whose initial content counts as synced. Other paths are not affected."""
+    """System calls that apply faults below ``root``, whose initial content counts as synced.
+
+    Other paths are not affected.
+    """
 
     def __init__(self, root: Path, rng: Random | None = None) -> None:
         self.root = root

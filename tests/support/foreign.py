@@ -6,7 +6,8 @@
         member.expect("assigned", [0, 1, 2])
 
 A program writes one line of JSON for each event. It waits for a line (or the end) of its standard input where a test has to
-let it continue. Where Go, Node or Rust or their packages are missing, the tests are skipped with the reason; in CI they fail.
+let it continue. Where Go, Node or Rust or their packages are missing, the tests are skipped with the reason; in CI they
+fail.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ GO_ENVIRONMENT = {
     "GOTOOLCHAIN": "local",
     "GOMODCACHE": str(CACHE / "go" / "modules"),
     "GOCACHE": str(CACHE / "go" / "build"),
-    # `go get` looks up each prefix of a package's path. Without `direct`, a prefix that the proxy does not have is not looked
-    # up by git on a host that may not respond.
+    # `go get` looks up each prefix of a package's path. Without `direct`, a prefix that the proxy does not have is not
+    # looked up by git on a host that may not respond.
     "GOPROXY": os.environ.get("GOPROXY", "https://proxy.golang.org").removesuffix(",direct"),
     # Do not reuse test results of earlier runs.
     "GOFLAGS": "-modcacherw -count=1",
@@ -60,7 +61,10 @@ def go_program(name: str, sources: Path = CLIENTS / "go") -> list[str]:
 
 
 def node_program(name: str, sources: Path = CLIENTS / "node", *, compiles: bool = False) -> list[str]:
-    """Command line of a program in a folder with a package.json. ``compiles`` if one of its packages is compiled from source."""
+    """Command line of a program in a folder with a package.json.
+
+    ``compiles`` if one of its packages is compiled from source.
+    """
     folder = _or_skip(lambda: _node_programs(sources, compiles=compiles))
     return [_tool("node"), str(folder / f"{name}.js")]
 
@@ -270,7 +274,10 @@ class Running:
         self._lines.put(None)
 
     def expect(self, name: str, value: Any, *, within_s: float = HANG_S) -> Any:
-        """Wait for an event with this name and value, or with a value for which the predicate is true. Skips other events."""
+        """Wait for an event with this name and value, or with a value for which the predicate is true.
+
+        Skips other events.
+        """
         while True:
             try:
                 said = self._lines.get(timeout=within_s)

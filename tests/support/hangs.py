@@ -1,8 +1,8 @@
 """A pytest plugin that adds stacks and process output to the report of a test that hung.
 
-A test has hung if a deadline expired: `Deadline`, a `TimeoutError`, ``subprocess.TimeoutExpired``, or pytest-timeout's for the
-whole test. The report has the stacks of threads and tasks, and what the test's processes have written. Processes of the test
-that write their stacks on SIGQUIT, such as a broker of ours or a JVM, are sent that signal first.
+A test has hung if a deadline expired: `Deadline`, a `TimeoutError`, ``subprocess.TimeoutExpired``, or pytest-timeout's for
+the whole test. The report has the stacks of threads and tasks, and what the test's processes have written. Processes of the
+test that write their stacks on SIGQUIT, such as a broker of ours or a JVM, are sent that signal first.
 """
 
 from __future__ import annotations

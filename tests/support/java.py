@@ -25,7 +25,8 @@ from tests.support.deadlines import TEST_S
 KAFKA_VERSION = "4.3.1"
 JAVA_VERSION_MIN = 17  # the oldest version that Kafka 4's brokers and tools run on
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options for a JVM that runs for less than a minute: without C2 compiler and GC threads the start costs half the CPU time."""
+"""Options for a JVM that runs for less than a minute: without C2 compiler and GC threads the start costs half the CPU
+time."""
 _CACHE = Path(__file__).resolve().parents[2] / ".cache"
 
 

@@ -8,8 +8,9 @@
         cluster.cut(1, 3)                       # no connection between brokers 1 and 3 until ``mend``
         cluster.relays[1].seen("write_txn_markers")
 
-Brokers connect to each other through relays, one in front of each broker, which record, hold and cut their requests. Requests
-to the controller pass through no relay: a broker whose link is cut still gets metadata updates. All timeouts are short.
+Brokers connect to each other through relays, one in front of each broker, which record, hold and cut their requests.
+Requests to the controller pass through no relay: a broker whose link is cut still gets metadata updates. All timeouts are
+short.
 """
 
 from __future__ import annotations
@@ -194,7 +195,10 @@ class KafkaCluster:
         self.close()
 
     def _format(self) -> None:
-        """Format the controller's directory with Kafka's tool. The brokers get copies of its files with other directory ids."""
+        """Format the controller's directory with Kafka's tool.
+
+        The brokers get copies of its files with other directory ids.
+        """
         levels = [f"--feature={name}={level}" for name, level in self._features.items()]
         tool = [
             "kafka.tools.StorageTool",

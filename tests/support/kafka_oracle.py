@@ -102,7 +102,8 @@ def format_directory(
     """Write a settings file in ``home`` and format its log directory.
 
     The quorum's voters are those in the settings, or (``standalone``) a record in the log, as in Kafka's quick start.
-    ``arguments`` are further arguments of the tool. Before 3.9 the tool takes no feature levels: ``transaction_version`` None.
+    ``arguments`` are further arguments of the tool. Before 3.9 the tool takes no feature levels: ``transaction_version``
+    None.
     """
     settings = write_settings(home, raw.free_port(), properties, standalone)
     tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings)]
@@ -174,7 +175,8 @@ def kafka_with_relay(
 ) -> Iterator[tuple[Oracle, Relay]]:
     """Like `kafka`, with a relay between the transaction coordinator and the partition leaders, all of them in this node.
 
-    A test that holds WriteTxnMarkers in the relay keeps a transaction in PrepareCommit or PrepareAbort until it ends the hold.
+    A test that holds WriteTxnMarkers in the relay keeps a transaction in PrepareCommit or PrepareAbort until it ends the
+    hold.
     """
     with tempfile.TemporaryDirectory(prefix="kafka-oracle-") as home, Relay() as relay:
         settings = format_directory(Path(home), properties, transaction_version=transaction_version)

@@ -28,7 +28,10 @@ def programs() -> Path | None:
 
 
 class Postgres:
-    """Context manager for a server. PostgreSQL refuses to run as root: then its processes run as the user of Debian's package."""
+    """Context manager for a server.
+
+    PostgreSQL refuses to run as root: then its processes run as the user of Debian's package.
+    """
 
     def __init__(self) -> None:
         found = programs()

@@ -5,8 +5,8 @@ It decodes the wire format independently of our protocol package: the layout of 
 what tests want to see: negative times, unknown tagged fields.
 
 Messages are dicts by kio's field names. Times are ints in milliseconds, error codes are ints, the zero uuid is None.
-Fields with a default may be left out of a request. A decoded response has every field of its version, and a tagged field only
-if it was on the wire.
+Fields with a default may be left out of a request. A decoded response has every field of its version, and a tagged field
+only if it was on the wire.
 """
 
 from __future__ import annotations
@@ -150,7 +150,10 @@ def _names(shape: Shape) -> set[str]:
 
 @functools.cache
 def _known_names(api: str) -> frozenset[str]:
-    """Field names in any version of a request. A field that the used version lacks is dropped; an unknown name is an error."""
+    """Field names in any version of a request.
+
+    A field that the used version lacks is dropped; an unknown name is an error.
+    """
     return frozenset().union(*(_names(_shape(_entity(api, v, EntityType.request))) for v in versions(api)))
 
 
@@ -479,7 +482,8 @@ _GIVEN: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that this process did not get before, and that the system does not use for outgoing connections (`odradek.process`)."""
+    """A port that this process did not get before, and that the system does not use for outgoing connections
+    (`odradek.process`)."""
     while (port := _free_port()) in _GIVEN:
         pass
     _GIVEN.add(port)

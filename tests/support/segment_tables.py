@@ -1,4 +1,5 @@
-"""Reads tables of ``odradek.segments`` as Spark does, without Spark, and unpacks directories that Apache Kafka 4.3.1 wrote."""
+"""Reads tables of ``odradek.segments`` as Spark does, without Spark, and unpacks directories that Apache Kafka 4.3.1
+wrote."""
 
 from __future__ import annotations
 

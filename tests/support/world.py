@@ -1,6 +1,9 @@
-"""A node in memory: real logs, coordinators and handlers, with a fake clock and fake cluster metadata. No socket, no event loop.
+"""A node in memory: real logs, coordinators and handlers, with a fake clock and fake cluster metadata.
 
-`peers` is the network between this node and `OTHER_NODE_ID` (see `tests.support.peers`). Without `peers` there is no network.
+No socket, no event loop.
+
+`peers` is the network between this node and `OTHER_NODE_ID` (see `tests.support.peers`). Without `peers` there is no
+network.
 
 world = World(tmp_path)
 world.create("orders", partitions=2)

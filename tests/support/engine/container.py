@@ -232,7 +232,10 @@ class Container:
     # ---- files
 
     def extract(self, folder: str, archive: bytes) -> None:
-        """Extract a tar into a folder, with the owners in the archive. Raises FileNotFoundError if there is no such folder."""
+        """Extract a tar into a folder, with the owners in the archive.
+
+        Raises FileNotFoundError if there is no such folder.
+        """
         target = self.process.path(folder)
         if not target.is_dir():
             raise FileNotFoundError(folder)
