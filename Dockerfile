@@ -48,7 +48,6 @@ RUN cp /bin/nc.traditional /opt/programs/nc
 FROM python:3.11-slim
 LABEL org.opencontainers.image.title="Odradek" \
       org.opencontainers.image.description="A Kafka broker emulator for exactly-once work: real protocol, real segment files, staged failures." \
-      org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.vendor="The Odradek authors" \
       org.opencontainers.image.base.name="docker.io/library/python:3.11-slim"

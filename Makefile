@@ -18,7 +18,7 @@ BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecod
 # In the order of the tree: what takes longest would else begin last and run alone.
 PYTEST = $(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: hot pictures dist folder publish site help compatibility demo test pipeline more clients check format soak mutants bench lock clean
+.PHONY: matrix coverage changelog hot pictures dist folder publish site help compatibility demo test pipeline more clients check format soak mutants bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
@@ -30,11 +30,14 @@ help:
 	@echo "make format  put the format right"
 	@echo "make soak    run the long forms of the tests"
 	@echo "make mutants plant defects in copies of the tree, and say which tests notice   (ARGS=...)"
+	@echo "make matrix  make test on every Python from 3.11 to 3.14 that can be had"
+	@echo "make coverage  measure which lines of broker/, storage/ and protocol/ the tests run"
 	@echo "make bench   run the benchmarks             (ARGS=...)"
 	@echo "make hot     count which functions of the compiled modules are to be optimised (it needs Valgrind)"
 	@echo "make compatibility  compare docs/compatibility.md with what the tests have shown (ARGS=--write)"
 	@echo "make pictures  make the pictures and traces of the documentation again (it needs Debian's chromium)"
 	@echo "make dist    build the package, and check it as a release is"
+	@echo "make changelog  move the fragments of changelog.d/ into CHANGELOG.md"
 	@echo "make folder  a folder with Odradek and its Python, for machines that have none"
 	@echo "make publish release the version of pyproject.toml: RELEASING.md"
 	@echo "make site    build the documentation into site/"
@@ -53,6 +56,20 @@ test: $(VENV)/.dev $(VENV)/.java
 
 # What users run is compiled: these put nothing in place of a method, so they hold for that too.
 TESTED_COMPILED = tests/differential tests/storage $(addprefix tests/broker/,net clock loop injection metadata) tests/lab/faults
+
+# Each Python works in a copy of the tree. PYTHONS="3.12 3.13" restricts it.
+matrix: $(VENV)/.dev
+	.ci/matrix
+
+# Lines of broker/, storage/ and protocol/ that make test runs, brokers in processes of their own included. The figure may not fall:
+# .ci/coverage.json has it for each package.
+coverage: $(VENV)/.dev $(VENV)/.java
+	rm -rf .cache/coverage && mkdir -p .cache/coverage
+	$(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist loadfile \
+		--no-loadscope-reorder --tier test $(PYTEST_ARGS)
+	$(BIN)/python -m coverage combine --quiet .cache/coverage
+	$(BIN)/python -m coverage json --quiet -o .cache/coverage/report.json
+	$(BIN)/python .ci/coverage.py $(ARGS)
 
 more: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier more
@@ -127,6 +144,10 @@ folder: $(BIN)/uv
 	ODRADEK_KEPT=$(CURDIR)/.cache/compiled $(VENV)/folder/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation .
 	$(VENV)/folder/bin/python release/folder.py dist/odradek
 	tar -C dist -czf dist/odradek-$(VERSION)-$$(uname -s -m | tr 'A-Z ' 'a-z-').tar.gz odradek
+
+# Moves the fragments of changelog.d/ into CHANGELOG.md, as the section of the version in pyproject.toml.
+changelog: $(VENV)/.release
+	$(VENV)/release/bin/towncrier build --yes --version $(VERSION)
 
 # For a person with rights (RELEASING.md): the tag starts the release.
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)

@@ -466,6 +466,12 @@ def test_every_dependency_is_bounded_explained_and_locked():
         assert "<" in requirement or name == "setuptools", requirement
 
 
+def test_every_changelog_fragment_has_a_known_type():
+    types = {each["directory"] for each in pyproject()["tool"]["towncrier"]["type"]}
+    names = [path.name for path in (ROOT / "changelog.d").glob("*.md") if path.name != "README.md"]
+    assert [name for name in names if name.split(".")[-2] not in types or name.count(".") < 2] == []
+
+
 def test_the_licence_is_apache_2_and_ships():
     assert project()["license"] == "Apache-2.0"
     assert "Apache License" in (ROOT / "LICENSE").read_text("utf-8")

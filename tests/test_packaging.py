@@ -225,7 +225,6 @@ def test_the_labels_say_what_is_in_it():
     labels = dict(label.split("=", 1) for label in shlex.split(LAST.one("LABEL")))
     prefix = "org.opencontainers.image."
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert labels[f"{prefix}version"] == project["version"]
     assert labels[f"{prefix}description"] == project["description"]
     assert labels[f"{prefix}licenses"] == project["license"]
     assert labels[f"{prefix}base.name"].endswith(LAST.base)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from odradek._protocol.client import LoginRefused, announced_versions, log_in
@@ -28,7 +29,14 @@ from odradek.spark.wire.settings import ClientSettings
 
 _APIS = {each.name: each for each in (SASL_HANDSHAKE, SASL_AUTHENTICATE)}
 _SOFTWARE = "odradek-spark"
-_SOFTWARE_VERSION = "0.1.0"
+
+
+def _software_version() -> str:
+    """Version of the installed package; "unknown" in an executor that has the modules without their distribution."""
+    try:
+        return version("odradek")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def dial(settings: ClientSettings, tls: ssl.SSLContext | None, host: str, port: int) -> Connection:
@@ -89,7 +97,7 @@ class _Greeting:
 
     def versions(self) -> Versions:
         request = ApiVersionsRequest(
-            client_software_name=_SOFTWARE, client_software_version=_SOFTWARE_VERSION
+            client_software_name=_SOFTWARE, client_software_version=_software_version()
         )
         version = API_VERSIONS.highest
         answer = decode_answer(
