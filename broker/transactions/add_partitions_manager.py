@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn to the coordinators on other nodes: may this batch be appended? (KIP-890)
+"""AddPartitionsToTxn to coordinators on other nodes, before a transactional batch is appended (KIP-890).
 
-One request in flight to each node; verifications that come meanwhile go in the next one, at most one for each id
-(``AddPartitionsToTxnManager``).
+One request is in flight to each node. Verifications that arrive meanwhile go in the next request, at most one for each
+transactional id (Kafka's ``AddPartitionsToTxnManager``).
 """
 
 from __future__ import annotations
@@ -34,41 +34,42 @@ Errors = dict[TopicPartition, ErrorCode]
 
 @slotted(frozen=True)
 class VerificationRequest:
-    """One transaction's partitions, to be verified or added."""
+    """The partitions of one transaction that the coordinator shall verify or add."""
 
     transactional_id: str
     producer_id: int
     epoch: int
     keys: Sequence[TopicPartition]
     verifies: bool
-    """Ask only; else the partitions are added."""
+    """True: verify only. False: add the partitions to the transaction."""
     answered: Waiter[Errors] = field(default_factory=Waiter)
-    """Gets an error for each partition."""
+    """Woken with the error code of each partition."""
 
     def answer(self, error: ErrorCode) -> None:
         self.answered.wake(dict.fromkeys(self.keys, error))
 
 
 class AddPartitionsToTxnManager:
-    """Asks on behalf of the partitions that this node leads."""
+    """Sends verifications for the partitions that this node leads, one request at a time to each coordinator node."""
 
     def __init__(self, peers: Peers, life: NodeLife) -> None:
         self._client_id = partition_verifier(peers.node_id)
         self._peers = peers
         self._life = life
         self._waiting: dict[int, dict[str, VerificationRequest]] = {}
-        """Bounded by the requests under way here: each asks once."""
+        """Node id -> transactional id -> verification. Bounded: each request of a client has at most one here."""
         self._under_way: set[int] = set()
 
     def ask(self, node_id: int, question: VerificationRequest) -> None:
-        """Send the question, with the next request to the node; its ``answered`` is woken later."""
+        """Queue the verification for the next request to the node; its ``answered`` is woken later."""
         waiting = self._waiting.setdefault(node_id, {})
         other = waiting.get(question.transactional_id)
         if other is not None:
             if question.epoch < other.epoch:
                 question.answer(ErrorCode.invalid_producer_epoch)
                 return
-            # In the same epoch the producer has lost its connection and asks again: it may ask the lost one again, too.
+            # Same epoch: the producer has lost its connection and retries, so the verification of the lost request may be
+            # retried.
             fenced = other.epoch < question.epoch
             del waiting[question.transactional_id]
             other.answer(ErrorCode.invalid_producer_epoch if fenced else ErrorCode.network_exception)
@@ -77,7 +78,7 @@ class AddPartitionsToTxnManager:
             start_in_background(self._ask_all(node_id), self._life)
 
     async def _ask_all(self, node_id: int) -> None:
-        """One request after the other, while verifications wait for the node."""
+        """Send one request after the other while verifications wait for the node."""
         self._under_way.add(node_id)
         try:
             while questions := self._waiting.pop(node_id, None):
@@ -103,10 +104,11 @@ def _transaction(question: VerificationRequest) -> AddPartitionsToTxnTransaction
 
 
 def _errors(questions: dict[str, VerificationRequest], response: Any) -> dict[str, Errors]:
-    """What each question is answered with; a coordinator that does not speak of one has not answered it."""
+    """Errors of each verification, by transactional id; NETWORK_EXCEPTION for an id that is missing in the response."""
     whole = ErrorCode.network_exception if response is None else ErrorCode(response.error_code)
     if whole is ErrorCode.cluster_authorization_failed:
-        whole = ErrorCode.invalid_txn_state  # not the client's business: it was not verified, and that is all
+        # As Kafka: the client must not see the broker's own authorization error.
+        whole = ErrorCode.invalid_txn_state
     unsaid: ErrorCode = ErrorCode.network_exception if whole is NONE else whole
     answers: dict[str, Errors] = {name: dict.fromkeys(each.keys, unsaid) for name, each in questions.items()}
     if whole is NONE:

@@ -1,4 +1,4 @@
-"""What a coordinator looks at once, after a start that followed no clean stop."""
+"""The search for lost transaction decisions that a coordinator does once, after an unclean shutdown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log_events = get_logger()
 
 
 def find_lost_decisions(transactions: Iterable[Transaction], replicas: ReplicaManager) -> list[LostDecision]:
-    """Compare what a coordinator remembers with what the partitions that are open here have been told."""
+    """Compare the coordinator's transactions with the producer state of the partitions that are open on this node."""
     entries: dict[int, list[tuple[TopicPartition, ProducerStateEntry]]] = defaultdict(list)
     for partition in replicas.opened():
         for producer_id, entry in partition.log.producers.entries.items():
@@ -45,13 +45,13 @@ def find_lost_decisions(transactions: Iterable[Transaction], replicas: ReplicaMa
 
 
 def _batches(partition: Partition, from_ms: int) -> Iterator[RecordBatch]:
-    """Of a partition's log, from the first record on that is not older."""
+    """Yield the partition's batches, starting at the first record with a timestamp of at least ``from_ms``."""
     first = partition.log.find_timestamp(from_ms) if from_ms >= 0 else None
     return partition.log.batches(first.offset if first is not None else None)
 
 
 def report_lost_decisions(transactions: Iterable[Transaction], replicas: ReplicaManager) -> None:
-    """One line for each transaction whose end is known to partitions only."""
+    """Log one warning for each transaction whose end only its partitions record."""
     for decision in find_lost_decisions(transactions, replicas):
         txn = decision.txn
         log_events.warning(

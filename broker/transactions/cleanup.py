@@ -1,6 +1,6 @@
-"""What the coordinator does of itself: it aborts transactions that are open for too long and forgets idle ids.
+"""The coordinator's periodic jobs: abort transactions that have timed out, and remove expired transactional ids.
 
-Kafka schedules these as ``transaction-abort`` and ``transactionalId-expiration``.
+Kafka schedules them as ``transaction-abort`` and ``transactionalId-expiration``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log_events = get_logger()
 
 
 class Cleanup:
-    """Both jobs, for all ids that this node coordinates."""
+    """Both periodic jobs, for all ids that this node coordinates."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class Cleanup:
             timer.cancel()
 
     def abort_timed_out(self) -> None:
-        """Abort what has been open for longer than its producer allowed; the epoch fences the producer."""
+        """Abort transactions that are open for longer than their producer's timeout; the epoch bump fences the producer."""
         for shard in self._runtime.open():
             for transactional_id in tuple(shard.open_ids):
                 start_in_background(self._abort_if_timed_out(shard, transactional_id), self._life)
 
     async def _abort_if_timed_out(self, shard: TransactionShard, transactional_id: str) -> None:
-        """Whatever is in the way, the next round looks again."""
+        """Abort one transaction. After an error the next round of the job tries again."""
         fresh: int | None = None
         while True:
             entry = shard.entries.get(transactional_id)
@@ -95,7 +95,9 @@ class Cleanup:
                 return
 
     def remove_expired(self) -> None:
-        """Forget ids that have been idle for ``transactional.id.expiration.ms``, with a tombstone each."""
+        """Write a tombstone for each id that has been idle for ``transactional.id.expiration.ms``, and remove it from
+        memory.
+        """
         expiration_ms = self._config.transactional_id_expiration_ms
         for shard in self._runtime.open():
             for transactional_id, entry in tuple(shard.entries.items()):

@@ -1,9 +1,9 @@
-"""The transaction coordinator's shell: it runs what `decisions` decides.
+"""The transaction coordinator: carries out what `broker.transactions.decisions` decides.
 
-Persist first, then act, then respond: the order is that of the lines. Each request is a coroutine that is started eagerly
+Persist first, then act, then respond, in the order of the lines. Each request is a coroutine that is started eagerly
 (`broker.loop.coroutines`): on one node without ``flush.messages`` nothing waits, and a whole EndTxn (PrepareX, markers,
-CompleteX, response) is one turn of the loop. After each `await` the world may be another one: what was found before it is
-looked for again, or it is known to be this id's alone, as the id is pending.
+CompleteX, response) is one turn of the event loop. State that was read before an `await` may be stale after it: it is either
+read again, or cannot have changed because the id was pending.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ COMPLETE_APPEND: Final = "txn.complete.append"
 
 
 class TransactionCoordinator(MetadataListener):
-    """Owns the ids whose partition of ``__transaction_state`` this node leads."""
+    """Coordinates the transactional ids whose partition of ``__transaction_state`` this node leads."""
 
     def __init__(
         self,
@@ -77,9 +77,10 @@ class TransactionCoordinator(MetadataListener):
         partitions: int | None = None,
         life: NodeLife | None = None,
     ) -> None:
-        """Without ``peers`` this node speaks to no other: markers for their partitions wait.
+        """Without ``peers`` the node sends nothing to other nodes: markers for partitions that they lead wait.
 
-        ``partitions`` is how many ``__transaction_state`` had when the node started; without it the coordinator looks.
+        ``partitions`` is the number of partitions that ``__transaction_state`` had when the node started; None: read it
+        from the metadata.
         """
         self._config = config
         self._clock = clock
@@ -113,25 +114,31 @@ class TransactionCoordinator(MetadataListener):
         self._closed = False
         metadata.subscribe(self)
 
-    # -- who owns an id -----------------------------------------------------------------------------------------
+    # -- the partition of a transactional id --------------------------------------------------------------------
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition of ``__transaction_state`` that an id belongs to, by the number that the node started with."""
+        """Partition of ``__transaction_state`` for an id, by the partition count at the node's start."""
         return partition_for(transactional_id, self._partitions)
 
     def _is_partition_count_stable(self) -> bool:
-        """A partition that is loaded after a change would have other ids than those that are looked for in it."""
+        """Whether ``__transaction_state`` still has as many partitions as at the start.
+
+        Otherwise the ids in a loaded partition would not be the ids that hash to it.
+        """
         topic = self._metadata.topic(TRANSACTION_STATE)
         return topic is None or len(topic.partitions) == self._partitions
 
     def node_for(self, transactional_id: str) -> int | None:
-        """The node that coordinates an id; None while there is none, or no such partition."""
+        """Id of the node that coordinates a transactional id; None if the partition does not exist or has no leader."""
         topic = self._metadata.topic(TRANSACTION_STATE)
         state = None if topic is None else topic.partition(self.partition_for(transactional_id))
         return None if state is None or state.leader < 0 else state.leader
 
     def _find(self, transactional_id: str) -> tuple[TransactionShard, Entry | None] | ErrorCode:
-        """Callers ask whether it is a tuple: to ask for an enumeration takes a call (ADR 25)."""
+        """Return the shard and the entry of an id, or the error for the client.
+
+        Callers test for a tuple, because an isinstance check for an enumeration would cost a call (ADR 25).
+        """
         index = partition_for(transactional_id, self._partitions)
         shard: CoordinatorShard | ErrorCode | None = self._serving.find(index)
         if shard is None:
@@ -142,7 +149,9 @@ class TransactionCoordinator(MetadataListener):
         return shard
 
     def _resume(self, shard: TransactionShard) -> None:
-        """Finish what was decided before this node took over: all markers again, duplicates are harmless."""
+        """Finish transactions that were decided before this node took over: write all markers again (duplicates are
+        harmless).
+        """
         decided = [entry for entry in shard.entries.values() if entry.txn.state in PREPARED]
         for entry in decided:
             log_events.info(
@@ -161,7 +170,7 @@ class TransactionCoordinator(MetadataListener):
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int
     ) -> Answer:
-        """A producer starts with this id; whatever its predecessor left open is aborted first."""
+        """InitProducerId. If the predecessor of the producer left a transaction open, abort it first."""
         fresh: int | None = None
         while True:
             found = self._find(transactional_id)
@@ -226,7 +235,7 @@ class TransactionCoordinator(MetadataListener):
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Are these partitions in the open transaction of this producer?"""
+        """Check whether the partitions are part of the open transaction of this producer; returns an error for each."""
         found = self._find(transactional_id)
         if not isinstance(found, tuple):
             return dict.fromkeys(partitions, found)
@@ -238,7 +247,7 @@ class TransactionCoordinator(MetadataListener):
     async def end(
         self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool, bumps_epoch: bool
     ) -> Answer:
-        """EndTxn. ``bumps_epoch``: the client speaks v5 or later."""
+        """EndTxn. ``bumps_epoch`` is true for clients of v5 and later."""
         fresh: int | None = None
         while True:
             found = self._find(transactional_id)
@@ -273,15 +282,17 @@ class TransactionCoordinator(MetadataListener):
             return Answer(ErrorCode.unsupported_version)
         return await self._end(shard, entry, decision)
 
-    # -- what administrators ask (KIP-664) ----------------------------------------------------------------------
+    # -- administration (KIP-664) -------------------------------------------------------------------------------
 
     def find(self, transactional_id: str) -> Entry | ErrorCode:
-        """What is known of an id; TRANSACTIONAL_ID_NOT_FOUND, or why this node cannot say."""
+        """Return the entry of an id, or TRANSACTIONAL_ID_NOT_FOUND, or the error of its partition (loading, led
+        elsewhere).
+        """
         found = self._find(transactional_id)
         return found if isinstance(found, ErrorCode) else found[1] or ErrorCode.transactional_id_not_found
 
     def all_entries(self) -> list[Entry] | ErrorCode:
-        """Every id whose partition is led here; an error while one of these is being read."""
+        """All ids whose partition this node leads; COORDINATOR_LOAD_IN_PROGRESS while one of these partitions is loading."""
         topic = self._metadata.topic(TRANSACTION_STATE)
         entries: list[Entry] = []
         for state in topic.partitions if topic is not None else ():
@@ -294,14 +305,16 @@ class TransactionCoordinator(MetadataListener):
                 entries.extend(shard.entries.values())
         return entries
 
-    # -- running decisions --------------------------------------------------------------------------------------
+    # -- carrying out decisions ---------------------------------------------------------------------------------
 
     @property
     def _value_version(self) -> int:
         return 1 if self._metadata.features.get("transaction.version", 0) >= 1 else 0
 
     def _can_store(self, client_version: int) -> bool:
-        """At transaction.version 0 values are of version 0, which has no field for what such a client does."""
+        """Whether the value format can store what this client does: at transaction.version 0 only clients of the old
+        protocol.
+        """
         return client_version == 0 or self._value_version >= 1
 
     @property
@@ -311,9 +324,9 @@ class TransactionCoordinator(MetadataListener):
     async def _persist(
         self, shard: TransactionShard, entry: Entry, transition: Transition, point: str | None = None
     ) -> ErrorCode:
-        """Append a state, and install it once it is committed.
+        """Append a state, and install it in memory once it is committed.
 
-        ``point``: the name by which a rule may hold the append up, or refuse it.
+        ``point``: injection point at which a fault rule may hold or refuse the append.
         """
         after = transition.after
         entry.pending = after.state
@@ -325,10 +338,10 @@ class TransactionCoordinator(MetadataListener):
         return error
 
     async def _end(self, shard: TransactionShard, entry: Entry, transition: Transition) -> Answer:
-        """PrepareX, the markers, CompleteX; the response behind the first try at each marker, or at once as Kafka's.
+        """Write PrepareX, the markers and CompleteX. Returns the response after the first attempt at each marker.
 
-        Once PrepareX is committed the transaction can only be carried out. The client does not wait for what is left of it;
-        its next transaction does.
+        With ``odradek.commit.order=kafka`` it returns the response before the markers. Once PrepareX is committed the
+        transaction can only be completed. The client does not wait for the remaining markers, but its next transaction does.
         """
         crash_point("txn.prepare.before")
         error = await self._persist(shard, entry, transition, PREPARE_APPEND)
@@ -344,13 +357,13 @@ class TransactionCoordinator(MetadataListener):
         return transition.answer
 
     async def _complete_later(self, shard: TransactionShard, completion: PendingCompleteTxn) -> None:
-        """``odradek.commit.order=kafka``: the client has its response before the first marker is written."""
+        """``odradek.commit.order=kafka``: write the markers after the client has received its response."""
         await sleep_ms(self._clock, self._config.commit_marker_delay_ms, Domain.TRANSACTIONS)
         self._markers.start(completion)
         await self._complete(shard, completion)
 
     async def _complete(self, shard: TransactionShard, completion: PendingCompleteTxn) -> None:
-        """CompleteX, once all markers are committed."""
+        """Wait until all markers are committed, then write CompleteX."""
         entry = completion.entry
         while await completion.all_committed():
             now_ms = self._clock.now_ms()
@@ -370,9 +383,10 @@ class TransactionCoordinator(MetadataListener):
     async def abort(
         self, shard: TransactionShard, entry: Entry, fresh_producer_id: int | None = None
     ) -> Answer | None:
-        """An open transaction that the coordinator itself ends; None: it needs a producer id, as the epochs are used up.
+        """Abort an open transaction on the coordinator's initiative; None if the epochs are exhausted and an id is needed.
 
-        While that is waited for nothing is pending, as nothing is decided: Kafka has its id at once.
+        The caller then allocates a producer id and calls again. The transactional id is not pending meanwhile, as nothing is
+        decided; Kafka allocates the id synchronously.
         """
         transition = decisions.abort_by_coordinator(
             entry.txn,
@@ -385,31 +399,31 @@ class TransactionCoordinator(MetadataListener):
             return None
         outcome = await self._end(shard, entry, transition)
         if outcome.error is not NONE and self._transaction_version < TRANSACTION_VERSION_2:
-            # The fence holds in memory even though it could not be written.
+            # As on Kafka: the bumped epoch fences in memory even if the record could not be written.
             entry.txn = entry.txn._replace(epoch=transition.after.epoch, last_epoch=NO_EPOCH)
             entry.failed_fence = True
         return outcome
 
-    # -- time and restarts --------------------------------------------------------------------------------------
+    # -- start, stop, metadata changes --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load every partition that is led here, finish decided transactions, start the timers."""
+        """Load every partition that this node leads, finish decided transactions, start the timers."""
         topic = self._metadata.topic(TRANSACTION_STATE)
         for state in topic.partitions if topic is not None else ():
             if state.leader == self._replicas.node_id:
                 self._runtime.find(state.index, at_once=True)
         if not self._replicas.directory.was_clean:
-            # Only now: a power cut may have taken a part of what was not synced, and every log has been opened.
+            # Only now, because every log is open: a power cut may have lost a part of the data that was not synced.
             known = [entry.txn for shard in self._runtime.open() for entry in shard.entries.values()]
             report_lost_decisions(known, self._replicas)
         self.start_timers()
 
     def start_timers(self) -> None:
-        """The whole start of a coordinator whose topic does not exist yet."""
+        """Start the periodic jobs; that is all there is to start if the topic does not exist yet."""
         self.cleanup.start()
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        """This node leads the ids of a partition from now on, or does so no more."""
+        """Load the partition if this node has become its leader, unload it if it no longer is."""
         if topic.name == TRANSACTION_STATE and not self._closed:
             self._runtime.on_leader_elected(partition.index, partition.leader)
 
@@ -418,7 +432,7 @@ class TransactionCoordinator(MetadataListener):
             self._runtime.unload_all()
 
     def close(self) -> None:
-        """The node stops, or is gone: no timer and nothing that waits does anything any more."""
+        """Stop on shutdown or kill of the node: cancel the timers and everything that waits."""
         self._closed = True
         self.cleanup.close()
         self._runtime.abandon()
@@ -427,12 +441,12 @@ class TransactionCoordinator(MetadataListener):
     abandon = close
 
     def known(self) -> Iterator[Transaction]:
-        """The committed state of each id that this node coordinates now. Ids may come and go between two of them."""
+        """Yield the committed state of each id that this node coordinates now. Ids may be added and removed meanwhile."""
         for shard in self._runtime.all():
             if shard.is_current() and not shard.is_loading:
                 for entry in tuple(shard.entries.values()):
                     yield entry.txn
 
     def memory(self) -> dict[int, dict[str, Transaction]]:
-        """The committed state of all ids, by partition of the topic."""
+        """Committed state of all ids, by partition of the topic."""
         return {index: shard.memory() for index, shard in self._runtime.items() if shard.entries}

@@ -1,8 +1,9 @@
-"""What may become of a transactional id. Pure: no clock, no log, no loop.
+"""The state machine of a transactional id. Pure: no clock, no log, no event loop.
 
-Each function answers one request of a producer (or of the coordinator itself) with a ``Decision``: an answer at once, or
-a transition that must be in ``__transaction_state`` before a client gets a response. The codes and their order are those of
-Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` (KIP-98, KIP-360, KIP-588, KIP-890).
+Each function takes one request of a producer (or of the coordinator itself) and returns a ``Decision``: an immediate
+response, or a transition that must be committed in ``__transaction_state`` before the client gets a response. The error
+codes and the order of the checks are those of Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` (KIP-98,
+KIP-360, KIP-588, KIP-890).
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def _next(
     start_ms: int | None = None,
     client_version: int | None = None,
 ) -> Transaction:
-    """The next value, in which the rest is as before; whose producer id it was before is always noted."""
+    """Return the next state; fields that are not given keep their value.
+
+    The present producer id becomes the previous one.
+    """
     assert txn.state in VALID_PREDECESSORS[state], f"{txn.state.name} cannot become {state.name}"
     return Transaction(
         txn.transactional_id,
@@ -83,7 +87,7 @@ def init_producer_id(
     now_ms: int,
     fresh_producer_id: int | None = None,
 ) -> Answer | Transition | AbortFirst | NeedsProducerId:
-    """A producer starts, or asks for a new epoch (``producer_id`` and ``epoch`` given: KIP-360)."""
+    """A producer starts, or requests a new epoch (``producer_id`` and ``epoch`` given: KIP-360)."""
     if pending is not None:
         return Answer(ErrorCode.concurrent_transactions)
     given = producer_id != NO_PRODUCER_ID
@@ -101,7 +105,7 @@ def init_producer_id(
 
 
 def _may_continue(txn: Transaction, producer_id: int, epoch: int) -> bool:
-    """Is the given producer id this id's? The one before it counts right after its epochs were used up."""
+    """Whether the given producer id belongs to this id. The previous one does too, right after the epochs were exhausted."""
     return (
         txn.epoch == NO_EPOCH
         or producer_id == txn.producer_id
@@ -115,7 +119,7 @@ def _bump(txn: Transaction, timeout_ms: int, expected: int | None, now_ms: int) 
     elif txn.epoch == NO_EPOCH or expected == txn.epoch:
         epoch, last_epoch = txn.epoch + 1, txn.epoch
     elif expected == txn.last_epoch:
-        # The answer to the same request was lost: no second bump.
+        # A retry of a request whose response was lost: do not bump again.
         epoch, last_epoch = txn.epoch, txn.last_epoch
     else:
         return Answer(ErrorCode.producer_fenced)
@@ -126,7 +130,7 @@ def _rotate(
     txn: Transaction, timeout_ms: int, expected: int | None, now_ms: int, fresh_producer_id: int | None
 ) -> Decision | NeedsProducerId:
     if expected is not None and expected != txn.epoch:
-        return Answer(ErrorCode.unknown_server_error)  # Kafka's illegal-state path
+        return Answer(ErrorCode.unknown_server_error)  # Kafka throws IllegalStateException here
     if fresh_producer_id is None:
         return NEEDS_PRODUCER_ID
     last_epoch = txn.epoch if expected is not None else NO_EPOCH
@@ -161,7 +165,7 @@ def _check_producer(
     epoch: int,
     ignore_pending: bool = False,
 ) -> ErrorCode:
-    """The checks that adding and verifying share, in Kafka's order."""
+    """The checks that add_partitions and verify_partitions share, in Kafka's order."""
     if txn is None:
         return ErrorCode.invalid_producer_id_mapping
     if pending is not None and not ignore_pending:
@@ -184,7 +188,7 @@ def add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Decision:
-    """The transaction now includes ``partitions``; it begins here if it was not open."""
+    """Add ``partitions`` to the transaction; this begins the transaction if none is open."""
     error = _check_producer(txn, pending, producer_id, epoch)
     if error is not NONE or txn is None:
         return Answer(error)
@@ -205,7 +209,7 @@ def add_partitions(
 def verify_partitions(
     txn: Transaction | None, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Are these partitions part of the open transaction? (KIP-890, part 1)"""
+    """Check whether these partitions are part of the open transaction (KIP-890, part 1)."""
     error = _check_producer(txn, None, producer_id, epoch, ignore_pending=True)
     if error is not NONE or txn is None:
         return dict.fromkeys(partitions, error)
@@ -217,8 +221,8 @@ def verify_partitions(
 
 # -- EndTxn -----------------------------------------------------------------------------------------------------
 
-# What a request finds that asks for an end once more: version 1 where the transaction is not open, version 2 where the
-# request's epoch is one behind. Unlisted is INVALID_TXN_STATE.
+# Response to an EndTxn for a transaction that is already ended, by its state and the requested result. Version 1: the
+# transaction is not open. Version 2: the epoch of the request is one behind. Any other combination gets INVALID_TXN_STATE.
 _DECIDED = {
     (COMPLETE_COMMIT, True): NONE,
     (COMPLETE_ABORT, False): NONE,
@@ -235,7 +239,7 @@ def end_v1(
     committed: bool,
     now_ms: int,
 ) -> Decision:
-    """EndTxn v0-v4: the epoch stays."""
+    """EndTxn v0-v4: the producer epoch does not change."""
     if txn is None or producer_id != txn.producer_id:
         return Answer(ErrorCode.invalid_producer_id_mapping)
     if epoch != txn.epoch:
@@ -262,7 +266,7 @@ def end_v2(
     now_ms: int,
     fresh_producer_id: int | None = None,
 ) -> Decision | NeedsProducerId:
-    """EndTxn v5 and later: each end takes the producer to its next epoch (KIP-890, part 2)."""
+    """EndTxn v5 and later: each end of a transaction bumps the producer epoch (KIP-890, part 2)."""
     if txn is None:
         return Answer(ErrorCode.invalid_producer_id_mapping)
     if pending is not None and pending is not TransactionState.PREPARE_EPOCH_FENCE:
@@ -280,11 +284,11 @@ def end_v2(
         if error is NONE:
             return Answer(error, txn.producer_id, txn.epoch)
         return Answer(error)
-    # Nothing to commit; an abort without partitions still moves the epoch, so that it fences what is under way.
+    # There is nothing to commit. An abort without partitions still bumps the epoch, which fences requests in flight.
     if committed and txn.state is not ONGOING:
         return Answer(ErrorCode.invalid_txn_state)
     if committed and txn.epoch >= EPOCH_MAX:
-        # Only the fence of an older version leads here; Kafka throws.
+        # Reached only after a fence by an older version; Kafka throws here.
         return Answer(ErrorCode.unknown_server_error)
     return _prepare_v2(txn, now_ms, fresh_producer_id, committed=committed)
 
@@ -300,9 +304,10 @@ def _is_epoch_valid_v2(txn: Transaction, epoch: int, repeated: bool) -> bool:
 def _prepare_v2(
     txn: Transaction, now_ms: int, fresh_producer_id: int | None, committed: bool
 ) -> Transition | NeedsProducerId:
-    """The Prepare record carries the next epoch, and so do the markers; the data batches carry the one before.
+    """Return the transition to PrepareX with a bumped epoch.
 
-    32767 has no next epoch: an abort stays in it, and CompleteAbort goes on to the next producer id
+    The Prepare record and the markers carry the bumped epoch, the data batches the one before. Epoch 32767 cannot be
+    bumped: an abort keeps it, and CompleteAbort switches to the next producer id
     (``TransactionMetadata.prepareAbortOrCommit``).
     """
     exhausted = txn.is_epoch_exhausted
@@ -332,9 +337,9 @@ def abort_by_coordinator(
     now_ms: int,
     fresh_producer_id: int | None = None,
 ) -> Transition | NeedsProducerId:
-    """A timeout, or a new instance of the producer, ends what is open; the old instance is fenced by the epoch.
+    """Abort the open transaction because of a timeout or a new instance of the producer; the epoch bump fences the old one.
 
-    ``failed_fence``: an earlier try bumped the epoch in memory and could not write it: not a second time.
+    ``failed_fence``: an earlier attempt bumped the epoch in memory but could not write it, so it is not bumped again.
     """
     assert txn.state is ONGOING, txn
     if transaction_version >= TRANSACTION_VERSION_2:
@@ -346,13 +351,13 @@ def abort_by_coordinator(
         epoch=epoch,
         last_epoch=NO_EPOCH,
         last_update_ms=now_ms,
-        client_version=0,  # as of every end without a bump, at transaction.version 1 too (``endTransactionWithTV1``)
+        client_version=0,  # as for every end without an epoch bump, at transaction.version 1 too (``endTransactionWithTV1``)
     )
     return Transition(after, Answer(NONE))
 
 
 def complete(txn: Transaction, now_ms: int) -> Transaction:
-    """All markers are written."""
+    """Return the CompleteX state, for a transaction whose markers are all written."""
     state = COMPLETE_COMMIT if txn.state is PREPARE_COMMIT else COMPLETE_ABORT
     rotated = txn.client_version >= 2 and txn.next_producer_id != NO_PRODUCER_ID
     return _next(
@@ -370,7 +375,7 @@ def complete(txn: Transaction, now_ms: int) -> Transaction:
 
 
 def is_timed_out(txn: Transaction, pending: TransactionState | None, now_ms: int) -> bool:
-    """Counted from the first partition added, not from the last activity."""
+    """Whether an open transaction has timed out. The time counts from its first partition, not from its last activity."""
     return (
         txn.state is ONGOING
         and pending is None
@@ -380,5 +385,5 @@ def is_timed_out(txn: Transaction, pending: TransactionState | None, now_ms: int
 
 
 def is_expired(txn: Transaction, pending: TransactionState | None, now_ms: int, expiration_ms: int) -> bool:
-    """An idle id may be forgotten."""
+    """Whether an id without an open transaction has been idle for ``expiration_ms``."""
     return txn.state in SETTLED and pending is None and txn.last_update_ms <= now_ms - expiration_ms

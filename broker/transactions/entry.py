@@ -1,4 +1,4 @@
-"""One transactional id in memory, and, from PrepareX to CompleteX, the markers of its transaction."""
+"""One transactional id in memory, and the markers of its transaction from PrepareX to CompleteX."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from protocol.batch import EndTxnMarker
 
 
 class Entry:
-    """One id: its committed state, and the state that an append under way will bring."""
+    """One transactional id: its committed state, and the state that an append in progress will bring."""
 
     __slots__ = ("completion", "failed_fence", "pending", "txn")
 
@@ -26,18 +26,18 @@ class Entry:
         self.txn = txn
         self.pending: TransactionState | None = None
         self.failed_fence = False
-        """A fence could not be written: the epoch is bumped in memory already and must not be bumped twice."""
+        """A fencing epoch bump could not be written: the epoch is bumped in memory already and must not be bumped twice."""
         self.completion: PendingCompleteTxn | None = None
-        """From the decision of the transaction to its completion: its markers."""
+        """The markers of the transaction, from PrepareX to CompleteX; None otherwise."""
 
     @property
     def unmarked(self) -> Collection[TopicPartition]:
-        """The partitions of the transaction whose verdict is still to come."""
+        """The partitions of the transaction that have no committed marker yet."""
         return self.txn.partitions if self.completion is None else self.completion.remaining
 
 
 class PendingCompleteTxn:
-    """The markers of one transaction. From here until CompleteX is committed the id answers CONCURRENT_TRANSACTIONS."""
+    """The markers of one transaction. Until CompleteX is committed, requests for the id get CONCURRENT_TRANSACTIONS."""
 
     __slots__ = (
         "_ended",
@@ -52,7 +52,7 @@ class PendingCompleteTxn:
     )
 
     def __init__(self, shard: CoordinatorShard, entry: Entry) -> None:
-        """``entry`` has the decision: PrepareCommit or PrepareAbort."""
+        """``entry`` must be in PrepareCommit or PrepareAbort."""
         txn = entry.txn
         self.shard = shard
         self.entry = entry
@@ -68,24 +68,26 @@ class PendingCompleteTxn:
         entry.pending = COMPLETE_COMMIT if self.marker.committed else COMPLETE_ABORT
 
     def is_wanted(self) -> bool:
-        """Is it still this node's, in this epoch, to finish it?"""
+        """Whether this node still has to finish the transaction, in this coordinator epoch."""
         return not self.cancelled and self.shard.is_current()
 
     async def all_committed(self) -> bool:
-        """True once every marker is committed; False if the completion is not this node's any more."""
+        """Wait until every marker is committed. False if this node no longer has to finish the transaction."""
         if self.remaining and self.is_wanted():
             self._ended = Waiter()
             await self._ended
         return self.is_wanted()
 
     def committed(self, partition: tuple[str, int]) -> None:
-        """The marker of a partition is committed, or it needs none."""
+        """Note that the marker of a partition is committed, or that the partition needs none."""
         self.remaining.discard(partition)
         if not self.remaining:
             self._end()
 
     def give_up(self) -> None:
-        """A newer owner has the id, or another node its partition: it is not for this one to complete it."""
+        """Cancel the completion: a newer owner has the id, or another node leads its partition of
+        ``__transaction_state``.
+        """
         self.cancelled = True
         self._end()
 

@@ -1,4 +1,4 @@
-"""A producer id for requests that cannot go on without one."""
+"""Allocation of a producer id for the requests that need one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 async def fresh_producer_id(metadata: ClusterMetadata, node_id: int) -> int | None:
-    """A producer id: at once, or once the node's next block is durable; None if the controller has no block.
+    """Return a producer id, waiting for the node's next block if needed; None if the controller could not allocate a block.
 
-    Other requests may have come meanwhile, so what it is for is decided again from the beginning. Without an id the client
-    gets COORDINATOR_LOAD_IN_PROGRESS, as on Kafka.
+    Other requests may have been handled during the wait, so the caller decides again from the beginning. Without an id the
+    client gets COORDINATOR_LOAD_IN_PROGRESS, as on Kafka.
     """
     allocated: int | Awaitable[int] = metadata.allocate_producer_id(node_id)
     if isinstance(allocated, int):

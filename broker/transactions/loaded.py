@@ -1,4 +1,4 @@
-"""Which ids a coordinator knows."""
+"""Whether a transaction coordinator has loaded a partition."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 
 
 def has_loaded(coordinator: TransactionCoordinator, index: int) -> bool:
-    """Whether a node coordinates the ids of a partition of ``__transaction_state``, and has read all of them."""
+    """Whether the node coordinates this partition of ``__transaction_state`` and has loaded all of its ids."""
     return coordinator._serving.find(index) is not None

@@ -1,7 +1,7 @@
 """Reading a partition of ``__transaction_state`` into the memory of its coordinator.
 
-Of each id the last record counts, so only that one is decoded: the log of a busy id has several for each transaction, until
-it is compacted.
+Only the last record of each id counts, so only that one is decoded: until compaction the log of a busy id has several
+records for each transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from storage.log import Log
 from storage.salvage import Damaged, unreadable
 
 LOAD_TURN_RECORDS: Final = 500
-"""How much of a log is replayed before other work gets its turn."""
+"""Records that are replayed in one turn of the event loop."""
 
 _KEY_VERSIONS: Final = (b"\0\0",)
 _VALUE_VERSIONS: Final = tuple(version.to_bytes(2, "big") for version in TransactionLogValue.VERSIONS)
@@ -30,10 +30,10 @@ log_events = get_logger()
 
 
 def load(partition: Partition, install: Callable[[Transaction], object]) -> Iterator[None]:
-    """Read a partition of the topic from its start to its end, a piece at each step, and ``install`` each id.
+    """Read a partition of the topic from its start to its end, and call ``install`` for each id; yields between slices.
 
-    To the end, not to the high watermark: what a new leader has, it will commit. Damaged batches are stepped over, and
-    said at the end (`broker.coordinator_runtime.damaged_records`).
+    It reads to the log end, not to the high watermark, because a new leader commits everything that is in its log. Damaged
+    batches are skipped and reported at the end (`broker.coordinator_runtime.damaged_records`).
     """
     latest: dict[bytes, bytes] = {}
     topic, index = partition.topic, partition.index
@@ -57,7 +57,7 @@ def load(partition: Partition, install: Callable[[Transaction], object]) -> Iter
 
 
 def _collect_some(log: Log, latest: dict[bytes, bytes], offset: int, damaged: DamagedRecords) -> int:
-    """Take in as many records as one turn of the loop may take; returns the offset to go on at."""
+    """Read up to ``LOAD_TURN_RECORDS`` records into ``latest``; returns the offset at which to continue."""
     replayed = 0
     for found in log.sound_batches(offset):
         if isinstance(found, Damaged):
@@ -84,7 +84,7 @@ def _ids_of(latest: dict[bytes, bytes]) -> list[str]:
 
 
 def _collect(log: Log, latest: dict[bytes, bytes], batch: RecordBatch, damaged: DamagedRecords) -> None:
-    """Take in the records of one batch; what is of an unknown version is skipped, as Kafka does."""
+    """Read the records of one batch into ``latest``, skipping keys and values of unknown versions, as Kafka does."""
     try:
         for key, value in batch.keys_and_values():
             if damaged:

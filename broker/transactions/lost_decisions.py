@@ -1,21 +1,22 @@
-"""Markers in partitions whose decision the coordinator's log does not know. Pure.
+"""Finds markers in partitions whose decision (PrepareX) is missing in the coordinator's log. Pure.
 
-Without an fsync for each append (``flush.messages``) a power cut may take the end of ``__transaction_state`` and leave the
-end of a data log: there a marker says how a transaction ended, and its coordinator still holds it for open, or has not
-heard of it. No broker can mend that, since the other partitions may have lost what the marker vouches for; it can be
-said. Kafka has the same gap and says nothing.
+Without an fsync for each append (``flush.messages``) a power cut may lose the end of ``__transaction_state`` but not the
+end of a data log. The data log then has a marker that ends a transaction, while the coordinator considers the transaction
+open or does not know it. No broker can repair that, since the other partitions may have lost the data of the transaction;
+the broker can only report it. Kafka has the same gap and does not report it.
 
-What tells a marker of the open transaction from those of earlier ones is the epoch, or the time:
+A marker of the open transaction is told apart from markers of earlier transactions by its epoch or its time:
 
-- in transaction version 2 the Prepare record takes the producer to its next epoch, and the marker carries that one:
-  a partition that knows a later epoch than the coordinator has seen a marker that the coordinator does not remember;
-- before, the epoch stays. A partition without an open transaction whose last word of the producer is a marker later
-  than the start of the transaction has been told its end. One of the same millisecond may be the marker of the
-  transaction before, in a partition that was added to this one and not yet written to: nothing is said of it.
+- in transaction version 2 the Prepare record bumps the producer epoch, and the marker carries the bumped epoch. A partition
+  whose producer state has a later epoch than the coordinator has seen a marker that the coordinator has lost;
+- before, the epoch does not change. If a partition has no open transaction of the producer, and the producer's last batch in
+  it is a marker later than the start of the transaction, then the transaction was ended there. A marker of the same
+  millisecond may belong to the transaction before, if the partition was added to this transaction but not yet written to:
+  it is not reported.
 
-An id that is settled for its coordinator is judged by epochs alone: Kafka dates a Complete record before its markers.
-What is not found: ids that the log has lost altogether, and a partition in which the lost decision was followed by
-records of one more transaction in the same epoch.
+If the id has no open transaction for its coordinator, only epochs are compared, since Kafka dates a Complete record before
+its markers. Not found are ids that the log has lost altogether, and a partition in which the lost decision was followed by
+records of another transaction in the same epoch.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ from protocol.slotted import slotted
 from storage.producers import NO_OFFSET, ProducerStateEntry
 
 NO_MARKER_YET = -1
-"""The coordinator epoch of a producer entry that no marker has touched."""
+"""Coordinator epoch of a producer entry that has seen no marker."""
 
 
 class Verdict(Enum):
-    """What the markers say, all of them together."""
+    """Outcome of the transaction according to all markers together."""
 
     COMMIT = "commit"
     ABORT = "abort"
     BOTH = "commit and abort"
-    """An operator has written one by hand, or a second crash came while the first was made good."""
+    """An operator has written one of the markers, or a second crash came while the first was being repaired."""
     UNKNOWN = "unknown"
-    """The markers themselves are gone (retention, compaction)."""
+    """The markers are no longer in the log (retention, compaction)."""
 
 
 @slotted(frozen=True)
 class Marker:
-    """An end marker as it stands in a partition; ``committed`` None and ``offset`` -1 if it was not found any more."""
+    """An end transaction marker in a partition; ``committed`` is None and ``offset`` -1 if it is no longer in the log."""
 
     topic: str
     partition: int
@@ -63,14 +64,14 @@ class Marker:
 
 @slotted(frozen=True)
 class LostDecision:
-    """A transaction as its coordinator knows it, and the partitions that know more."""
+    """A transaction as its coordinator has it, and the markers of partitions that contradict it."""
 
     txn: Transaction
     markers: tuple[Marker, ...]
 
     @property
     def unmarked(self) -> tuple[TopicPartition, ...]:
-        """The partitions of the transaction that have no marker of it."""
+        """The partitions of the transaction that have no marker for it."""
         marked = {(marker.topic, marker.partition) for marker in self.markers}
         return tuple(sorted(self.txn.partitions - marked))
 
@@ -85,7 +86,9 @@ class LostDecision:
 
     @property
     def is_torn(self) -> bool:
-        """Whether partitions will contradict each other: some say commit, others will be aborted."""
+        """Whether the outcome will differ between partitions: committed in some, while the coordinator will abort the
+        others.
+        """
         return (
             self.txn.state is TransactionState.ONGOING
             and bool(self.unmarked)
@@ -94,26 +97,26 @@ class LostDecision:
 
     @property
     def outcome(self) -> str:
-        """What the coordinator does next, as a sentence."""
+        """What the coordinator will do with the transaction, as a sentence for the log."""
         if self.txn.state is not TransactionState.ONGOING:
-            return "the coordinator holds it for ended and writes nothing more"
-        ends = "it is open for the coordinator, which aborts it when it times out or its producer starts anew"
+            return "the transaction is ended for the coordinator, which writes nothing more"
+        ends = "the coordinator aborts it when it times out or when its producer is initialized again"
         if self.is_torn:
-            return f"{ends}: what it wrote to the other partitions is lost, and what is committed here stays"
-        return f"{ends}: readers see no difference"
+            return f"{ends}: its records in the unmarked partitions are lost, those in the marked ones stay committed"
+        return f"{ends}: consumers see no difference"
 
 
 Entries = Mapping[int, Sequence[tuple[TopicPartition, ProducerStateEntry]]]
-"""Producer id -> what each partition knows of it."""
+"""Producer id -> its producer state entry in each partition."""
 FindMarker = Callable[[TopicPartition, Transaction], Marker | None]
 
 
 def lost_decisions(
     transactions: Iterable[Transaction], entries: Entries, find_marker: FindMarker
 ) -> list[LostDecision]:
-    """The transactions that partitions hold for ended and the coordinator does not; by transactional id.
+    """Return the transactions that partitions have ended but the coordinator has not, sorted by transactional id.
 
-    ``find_marker`` reads a partition's log (see ``first_marker``); the function calls it only for an entry with a marker.
+    ``find_marker`` reads a partition's log (see ``first_marker``); it is called only for entries that have seen a marker.
     """
     found = []
     for txn in transactions:
@@ -125,7 +128,7 @@ def lost_decisions(
                     markers.append(marker)
                 elif entry.current_txn_first_offset == NO_OFFSET:
                     markers.append(Marker(*key, entry.epoch))
-                # else the later epoch is that of records only, which no marker has ended
+                # else only records carry the later epoch, and no marker has ended them
         if markers:
             markers.sort(key=lambda marker: (marker.topic, marker.partition))
             found.append(LostDecision(txn, tuple(markers)))
@@ -133,9 +136,9 @@ def lost_decisions(
 
 
 def knows_an_end(txn: Transaction, entry: ProducerStateEntry) -> bool:
-    """Whether a partition has been told an end of this transaction, or of a later one, that its coordinator lost."""
+    """Whether a partition has seen a marker of this transaction, or of a later one, that its coordinator has lost."""
     if txn.state is not TransactionState.ONGOING and txn.state not in SETTLED:
-        return False  # decided: the coordinator is about to write these very markers
+        return False  # the coordinator is about to write these markers itself
     if entry.coordinator_epoch == NO_MARKER_YET:
         return False
     if entry.epoch != txn.epoch:
@@ -150,7 +153,7 @@ def knows_an_end(txn: Transaction, entry: ProducerStateEntry) -> bool:
 
 
 def first_marker(batches: Iterable[RecordBatch], key: TopicPartition, txn: Transaction) -> Marker | None:
-    """The first marker of a partition that the coordinator does not know of. Give the batches since ``since_ms``."""
+    """Return the first marker in ``batches`` that the coordinator does not know. Pass the batches from ``since_ms`` on."""
     for batch in batches:
         if not batch.is_control or batch.producer_id != txn.producer_id or not _is_unknown(txn, batch):
             continue
@@ -164,7 +167,7 @@ def first_marker(batches: Iterable[RecordBatch], key: TopicPartition, txn: Trans
 
 
 def since_ms(txn: Transaction) -> int:
-    """No marker that the coordinator has lost is older than this."""
+    """Lower bound for the timestamp of a marker that the coordinator may have lost."""
     return txn.start_ms if txn.state is TransactionState.ONGOING else NO_TIME
 
 

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers to the other nodes: one request under way to each, and all that waits for a node goes in the next one."""
+"""WriteTxnMarkers to other nodes: one request in flight to each node; the markers that wait meanwhile go in the next one."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 API_KEY: Final = 27
 API_VERSION: Final = 2
-"""Carries the transaction version (KIP-1228)."""
+"""First version that carries the transaction version (KIP-1228)."""
 PARTITIONS_PER_REQUEST_MAX: Final = 1000
-"""A node that was away for long is not asked for everything in one turn of its loop."""
+"""Bounds the work of a node that has been unavailable for long, in one turn of its event loop."""
 
 
 MarkersToSend = dict[PendingCompleteTxn, dict[TopicPartition, Waiter[ErrorCode]]]
-"""Markers, and what gets the result of each."""
+"""Completion -> partition -> the waiter for the result of its marker."""
 
 
 class TransactionMarkerChannel:
-    """Collects the markers for each node."""
+    """Queues the markers for each node and sends them."""
 
     def __init__(self, peers: Peers, life: NodeLife) -> None:
         self._client_id = marker_sender(peers.node_id)
         self._peers = peers
         self._life = life
         self._waiting: dict[int, MarkersToSend] = {}
-        """Bounded by the transactions that are open: each is here once, with its partitions."""
+        """Node id -> markers. Bounded by the open transactions: each completion is in it once, with its partitions."""
         self._under_way: set[int] = set()
 
     def add(self, node_id: int, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode]:
-        """Have a marker sent, with the next ``flush``; the waiter gets its result."""
+        """Queue a marker for the next ``flush``; returns the waiter for its result."""
         written: Waiter[ErrorCode] = Waiter()
         self._waiting.setdefault(node_id, {}).setdefault(completion, {})[key] = written
         return written
@@ -55,7 +55,7 @@ class TransactionMarkerChannel:
                 start_in_background(self._send_all(node_id), self._life)
 
     async def _send_all(self, node_id: int) -> None:
-        """One request after the other, while markers wait for the node."""
+        """Send one request after the other while markers wait for the node."""
         self._under_way.add(node_id)
         try:
             while node_id in self._waiting:
@@ -77,7 +77,7 @@ class TransactionMarkerChannel:
             self._under_way.discard(node_id)
 
     def _next_batch(self, node_id: int) -> MarkersToSend:
-        """What waits for a node and is still wanted, as far as one request may take it; the rest waits on."""
+        """Remove and return the markers for the next request to a node, without those that are no longer needed."""
         batch: MarkersToSend = {}
         rest: MarkersToSend = {}
         room = PARTITIONS_PER_REQUEST_MAX
@@ -87,7 +87,7 @@ class TransactionMarkerChannel:
             if not completion.is_wanted():
                 given_up += markers.values()
                 continue
-            # The response tells producer ids apart, and nothing else.
+            # The response tells markers apart by producer id only, so a request has each producer id once.
             if completion.producer_id in producer_ids or not room:
                 rest[completion] = markers
                 continue

@@ -1,8 +1,8 @@
-"""From PrepareX to CompleteX: a marker in every partition of the transaction.
+"""Writes a marker to every partition of a transaction, between PrepareX and CompleteX.
 
-First one try in the turn of the commit itself, for partitions that this node leads, so that the producer's next transaction
-does not meet the old one unfinished; those of other nodes are sent in the same turn (`marker_channel`). What is left goes on
-by itself, with back-off, until it is done or a newer epoch owns the id.
+The first attempt is made in the turn of the commit: markers for partitions that this node leads are appended, so that the
+producer's next transaction does not find this one incomplete, and markers for other nodes are sent (`marker_channel`).
+Failed markers are retried with a back-off until all are committed or a newer owner of the id is found.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ log_events = get_logger()
 MARKERS_PER_TURN = 64
 RETRY_BACKOFF_MS = 100
 
-# The partition's producers know a newer owner of the id: this completion is not ours to finish.
+# The partition has seen a newer producer epoch or coordinator epoch, so another coordinator finishes this transaction.
 _OWNED_BY_ANOTHER = (ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced)
-# A partition that can have no marker needs none.
+# The partition cannot store markers, so it counts as marked.
 _NOT_FOR_MARKERS = (ErrorCode.unsupported_for_message_format, ErrorCode.unsupported_version)
 
 
 class TransactionMarkerManager:
-    """Writes markers, or has them written, and says when a transaction has all of them."""
+    """Writes the markers of transactions, here or through other nodes, and completes each `PendingCompleteTxn`."""
 
     def __init__(
         self,
@@ -67,14 +67,16 @@ class TransactionMarkerManager:
         self._remote = TransactionMarkerChannel(peers, life) if peers is not None else None
 
     def start(self, *completions: PendingCompleteTxn) -> None:
-        """Try every partition once: now, unless a rule looks at each marker. Then the client is answered first."""
+        """Try to write every marker once: in this turn, or after the EndTxn response if a rule is installed at
+        ``txn.marker``.
+        """
         if self._one_by_one.is_wanted or len(completions) > 1:
             start_in_background(self._start_all(completions), self._life)
         else:
             self._try((completion, completion.remaining) for completion in completions)
 
     async def _start_all(self, completions: Sequence[PendingCompleteTxn]) -> None:
-        """So many in this turn of the loop, the rest in the next ones: a coordinator that takes over may have thousands."""
+        """Start about ``MARKERS_PER_TURN`` markers in each turn of the event loop: a new coordinator may have thousands."""
         if self._one_by_one.is_wanted:
             await sleep_ms(self._clock, 0, Domain.TRANSACTIONS)
         batch: list[PendingCompleteTxn] = []
@@ -89,7 +91,7 @@ class TransactionMarkerManager:
         self._try([(each, each.remaining) for each in batch])
 
     def _try(self, batch: Iterable[tuple[PendingCompleteTxn, Collection[TopicPartition]]]) -> None:
-        """One try each. Other nodes work while this one writes what it leads, so many partitions in one turn."""
+        """Try each marker once. Requests to other nodes are sent first, so that they work while this node appends."""
         led_here: list[tuple[PendingCompleteTxn, list[TopicPartition]]] = []
         for completion, keys in batch:
             if self._one_by_one.is_wanted:
@@ -123,7 +125,7 @@ class TransactionMarkerManager:
             start_in_background(self.write_here(completion, key), self._life)
 
     def _node_for(self, key: TopicPartition) -> int | None:
-        """The other node that leads a partition; None: this one, or there is none to send to."""
+        """The other node that leads a partition; None if this node leads it, or the leader is unknown or not alive."""
         topic = self._metadata.topic(key[0])
         state = topic.partition(key[1]) if topic is not None else None
         if state is None or state.leader == self._replicas.node_id or self._peers is None:
@@ -135,7 +137,9 @@ class TransactionMarkerManager:
         return topic is not None and topic.partition(key[1]) is not None
 
     def ask_other_node(self, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode] | None:
-        """Have another node write a marker, if one leads the partition: a waiter of the result."""
+        """Send a marker to the node that leads the partition; returns the waiter for the result, None if no other node
+        leads.
+        """
         if self._replicas.opened_leader(key[0], key[1]) is not None:
             return None
         node_id = self._node_for(key)
@@ -146,7 +150,7 @@ class TransactionMarkerManager:
         return written
 
     def flush(self) -> None:
-        """Send what was collected for other nodes."""
+        """Send the markers that were queued for other nodes."""
         if self._remote is not None:
             self._remote.flush()
 
@@ -161,13 +165,13 @@ class TransactionMarkerManager:
         await self.settle(completion, results)
 
     async def write_here(self, completion: PendingCompleteTxn, key: TopicPartition) -> None:
-        """Append a marker at this node, wait for its commit, and repeat it later if it has to be."""
+        """Append a marker on this node and wait until it is committed; on a retriable error, try again later."""
         if not completion.is_wanted() or key not in completion.remaining:
             return
         partition: Partition | ErrorCode | None = self._replicas.opened_leader(key[0], key[1])
         if partition is None:
             if not self._exists(key):
-                completion.committed(key)  # the topic was deleted: there is no log to mark
+                completion.committed(key)  # the topic was deleted, so no marker is needed
                 return
             partition = self._replicas.leader(key[0], key[1])
         if isinstance(partition, Partition):
@@ -189,7 +193,7 @@ class TransactionMarkerManager:
     async def settle(
         self, completion: PendingCompleteTxn, results: Iterable[tuple[TopicPartition, ErrorCode]]
     ) -> None:
-        """Take in the result of each marker; what is to be repeated is tried later, wherever its partition is led then."""
+        """Process the result of each marker; failed ones are retried after a back-off, at the node that leads then."""
         again = []
         for key, error in results:
             if error is NONE:
@@ -202,7 +206,7 @@ class TransactionMarkerManager:
                 self._try([(completion, again)])
 
     def _is_repeated(self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode) -> bool:
-        """Whether a marker that was not written is to be written later."""
+        """Whether to retry a marker that was not written. May complete the partition or cancel the completion instead."""
         if not completion.is_wanted():
             return False
         if error in _NOT_FOR_MARKERS:
@@ -211,7 +215,7 @@ class TransactionMarkerManager:
         if error not in _OWNED_BY_ANOTHER:
             return True
         log_events.warning(
-            "markers given up: a newer owner has written here",
+            "markers cancelled: another coordinator owns the transaction",
             transactional_id=completion.entry.txn.transactional_id,
             topic=key[0],
             partition=key[1],
@@ -234,7 +238,7 @@ async def write_marker(
     marker: EndTxnMarker,
     transaction_version: int,
 ) -> ErrorCode:
-    """Append one marker: the outcome, once it is committed and the offsets of the group are applied."""
+    """Append one marker; returns when it is committed and, in ``__consumer_offsets``, the group's offsets are applied."""
     crash_point("txn.marker.before")
     result: AppendResult = partition.append_marker(producer_id, epoch, marker, transaction_version)
     if result.error is not NONE:

@@ -1,4 +1,4 @@
-"""Transactions as records of ``__transaction_state``, and back."""
+"""Encodes transactions as records of ``__transaction_state``, and decodes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from protocol.records.transaction_log import (
 )
 from protocol.varint import unsigned_varint
 
-# A commit writes three or four states: they are packed in one go. `to_value` says the same field by field, a test compares.
+# A commit writes three or four states, so a value is packed directly. `to_value` encodes field by field; a test compares
+# the two.
 _START: Final = Struct(">hqhib")
 """Version, producer id, epoch, timeout, state."""
 _TIMES: Final = Struct(">qq")
@@ -30,32 +31,32 @@ _INT64_TAG: Final = Struct(">BBq")
 _INT16_TAG: Final = Struct(">BBh")
 _LENGTH: Final = Struct(">h")
 _LATER_TRANSACTION: Final = Struct(">qqBBBqBBh")
-"""The end of what nearly every state is: both times, and the tagged fields `previous` and `client version`."""
+"""The last fields in the usual case: both timestamps, then the tagged fields `previous` and `client version`."""
 _OLD_CLIENTS: Final = Struct(">qqBBBq")
-"""The same of a client of the old protocol, whose version is 0."""
+"""The last fields for a client of the old protocol, whose version 0 is not written."""
 _COUNT: Final = Struct(">i")
 _INDEX: Final = Struct(">i")
 IDS_REMEMBERED: Final = 512
-"""A transaction of two requests and its end writes its id four times."""
+"""Cache size of encoded ids: a transaction of two requests and an EndTxn writes its id four times."""
 PARTITIONS_REMEMBERED: Final = 512
-"""The states of one transaction, and often of the next one, have the same partitions."""
+"""Cache size of encoded partition sets: the states of one transaction, and often of the next one, have the same set."""
 
 
 def state_batch(txn: Transaction, value_version: int, now_ms: int) -> bytes:
-    """The batch of one record that makes ``txn`` the state of its id."""
+    """Build the batch with one record that sets the state of the id to ``txn``."""
     return build_batch([(now_ms, key_bytes(txn.transactional_id), value_bytes(txn, value_version))])
 
 
 @lru_cache(IDS_REMEMBERED)
 def key_bytes(transactional_id: str) -> bytes:
-    """`TransactionLogKey`: type 0 and the id."""
+    """Encode a `TransactionLogKey`: type 0 and the id."""
     name = transactional_id.encode()
     return b"\0\0" + _LENGTH.pack(len(name)) + name
 
 
 def value_bytes(txn: Transaction, version: int) -> bytes:
-    """`to_value` and its encoding in one go (ADR 23)."""
-    # One step for all fields of the tuple: each name would be a call of a built-in function.
+    """Encode the value directly; the same bytes as `to_value` and its encoding (ADR 23)."""
+    # The tuple is unpacked at once: access by name would call a built-in function for each field.
     _, producer_id, previous, next_id, epoch, _, timeout_ms, state, written, start_ms, updated_ms, client = (
         txn
     )
@@ -82,7 +83,7 @@ def value_bytes(txn: Transaction, version: int) -> bytes:
 
 @lru_cache(PARTITIONS_REMEMBERED)
 def _plain(partitions: frozenset[TopicPartition] | None) -> bytes:
-    """The partitions as version 0 has them."""
+    """Encode the partitions for value version 0."""
     if partitions is None:
         return _COUNT.pack(-1)
     topics = by_topic(sorted(partitions))
@@ -100,7 +101,7 @@ def _plain(partitions: frozenset[TopicPartition] | None) -> bytes:
 
 @lru_cache(PARTITIONS_REMEMBERED)
 def _flexible(partitions: frozenset[TopicPartition] | None) -> bytes:
-    """The partitions as version 1 has them: compact, a tag section behind each topic."""
+    """Encode the partitions for value version 1: compact arrays, with a tag section after each topic."""
     if partitions is None:
         return b"\0"
     topics = by_topic(sorted(partitions))
@@ -118,14 +119,14 @@ def _flexible(partitions: frozenset[TopicPartition] | None) -> bytes:
 
 
 def tombstone_batch(transactional_id: str, now_ms: int) -> bytes:
-    """The batch that lets an id be forgotten."""
+    """Build the batch with the tombstone that removes an id."""
     return build_batch([(now_ms, TransactionLogKey(transactional_id=transactional_id).encode(), None)])
 
 
 def to_value(txn: Transaction) -> TransactionLogValue:
-    """The value of a state: partitions are null in Empty and an empty list in Complete, as Kafka writes them.
+    """Convert a state to the record's value. The partitions are null in Empty and an empty list in Complete, as in Kafka.
 
-    `value_bytes` is the short form of this and of its encoding.
+    `value_bytes` is the fast form of this function and its encoding.
     """
     topics = by_topic(sorted(txn.partitions))
     partitions = [TransactionPartitions(topic=topic, partition_ids=ids) for topic, ids in topics.items()]

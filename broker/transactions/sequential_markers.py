@@ -1,7 +1,8 @@
-"""Markers while a rule looks at ``txn.marker``: a coordinator's node writes one after the other.
+"""Writes markers one after the other while a fault rule is installed at ``txn.marker``.
 
-So what a rule counts is what has happened: with ``after=3 times=1 -> kill`` three markers are in their partitions' logs,
-here or on other nodes, when the node dies. Without a rule the markers of a transaction are written together (`markers`).
+The hits of the rule then equal what has happened: with ``after=3 times=1 -> kill`` three markers are in their partitions'
+logs, on this node or others, when the node dies. Without such a rule the markers of a transaction are written together
+(`markers`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ STEPS_PER_TURN: Final = 64
 
 
 class Markers(Protocol):
-    """How one marker gets into a log (`broker.transactions.markers`)."""
+    """The operations on one marker that `broker.transactions.markers` provides."""
 
     def ask_other_node(
         self, completion: PendingCompleteTxn, key: TopicPartition
@@ -45,10 +46,10 @@ class Markers(Protocol):
 
 
 class SequentialMarkers:
-    """The next marker comes to the point when the one before it is written, refused, or held by a rule.
+    """A queue of markers. The next one reaches the point when the one before it is written, refused, or held by a rule.
 
-    An attempt that fails counts, and so does its repetition. Bounded by the decided transactions of this node: each
-    partition of each of them is here once.
+    A failed attempt and its retry both count as hits. Bounded by the decided transactions of this node: each of their
+    partitions is in the queue once.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class SequentialMarkers:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a rule looks at the point."""
+        """Whether a rule is installed at ``txn.marker``."""
         return self._injection.points is not None and self._injection.points.watches(POINT)
 
     def add(self, completion: PendingCompleteTxn, keys: Iterable[TopicPartition]) -> None:
@@ -115,7 +116,10 @@ class SequentialMarkers:
         verdict: Waiter[ErrorCode],
         asked: Waiter[ErrorCode] | None,
     ) -> None:
-        """What follows the point: here, by another node, or in a refusal."""
+        """Write the marker after its point has let it pass: here or through another node.
+
+        Report an error if it was refused.
+        """
         error = await verdict
         if error is not NONE:
             await self._markers.settle(completion, [(key, error)])

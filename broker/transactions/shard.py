@@ -1,6 +1,6 @@
-"""One partition of ``__transaction_state`` and the memory of the ids that live in it.
+"""One partition of ``__transaction_state`` with its ids in memory.
 
-The memory is a view of the log: it is built by reading it and changes only after an append is committed.
+The memory is a view of the log: it is built by reading the log, and changes only after an append is committed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from broker.transactions.loading import load
 from broker.transactions.transaction import ONGOING, Transaction
 from protocol.errors import NONE, ErrorCode
 
-# The transaction coordinator knows one more than the group coordinator (``TransactionStateManager``).
+# Kafka's transaction coordinator maps one error more than its group coordinator (``TransactionStateManager``).
 _APPEND_ERRORS: Final = {
     **CLIENT_ERRORS,
     ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
@@ -29,7 +29,7 @@ log_events = get_logger()
 
 
 class TransactionShard(CoordinatorShard):
-    """The ids of one partition, while this node leads it."""
+    """The ids of one partition of ``__transaction_state``, while this node leads it."""
 
     client_errors = _APPEND_ERRORS
 
@@ -37,7 +37,7 @@ class TransactionShard(CoordinatorShard):
         super().__init__(partition, injection)
         self.entries: dict[str, Entry] = {}
         self.open_ids: set[str] = set()
-        """Ids with an open transaction: all that the timeout job looks at."""
+        """Ids with an open transaction; the timeout job looks at no others."""
 
     def load(self) -> Iterator[None]:
         return load(self.partition, self._load_one)
@@ -50,7 +50,7 @@ class TransactionShard(CoordinatorShard):
         log_events.debug("transactions loaded", partition=self.partition.index, ids=len(self.entries))
 
     def install(self, entry: Entry, txn: Transaction) -> None:
-        """The append is committed: this is the state now."""
+        """Set the state of an id, after its append is committed."""
         entry.txn, entry.completion = txn, None
         if self._injection.transaction_watcher is not None:
             self._injection.transaction_watcher(txn)
@@ -60,9 +60,9 @@ class TransactionShard(CoordinatorShard):
             self.open_ids.discard(txn.transactional_id)
 
     async def write(self, records: bytes, transactional_id: str, point: str | None = None) -> ErrorCode:
-        """Append a batch: NONE once it is committed and this shard is still current, otherwise the error for the client.
+        """Append a batch. NONE if it is committed and this shard is still current, otherwise the error for the client.
 
-        ``point``: the injection point at which a rule may hold the append up, or have it fail.
+        ``point``: injection point at which a fault rule may hold or refuse the append.
         """
         if point is not None and self._injection.points is not None:
             refused = await self.verdict_at_append(point, transactional_id=transactional_id)
@@ -76,12 +76,12 @@ class TransactionShard(CoordinatorShard):
         return await self.committed(result.last_offset + 1)
 
     def unload(self, error: ErrorCode) -> None:
-        """What waits for markers has nothing to complete here any more."""
+        """Close the shard and cancel the completions that wait for markers."""
         super().unload(error)
         for entry in self.entries.values():
             if entry.completion is not None:
                 entry.completion.give_up()
 
     def memory(self) -> dict[str, Transaction]:
-        """The committed state of every id, to be compared."""
+        """Committed state of every id, for comparisons in tests."""
         return {transactional_id: entry.txn for transactional_id, entry in self.entries.items()}

@@ -1,6 +1,6 @@
-"""One transactional id as a value, its states, and what a coordinator may decide about it.
+"""The state of one transactional id as a value, its states, and the decisions that a coordinator can make.
 
-What becomes of it stands in `broker.transactions.decisions`.
+The decisions are made in `broker.transactions.decisions`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 EPOCH_MAX = 32767
 LAST_USABLE_EPOCH = EPOCH_MAX - 1
-"""32767 is left for the marker that fences the last producer of an id."""
+"""Epoch 32767 is reserved for the marker that fences the last producer of an id."""
 NO_TIME = -1
 TRANSACTION_VERSION_2 = 2
 TIMEOUT_NEVER_MS = 2**31 - 1
-"""A two-phase-commit producer's timeout: such transactions are not timed out (KIP-939)."""
+"""Timeout of a producer with two-phase commit: its transactions do not time out (KIP-939)."""
 
 
 class TransactionState(IntEnum):
-    """``TransactionStatus`` as stored. The last two exist in memory only."""
+    """``TransactionState`` of Kafka, with its id in the record. The last two exist in memory only."""
 
     EMPTY = 0
     ONGOING = 1
@@ -35,17 +35,19 @@ class TransactionState(IntEnum):
     COMPLETE_ABORT = 5
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
-    """Never pending here: Kafka fences with it before an abort of its own, where this coordinator does both in one step."""
+    """Not used as pending state: Kafka fences in a step of its own before it aborts, this coordinator does both in one
+    step.
+    """
 
     __hash__ = int.__hash__
 
     @property
     def wire_name(self) -> str:
-        """As the inspecting APIs spell it: ``PrepareCommit``."""
+        """The name in the responses of DescribeTransactions and ListTransactions: ``PrepareCommit``."""
         return self.name.title().replace("_", "")
 
 
-# Up to Python 3.11 each access to a member through its class costs as much as a call.
+# Up to Python 3.11, access to a member through its enumeration costs as much as a call.
 EMPTY: Final = TransactionState.EMPTY
 ONGOING: Final = TransactionState.ONGOING
 PREPARE_COMMIT: Final = TransactionState.PREPARE_COMMIT
@@ -54,7 +56,7 @@ COMPLETE_COMMIT: Final = TransactionState.COMPLETE_COMMIT
 COMPLETE_ABORT: Final = TransactionState.COMPLETE_ABORT
 
 NAMED_STATES = frozenset(state.wire_name for state in TransactionState)
-"""The states that a client may filter by (KIP-664)."""
+"""The states that ListTransactions can filter by (KIP-664)."""
 
 PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
 SETTLED = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
@@ -80,9 +82,9 @@ VALID_PREDECESSORS: dict[TransactionState, frozenset[TransactionState]] = {
 
 
 class Transaction(NamedTuple):
-    """What ``__transaction_state`` holds of one id, and ``last_epoch``, which lives in memory only.
+    """State of one transactional id: the fields in ``__transaction_state``, and ``last_epoch``, which is in memory only.
 
-    A tuple, because each commit makes three new ones.
+    A tuple for speed, because each commit creates three of them.
     """
 
     transactional_id: str
@@ -97,7 +99,7 @@ class Transaction(NamedTuple):
     start_ms: int = NO_TIME
     last_update_ms: int = NO_TIME
     client_version: int = 0
-    """0 for clients of the old protocol, 2 for KIP-890's: which rules the current transaction runs under."""
+    """Protocol of the current transaction: 0 for old clients, 2 for clients of KIP-890 part 2."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -105,7 +107,7 @@ class Transaction(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Said at once; nothing changes."""
+    """Immediate response; the state does not change."""
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -113,20 +115,20 @@ class Answer(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """``after`` must be in the log before ``answer`` is given."""
+    """New state ``after``, which must be committed in the log before the response ``answer`` is sent."""
 
     after: Transaction
     answer: Answer
 
 
 class AbortFirst(NamedTuple):
-    """An open transaction is in the way: abort it as the coordinator, then give ``answer``."""
+    """An open transaction must be aborted by the coordinator first; then ``answer`` is the response."""
 
     answer: Answer
 
 
 class NeedsProducerId:
-    """Ask again with ``fresh_producer_id``: this id's epochs are used up."""
+    """The epochs of the producer id are exhausted: decide again with ``fresh_producer_id``."""
 
     __slots__ = ()
 

@@ -1,9 +1,9 @@
-"""Is the transaction that a batch belongs to really open? The partition's leader asks the coordinator (KIP-890).
+"""The partition leader verifies with the coordinator that a batch's transaction is open (KIP-890).
 
-Old clients have added the partition before: it is verified. Clients of transaction version 2 have not: it is added here,
-on their first batch. A coordinator on this node answers in the same turn, a coordinator on another node by a request
-(`add_partitions_manager`). Either way the append must present the guard that the leader made before it asked, so that a
-marker written in between refuses it.
+Old clients have sent AddPartitionsToTxn before: the partition is verified. Clients of transaction version 2 have not: the
+partition is added on their first batch. If the coordinator is on this node the result is there in the same turn; otherwise
+a request is sent (`add_partitions_manager`). Either way the append must present the verification guard that the leader
+created before; a marker that is written in between invalidates the guard, so the append is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLIENT_VERSION_2 = 2
 
 
 class Check:
-    """One partition's part of a transactional request: the question, then the answer."""
+    """Verification of one partition of a transactional request, and its result: ``guard`` and ``error``."""
 
     __slots__ = ("epoch", "error", "guard", "partition", "producer_id", "sequence")
 
@@ -37,13 +37,13 @@ class Check:
         self.producer_id = producer_id
         self.epoch = epoch
         self.sequence = sequence
-        """Of the batch's first record; -1 for offset commits."""
+        """Sequence of the batch's first record; -1 for offset commits."""
         self.guard: VerificationGuard | None = None
         self.error: ErrorCode = NONE
 
 
 class Verifier:
-    """Asks the coordinator about partitions, on behalf of the partitions' leader."""
+    """Verifies partitions with the transaction coordinator, on behalf of the partitions' leader."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class Verifier:
         self._remote = AddPartitionsToTxnManager(peers, life) if peers is not None else None
 
     async def run(self, transactional_id: str, checks: Sequence[Check], *, adds: bool, wait_ms: int) -> None:
-        """Fill in guard and error of each check: in this turn, unless the coordinator is on another node or ``wait_ms`` is
-        needed.
+        """Set guard and error of each check. Waits only for a coordinator on another node, or for a retry within
+        ``wait_ms``.
 
-        ``adds``: the client relies on the implicit add. ``wait_ms``: how long an add may be tried again while the
-        producer's previous transaction is being completed. Each try begins from the start, guards included
-        (``ReplicaManager.handleProduceAppend``): the marker that was waited for has dropped those that it ended.
+        ``adds``: the client relies on the implicit add. ``wait_ms``: how long an add may be retried while the producer's
+        previous transaction is being completed. Each attempt starts from the beginning, with new guards
+        (``ReplicaManager.handleProduceAppend``): the marker that ended the previous transaction has removed the old ones.
         """
         deadline_ms: int | None = None
         while True:
@@ -87,7 +87,7 @@ class Verifier:
             check.error = errors[check.partition.key]
 
     def _to_ask(self, transactional_id: str, checks: Sequence[Check], adds: bool) -> list[Check]:
-        """The checks that the coordinator has to answer."""
+        """Return the checks that the coordinator has to verify or add; the others are decided here."""
         now_ms = self._clock.now_ms(Domain.PRODUCERS)
         asked = [check for check in checks if self._is_asked(check, now_ms, adds)]
         if transactional_id:
@@ -115,7 +115,7 @@ class Verifier:
         return check.guard is not None
 
     async def _ask(self, transactional_id: str, checks: Sequence[Check], *, verifies: bool) -> Errors:
-        """Ask the node that coordinates the id; the partitions are added unless ``verifies``."""
+        """Send the partitions to the id's coordinator, which verifies them (``verifies``) or adds them."""
         keys = [check.partition.key for check in checks]
         producer_id, epoch = checks[0].producer_id, checks[0].epoch
         node_id = self._transactions.node_for(transactional_id)

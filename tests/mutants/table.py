@@ -1523,9 +1523,9 @@ COROUTINES: Final = (
         "what was found before a wait is looked for again: another node may coordinate the id by then",
         ("tests/broker/transactions/test_fresh_ids.py", "tests/broker/transactions/test_init_producer_id.py"),
         COORDINATOR,
-        'is aborted first."""\n        fresh: int | None = None\n        while True:\n'
+        'abort it first."""\n        fresh: int | None = None\n        while True:\n'
         "            found = self._find(transactional_id)\n",
-        'is aborted first."""\n        fresh: int | None = None\n'
+        'abort it first."""\n        fresh: int | None = None\n'
         "        found = self._find(transactional_id)\n        while True:\n",
     ),
     _one(
