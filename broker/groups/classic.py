@@ -1,9 +1,9 @@
-"""What happens to one classic group: requests, expired timers and finished appends in; answers, appends, timers out.
+"""The state machine of a classic group: requests and finished appends in; responses, appends and timers out.
 
-Pure: the group is changed in place, time is an argument, and what must be done is returned as a list of effects, which
+Pure: the group is changed in place, time is an argument, and the required actions are returned as a list of effects, which
 ``broker.groups.shard`` carries out in order. The rules are those of Kafka's ``GroupMetadataManager`` for classic groups:
-KIP-62 (session and rebalance timeouts), KIP-134 (initial delay), KIP-345 and KIP-814 (static members), KIP-394 (member
-ids are given out before a member is let in), KIP-800 (reasons).
+KIP-62 (session and rebalance timeouts), KIP-134 (initial delay), KIP-345 and KIP-814 (static members), KIP-394 (a client
+gets a member id before it becomes a member), KIP-800 (reasons).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NO_MEMBER_ID: Final = ""
 
 
 def create(group_id: str, config: ClassicGroupConfig, now_ms: int) -> tuple[ClassicGroup, list[Effect]]:
-    """A new group. Its record says that it is Empty, without a protocol type."""
+    """Create an empty group, and the append of its first record, which has no protocol type."""
     group = ClassicGroup(group_id, config, state_since_ms=now_ms)
     return group, [Append(group.record(), Created())]
 
@@ -48,7 +48,7 @@ def create(group_id: str, config: ClassicGroupConfig, now_ms: int) -> tuple[Clas
 
 
 def sync(group: ClassicGroup, request: SyncGroupRequest, token: object, now_ms: int) -> list[Effect]:
-    """A member of this generation asks for its assignment; the leader brings the assignments of all members."""
+    """SyncGroup: a member of this generation fetches its assignment; the leader sends the assignments of all members."""
     error = _sync_refusal(group, request)
     if error is not NONE:
         return [Answer(token, sync_error(error))]
@@ -66,7 +66,7 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, token: object, now_ms: 
     if member.member_id == group.leader and group.assigned_generation != group.generation:
         group.assigned_generation = group.generation
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
-        # Whom the leader forgot gets nothing, and no error.
+        # A member that is missing in the leader's assignments gets an empty one, without an error.
         assignments = {each.member_id: given.get(each.member_id, NO_ASSIGNMENT) for each in group.members}
         out.append(Append(group.record(assignments), Assigned(group.generation, assignments)))
     return out
@@ -92,7 +92,7 @@ def _differs(asked: str | None, actual: str | None) -> bool:
 
 
 def _check_member(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """The fences that every request of a member passes, in Kafka's order."""
+    """Check member id, instance id and generation, in Kafka's order; all requests of members do so."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.coordinator_not_available
     error = group.members.check(member_id, instance_id)
@@ -107,7 +107,10 @@ def _check_member(group: ClassicGroup, member_id: str, instance_id: str | None, 
 def heartbeat(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[ErrorCode, list[Effect]]:
-    """A member is alive. In CompletingRebalance that is all: clients beat as soon as JoinGroup is answered."""
+    """Restart the member's session.
+
+    REBALANCE_IN_PROGRESS only in PreparingRebalance, as clients heartbeat after JoinGroup.
+    """
     error = _check_member(group, member_id, instance_id, generation)
     if error is not NONE:
         return error, []
@@ -119,7 +122,7 @@ def heartbeat(
 
 
 def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object, now_ms: int) -> list[Effect]:
-    """Members go, by themselves or by an administrator's hand. Answered once an emptied group is in the log."""
+    """LeaveGroup, by the members or by an administrator. The response waits for the record if the group becomes empty."""
     if group.state is ClassicGroupState.DEAD:
         return [Answer(token, LeaveGroupResponse(error_code=ErrorCode.coordinator_not_available))]
     out: Out = []
@@ -143,7 +146,7 @@ def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object,
 def _leave_one(group: ClassicGroup, identity: MemberIdentity, out: Out) -> ErrorCode:
     member_id = identity.member_id
     if not member_id and identity.group_instance_id is not None:
-        # An administrator names the instance alone.
+        # An administrator gives only the instance id.
         member_id = group.members.static_id(identity.group_instance_id) or NO_MEMBER_ID
     if member_id in group.pending_joins:
         group.remove(member_id)
@@ -161,11 +164,11 @@ def _leave_one(group: ClassicGroup, identity: MemberIdentity, out: Out) -> Error
 def commit(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
 ) -> tuple[ErrorCode, list[Effect]]:
-    """May this member commit offsets? If so it is alive, too."""
+    """Check whether this member may commit offsets. If so, its session is restarted, too."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.coordinator_not_available, []
     if generation < 0 and group.state is ClassicGroupState.EMPTY:
-        # A consumer that assigns its partitions itself, or an administrator.
+        # A consumer with manual partition assignment, or an administrator.
         return NONE, []
     if generation >= 0 or member_id or instance_id is not None:
         error = _check_member(group, member_id, instance_id, generation)
@@ -174,7 +177,7 @@ def commit(
     elif not transactional:
         return ErrorCode.unknown_member_id, []
     if transactional:
-        # Older TxnOffsetCommits know no member, and none is held up by the state of the group (KIP-447).
+        # Older TxnOffsetCommits have no member; the group's state does not refuse a transactional commit (KIP-447).
         return NONE, []
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         return ErrorCode.rebalance_in_progress, []
@@ -187,14 +190,14 @@ def commit(
 
 
 def deletable(group: ClassicGroup) -> ErrorCode:
-    """May DeleteGroups remove the group?"""
+    """Check whether DeleteGroups may remove the group: NONE or the error."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.group_id_not_found
     return NONE if group.state is ClassicGroupState.EMPTY else ErrorCode.non_empty_group
 
 
 def offsets_deletable(group: ClassicGroup) -> ErrorCode:
-    """May OffsetDelete remove offsets? With members only where the broker can see what they are subscribed to."""
+    """Check whether OffsetDelete may remove offsets. If the group has members, their subscriptions must be readable."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.group_id_not_found
     if group.state is not ClassicGroupState.EMPTY and not group.speaks_consumer_protocol:
@@ -203,7 +206,7 @@ def offsets_deletable(group: ClassicGroup) -> ErrorCode:
 
 
 def fail_and_unload(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[Effect]:
-    """This node has nothing more to do with the group: it was deleted, or its partition has gone elsewhere."""
+    """Move the group to Dead and fail all waiting requests: it was deleted, or this node no longer leads its partition."""
     out: Out = [Cancel(session(pending)) for pending in group.pending_joins]
     for member in group.members:
         rebalance.answer_join(group, member, join_error(member.member_id, error), out)
@@ -218,7 +221,7 @@ def fail_and_unload(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[
 
 
 def begin_rebalance(group: ClassicGroup, now_ms: int) -> list[Effect]:
-    """The group was a consumer group before: its members join anew."""
+    """Start a rebalance after a downgrade: the members of the former consumer group must join again."""
     out: Out = []
     rebalance.prepare_rebalance(group, now_ms, out)
     return out
@@ -228,20 +231,20 @@ def begin_rebalance(group: ClassicGroup, now_ms: int) -> list[Effect]:
 
 
 def on_append_committed(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
-    """An append has been committed, or has failed with an error that is meant for clients."""
+    """Process an append that was committed, or that failed with ``error``, which is meant for clients."""
     if error is NONE:
         group.written = append.value
-        # An older append may be committed after a newer one was refused.
+        # An older append may be committed after a newer one has failed.
         group.unwritten = group.unwritten and append.value.generation != group.generation
     if group.state is ClassicGroupState.DEAD:
         return []
     out: Out = []
     match append.purpose:
         case Created() if error is not NONE:
-            # The members that wait in a group that does not exist have to join again.
+            # The group does not exist, so the members that wait in it have to join again.
             return fail_and_unload(group, error, now_ms)
         case Emptied() if error is not NONE:
-            # After a restart the last generation is there again without live members: their sessions time out.
+            # A restart restores the last generation from the log without live members; their sessions time out.
             group.unwritten = True
         case Assigned() as assigned:
             _assigned(group, assigned, error, now_ms, out)
@@ -253,7 +256,7 @@ def on_append_committed(group: ClassicGroup, append: Append, error: ErrorCode, n
 
 
 def on_append_late(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
-    """An append is not committed in time. Those who wait for it hear of an error; whether it will be, is not known."""
+    """An append was not committed in time: fail the requests that wait for it. It may still be committed later."""
     out: Out = []
     match append.purpose:
         case Assigned() as assigned if group.state is not ClassicGroupState.DEAD:
@@ -267,7 +270,7 @@ def on_append_late(group: ClassicGroup, append: Append, error: ErrorCode, now_ms
 
 def _assigned(group: ClassicGroup, assigned: Assigned, error: ErrorCode, now_ms: int, out: Out) -> None:
     if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != assigned.generation:
-        return  # the next rebalance has begun meanwhile, and has answered those who waited
+        return  # the next rebalance has begun meanwhile, and has responded to the waiting requests
     if error is not NONE:
         rebalance.drop_assignments(group, error, out)
         rebalance.prepare_rebalance(group, now_ms, out)

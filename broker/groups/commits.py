@@ -1,4 +1,4 @@
-"""Commits, fetches and deletions of offsets, on the shard that keeps them."""
+"""Commits, fetches and deletions of offsets, on the shard that stores them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log = get_logger()
 
 
 class OffsetToCommit(NamedTuple):
-    """A position that a client wants kept. The topic and its partition exist."""
+    """An offset to commit, for a topic and partition that exist."""
 
     topic: str
     partition: int
@@ -49,7 +49,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """Who commits: a member of the group, or (all defaults) a client outside of it."""
+    """The sender of a commit: a member of the group, or (with all defaults) a client outside of the group."""
 
     group_id: str
     member_id: str = ""
@@ -58,7 +58,7 @@ class Committer(NamedTuple):
 
 
 Errors = list[ErrorCode]
-"""One for each offset, in the order of the request."""
+"""One error code for each offset, in the order of the request."""
 
 
 async def commit(
@@ -69,7 +69,7 @@ async def commit(
     api_version: int,
     producer: Producer = NO_PRODUCER,
 ) -> Errors:
-    """OffsetCommit; and TxnOffsetCommit, with its producer, once the transaction coordinator has agreed."""
+    """Commit for OffsetCommit, or for TxnOffsetCommit (``producer`` is set) after the transaction was verified."""
     transactional = producer is not NO_PRODUCER
     error = _check(shard, who, offsets, api_version, transactional=transactional)
     if error is not NONE:
@@ -94,7 +94,7 @@ def _check(
     *,
     transactional: bool,
 ) -> ErrorCode:
-    """May this client commit this? A member that may is alive, too."""
+    """Check whether this client may commit these offsets; a member that may has its session restarted."""
     found = shard.state.group(who.group_id)
     if isinstance(found, ConsumerGroup):
         error = _check_member(shard, found, who, offsets, api_version, transactional=transactional)
@@ -106,7 +106,7 @@ def _check(
         )
         shard.run(found, effects)
         return error
-    # Generation -1 makes a group of its own kind: one that only commits.
+    # A commit with generation -1 creates a group that has no members.
     if who.generation_id < 0:
         return NONE
     if transactional or api_version < GROUP_ID_NOT_FOUND_SINCE:
@@ -123,7 +123,7 @@ def _check_member(
     *,
     transactional: bool,
 ) -> ErrorCode:
-    """May a member of a consumer group commit this? One partition that it may not fails the whole request, as on Kafka."""
+    """Check whether a member of a consumer group may commit. One refused partition fails the whole request, as on Kafka."""
     try:
         check = check_commit(
             group,
@@ -151,7 +151,7 @@ def _records_of(
     *,
     transactional: bool,
 ) -> tuple[Errors, list[LogRecord]]:
-    """(an error for each offset, the records of those that have none)."""
+    """Return (an error for each offset, the records of the offsets without an error)."""
     now_ms = shard.clock.now_ms()
     has_expiry = retention_ms != NO_RETENTION_OF_ITS_OWN
     metadata_max = shard.config().offset_metadata_max_bytes
@@ -170,7 +170,7 @@ def _records_of(
             metadata=metadata,
             commit_timestamp_ms=now_ms,
             expire_timestamp_ms=now_ms + retention_ms if has_expiry else NO_RETENTION_OF_ITS_OWN,
-            # Kafka's records of transactional commits know their topics by name alone.
+            # Kafka's records of transactional commits have no topic ids.
             topic_id=None if has_expiry or transactional else wanted.topic_id,
         )
         records.append(LogRecord(key, value, VALUE_VERSION_WITH_EXPIRY if has_expiry else VALUE_VERSION))
@@ -178,14 +178,17 @@ def _records_of(
 
 
 def _java_length(text: str) -> int:
-    """``String.length()``: what Kafka counts as bytes of metadata."""
+    """Java's ``String.length()`` (UTF-16 code units), which Kafka counts as the size of the metadata."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 async def fetch(
     shard: GroupShard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """OffsetFetch for one group: what is committed to the log; stable offsets only once all is that was taken in before."""
+    """OffsetFetch for one group.
+
+    Returns committed offsets; with ``require_stable`` it first waits until all are committed.
+    """
     shard.state.offsets.note_high_watermark(shard.partition.high_watermark)
     if require_stable:
         error = await shard.read()
@@ -246,7 +249,7 @@ def _find_some(
 def _find_all(
     offsets: GroupOffsets, wanted: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
-    """Everything the group has committed. What is only pending does not exist yet, not even as unstable."""
+    """All offsets that the group has committed. Offsets that are only pending are left out, not reported as unstable."""
     group_id = wanted.group_id
     spots = offsets.committed_spots(group_id) if require_stable else offsets.spots_once_committed(group_id)
     topics: dict[str, list[OffsetFetchResponsePartitions]] = {}
@@ -274,7 +277,7 @@ def fetched(index: int, found: Found) -> OffsetFetchResponsePartitions:
 
 
 async def delete_offsets(shard: GroupShard, group_id: str, spots: Sequence[Spot]) -> tuple[ErrorCode, Errors]:
-    """OffsetDelete: (an error for the whole group, an error for each spot)."""
+    """OffsetDelete. Returns (an error for the whole group, an error for each topic partition)."""
     errors: Errors = []
 
     def find() -> list[Key] | ErrorCode:
@@ -296,7 +299,7 @@ async def delete_offsets(shard: GroupShard, group_id: str, spots: Sequence[Spot]
 
 
 async def delete_group(shard: GroupShard, group_id: str) -> ErrorCode:
-    """DeleteGroups: the group with all its offsets, pending ones included."""
+    """DeleteGroups: delete the group with all its offsets, including pending ones."""
 
     def find() -> list[Key] | ErrorCode:
         group = shard.state.group(group_id)
@@ -310,13 +313,13 @@ async def delete_group(shard: GroupShard, group_id: str) -> ErrorCode:
             return error
         return [*_keys(group_id, shard.state.offsets.all_spots(group_id)), *_group_keys(group)]
 
-    # As Kafka, which looks for a share group of this name first: nothing is deleted while that waits.
+    # As Kafka, which first looks for a share group of this name: nothing is deleted while that read waits.
     error = await shard.read()
     return await shard.write_tombstones(find) if error is NONE else error
 
 
 async def expire(shard: GroupShard, retention_ms: int) -> None:
-    """Delete the offsets that are expired by the retention. What cannot be written is found again the next time."""
+    """Delete the offsets and groups that have expired. What cannot be written is found again by the next run."""
     doomed: list[Key] = []
 
     def now_for(written_ms: int) -> int:
@@ -339,7 +342,7 @@ async def expire(shard: GroupShard, retention_ms: int) -> None:
 
 
 def expires_in_ms(shard: GroupShard, retention_ms: int) -> int | None:
-    """In how many milliseconds `expire` has something to delete, as things are; None for never."""
+    """Milliseconds until `expire` has something to delete, by the present state; None if never."""
 
     def now_for(written_ms: int) -> int:
         return shard.clock.now_for(written_ms, Domain.GROUPS)
@@ -351,7 +354,7 @@ def expires_in_ms(shard: GroupShard, retention_ms: int) -> int | None:
 
 
 async def forget_topic(shard: GroupShard, topic: str, topic_id: UUID | None) -> None:
-    """A topic is gone, and its offsets with it: one that comes later under its name starts without them."""
+    """Delete the offsets of a deleted topic, so that a new topic of the same name starts without offsets."""
 
     def find() -> list[Key]:
         spots = shard.state.offsets.of_topic(topic, topic_id)
@@ -361,7 +364,7 @@ async def forget_topic(shard: GroupShard, topic: str, topic_id: UUID | None) -> 
 
 
 def _group_keys(group: ClassicGroup | ConsumerGroup) -> list[Key]:
-    """What stands in the log of a group itself."""
+    """The keys of the group's own records, without its offsets."""
     if isinstance(group, ConsumerGroup):
         return [record.key for record in group_tombstones(group)]
     return [GroupMetadataKey(group.group_id)]

@@ -1,7 +1,8 @@
-"""Consumer groups (KIP-848) on a shard: decides, appends, and then does the rest of what was decided.
+"""Carries out decisions about consumer groups (KIP-848) on a shard: append, timers, response.
 
-What is decided is not true before it is in the log: the group changes by its records alone. So the walk of every request and
-of every timer is the same (`ConsumerGroups.carry_out`): decide, append, move timers, answer once the records are committed.
+A group is changed only by its records, so a decision has no effect before its records are in the log. Every request and
+every timer takes the same steps (`ConsumerGroups.carry_out`): decide, append, move timers, respond once the records are
+committed.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class ConsumerGroups:
         metadata.subscribe(self.topics)
 
     def loaded(self, shard: GroupShard) -> None:
-        """Every member gets a whole session."""
+        """Start a full session for each member of a partition that was loaded."""
         for group in shard.state.consumer_groups.values():
             context = self._context(group.group_id)
             for arm in timeouts.loaded(context, group):
@@ -73,7 +74,7 @@ class ConsumerGroups:
         request: ConsumerGroupHeartbeatRequest,
         client: Client,
     ) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat, once `check_request` has let it pass."""
+        """ConsumerGroupHeartbeat, after `check_heartbeat`."""
         group_id = request.group_id
         if not request.member_id:
             request.member_id = self._new_member_id()
@@ -98,7 +99,7 @@ class ConsumerGroups:
     def check_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, api_version: int
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """What is wrong with a request whatever its group is; None if nothing is."""
+        """Check a request without looking at its group; returns the error response, or None if the request is valid."""
         try:
             heartbeat.check_request(request, api_version, assignors(self._config))
         except Refused as refusal:
@@ -113,7 +114,7 @@ class ConsumerGroups:
         client: Client,
         api_version: int,
     ) -> JoinGroupResponse:
-        """JoinGroup of a member of the classic protocol, in a group that has members."""
+        """JoinGroup of a client of the classic protocol, in a consumer group that has members."""
         new_member_id = self._new_member_id()
 
         def decide(context: Context) -> Decision[JoinGroupResponse]:
@@ -126,7 +127,7 @@ class ConsumerGroups:
         try:
             return await self._asked(shard, group.group_id, decide)
         except Refused as refusal:
-            # It names no member, as Kafka's; a classic group's names the one of the request.
+            # Without a member id, as Kafka's; in a classic group the response has the id of the request.
             return JoinGroupResponse(error_code=refusal.error)
 
     async def sync(
@@ -169,24 +170,24 @@ class ConsumerGroups:
             return LeaveGroupResponse(error_code=refusal.error)
 
     def _new_member_id(self) -> str:
-        """As Kafka's ``Uuid.toString``: 22 characters."""
+        """A new member id like Kafka's ``Uuid.toString``: 22 characters."""
         unique = self._new_uuid()
         if not isinstance(unique, UUID):
             return str(unique)
         return uuid_text(unique)
 
-    # -- carrying out -------------------------------------------------------------------------------------------
+    # -- carrying out decisions ---------------------------------------------------------------------------------
 
     def _context(self, group_id: str) -> Context:
         settings = settings_of(self._config, self._metadata, group_id)
         return Context(self.topics, settings, self._clock.now_ms())
 
     async def _asked(self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[R]]) -> R:
-        """`carry_out` for a request."""
+        """`carry_out` for a request; logs a refusal."""
         try:
             return await self.carry_out(shard, group_id, decide)
         except Refused as refusal:
-            # As Kafka logs why it does not upgrade a group: librdkafka shows the error without its message.
+            # As Kafka, which logs why it does not upgrade a group: librdkafka shows the error without its message.
             note = log.info if refusal.error is ErrorCode.group_id_not_found else log.debug
             note("group request refused", group=group_id, error=refusal.error.name, reason=refusal.message)
             raise
@@ -194,10 +195,10 @@ class ConsumerGroups:
     async def carry_out(
         self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[R]]
     ) -> R:
-        """Decide and do it; the response, once what was decided is committed. Raises `Refused`.
+        """Decide, append, move timers; returns the response once the records are committed. Raises `Refused`.
 
-        Where a rule holds the append up, what was decided is forgotten, and decided again when the rule lets go: the group
-        may be another by then.
+        If a fault rule holds the append, the decision is discarded and made again after the release, because the group
+        may have changed meanwhile.
         """
         decision = decide(self._context(group_id))
         if decision.records and shard.is_intercepted:
@@ -205,7 +206,7 @@ class ConsumerGroups:
             decision = decide(self._context(group_id))
         end_offset = shard.partition.log_end_offset
         if decision.records:
-            # Members that wait in a group which is upgraded join again.
+            # Members that wait in a classic group which is upgraded must join again.
             deleted = ErrorCode.rebalance_in_progress
             error, end_offset = shard.append_records(decision.records, deleted=deleted)
             _check(shard.client_error(error))
@@ -214,7 +215,7 @@ class ConsumerGroups:
         return decision.response
 
     def _follow(self, shard: GroupShard, group_id: str, decision: Decision[R]) -> None:
-        """What comes with the records of a decision."""
+        """Carry out the parts of a decision that are not records: timers, a downgrade, regular expressions to resolve."""
         group = shard.state.consumer_groups.get(group_id)
         if group is not None and decision.is_refreshed:
             group.compared_at = self.topics.changes
@@ -269,7 +270,7 @@ class ConsumerGroups:
     async def _alone(
         self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[None]]
     ) -> None:
-        """`carry_out` for what no request waits for."""
+        """`carry_out` for a timer, which no request waits for."""
         try:
             await self.carry_out(shard, group_id, decide)
         except Refused as refusal:

@@ -1,4 +1,4 @@
-"""The settings of consumer groups: the broker's ``group.consumer.*``, and what a group sets for itself (KIP-848)."""
+"""The settings of consumer groups: the broker's ``group.consumer.*`` and the dynamic settings of a group (KIP-848)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 
 
 def is_enabled(config: BrokerConfig) -> bool:
-    """Whether the broker serves consumer groups at all."""
+    """Whether the broker serves the consumer group protocol."""
     return "consumer" in config.group_coordinator_rebalance_protocols
 
 
 def settings_of(config: BrokerConfig, metadata: ClusterMetadata, group_id: str) -> ConsumerGroupSettings:
-    """What holds for a group now."""
+    """The settings of one group: its own where they are set, otherwise the broker's."""
     own = metadata.image.configs.get((GROUP_RESOURCE, group_id))
 
     def value(name: str, of_broker: int) -> int:

@@ -1,4 +1,4 @@
-"""The group coordinator of one node: which shard has a group, when shards are loaded and unloaded, and their requests."""
+"""The group coordinator of one node: finds the shard of a group, loads and unloads shards, and handles their requests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _uuid_by(rng: Random) -> uuid.UUID:
 
 
 class GroupCoordinator(MetadataListener):
-    """Keeps the groups whose partition of ``__consumer_offsets`` this node leads."""
+    """Coordinates the groups whose partition of ``__consumer_offsets`` this node leads."""
 
     def __init__(
         self,
@@ -70,10 +70,11 @@ class GroupCoordinator(MetadataListener):
         life: NodeLife | None = None,
         partitions: int | None = None,
     ) -> None:
-        """``new_uuid`` makes what is unique in the ids of members; without it that comes from ``random``.
+        """``new_uuid`` returns the unique part of member ids; without it the part comes from ``random``.
 
-        What waits here belongs to ``life``, and is closed with it: that ends before `abandon` is called.
-        ``partitions`` is how many ``__consumer_offsets`` had when the node started; without it the coordinator looks.
+        Coroutines that wait here belong to ``life`` and are closed with it; the life ends before `abandon` is called.
+        ``partitions`` is the number of partitions that ``__consumer_offsets`` had when the node started; None: read it from
+        the metadata.
         """
         self._config = config
         self._clock = clock
@@ -92,10 +93,10 @@ class GroupCoordinator(MetadataListener):
         self._rest_of_expiry: Timer | None = None
         metadata.subscribe(self)
 
-    # -- coming and going ---------------------------------------------------------------------------------------
+    # -- start, stop, metadata changes --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load what this node leads, and look for expired offsets from time to time."""
+        """Load every partition that this node leads, and start the periodic expiry of offsets."""
         topic = self._metadata.topic(CONSUMER_OFFSETS)
         for state in topic.partitions if topic is not None else ():
             if state.leader == self._replicas.node_id:
@@ -103,7 +104,7 @@ class GroupCoordinator(MetadataListener):
         self.start_timers()
 
     def start_timers(self) -> None:
-        """The whole start of a coordinator whose topic does not exist yet."""
+        """Start the periodic expiry of offsets; that is all there is to start if the topic does not exist yet."""
         interval_ms = self._config.offsets_retention_check_interval_ms
         self._expiry = Periodic(
             self._clock, interval_ms, self._begin_expiry, Domain.GROUPS, self._next_expiry_ms
@@ -113,43 +114,43 @@ class GroupCoordinator(MetadataListener):
         return GroupShard(partition, lambda: self._config, self._clock, self._life, self._injection)
 
     def _loaded(self, shard: GroupShard) -> None:
-        """Write the tombstones of topics that were deleted while no coordinator could write them."""
+        """Start the members' sessions, and delete offsets of topics that were deleted while no coordinator was loaded."""
         self.consumer_groups.loaded(shard)
         for name, topic_id in shard.state.offsets.topics():
             if topic_id is not None and self._metadata.topic_by_id(topic_id) is None:
                 start_in_background(commits.forget_topic(shard, name, topic_id), self._life)
 
     def close(self) -> None:
-        """The node stops: waiting requests get a response, and no timer is left."""
+        """The node stops: respond to all waiting requests with an error and cancel the timers."""
         self._end_expiry()
         self._ended = True
         self._runtime.close()
 
     def abandon(self) -> None:
-        """The node is killed: no request gets a response, nothing is written, and no timer of it fires any more."""
+        """The node is killed: cancel the timers without a response to any request and without a write."""
         self._ended = True
         self._end_expiry()
         self._runtime.abandon()
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        """This node leads the groups of a partition from now on, or does so no more."""
+        """Load the partition if this node has become its leader, unload it if it no longer is."""
         if topic.name == CONSUMER_OFFSETS and not self._ended:
             self._runtime.on_leader_elected(partition.index, partition.leader)
 
     def on_topic_deleted(self, topic: Topic) -> None:
-        """Its offsets go with it."""
+        """Delete the offsets of the topic; unload all shards if the topic is ``__consumer_offsets``."""
         if topic.name == CONSUMER_OFFSETS:
             self._runtime.unload_all()
             return
         for shard in self._runtime.open():
             start_in_background(commits.forget_topic(shard, topic.name, topic.topic_id), self._life)
 
-    # -- finding ------------------------------------------------------------------------------------------------
+    # -- the partition of a group -------------------------------------------------------------------------------
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that keeps this group.
+        """Partition of ``__consumer_offsets`` for a group, by the partition count at the node's start.
 
-        More partitions count from the next start of the node on (``GroupCoordinatorService.startup``).
+        Partitions that are added later count from the next start on (``GroupCoordinatorService.startup``).
         """
         return partition_for(group_id, self._partitions)
 
@@ -185,7 +186,7 @@ class GroupCoordinator(MetadataListener):
             client = Client(client_id or "", client_host, may_describe)
             return await self.consumer_groups.join(shard, consumer_group, request, client, api_version)
         if consumer_group is not None and not request.member_id:
-            # An empty group takes any protocol.
+            # An empty consumer group becomes a classic group.
             error, _ = shard.append_records(group_tombstones(consumer_group))
             if error is not NONE:
                 return JoinGroupResponse(error_code=shard.client_error(error))
@@ -220,7 +221,7 @@ class GroupCoordinator(MetadataListener):
     ) -> ErrorCode:
         found = self._group_of(group_id)
         if found is ErrorCode.coordinator_load_in_progress:
-            # Members cannot have expired yet, so there is nothing to be told.
+            # No member can have expired while the partition is loading.
             return NONE
         if isinstance(found, ErrorCode):
             return found
@@ -258,7 +259,7 @@ class GroupCoordinator(MetadataListener):
             return await self.consumer_groups.leave(shard, group, members)
         response: Waiter[LeaveGroupResponse] = Waiter()
         shard.run(group, classic.leave(group, members, response, self._clock.now_ms()))
-        # One that has to wait comes with the group's record; the others tell what is in memory.
+        # A response that waits is sent once the group's record is committed. Other responses show what is in memory.
         error = await shard.read() if response.done() else NONE
         return await response if error is NONE else LeaveGroupResponse(error_code=error)
 
@@ -270,7 +271,7 @@ class GroupCoordinator(MetadataListener):
         api_version: int,
         may_describe: MayDescribe | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
-        """``may_describe`` says which topics the client's regular expression may stand for; None: all."""
+        """ConsumerGroupHeartbeat. ``may_describe`` limits the topics of the client's regular expression; None: no limit."""
         refusal = self.consumer_groups.check_heartbeat(request, api_version)
         if refusal is not None:
             return refusal
@@ -289,25 +290,28 @@ class GroupCoordinator(MetadataListener):
     # -- groups -------------------------------------------------------------------------------------------------
 
     def shard_of(self, group_id: str) -> GroupShard | ErrorCode:
-        """The partition of ``__consumer_offsets`` with a group, for who only looks; else the error that a client gets."""
+        """Return the shard of a group for read access, or the error for the client."""
         return self._shard_of(group_id)
 
     def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | ErrorCode:
-        """A group to look at. The empty group id may have committed offsets, too."""
+        """Return a group for read access, or the error for the client.
+
+        The empty group id may have committed offsets, too.
+        """
         shard = self._shard_of(group_id)
         if isinstance(shard, ErrorCode):
             return shard
         return shard.state.group(group_id) or ErrorCode.group_id_not_found
 
     def all_groups(self) -> list[ClassicGroup | ConsumerGroup] | ErrorCode:
-        """Every group that this node coordinates; an error while some cannot be known yet."""
+        """All groups that this node coordinates; COORDINATOR_LOAD_IN_PROGRESS while a partition is loading."""
         shards = [shard for _, shard in self._runtime.items()]
         if any(shard.is_loading for shard in shards):
             return ErrorCode.coordinator_load_in_progress
         return [group for shard in shards for group in shard.state.all_groups()]
 
     def known(self) -> Iterator[tuple[ClassicGroup | ConsumerGroup, GroupOffsets]]:
-        """Each group that this node coordinates now, with all offsets of its partition. Those that load are left out."""
+        """Yield each group that this node coordinates now, with all offsets of its partition; skips partitions that load."""
         for shard in self._runtime.all():
             if shard.is_current() and not shard.is_loading:
                 for group in shard.state.all_groups():
@@ -341,9 +345,9 @@ class GroupCoordinator(MetadataListener):
         guard: VerificationGuard | None = None,
         verified: bool = False,
     ) -> Errors:
-        """The group's part of TxnOffsetCommit, after the producer was checked: one error for each offset.
+        """The group's part of TxnOffsetCommit, after the transaction was verified: one error for each offset.
 
-        ``guard`` and ``verified`` are for the append (``Partition.append_internal``).
+        ``guard`` and ``verified`` are passed to the append (``Partition.append_internal``).
         """
         shard = self._shard_of(group_id) if group_id else ErrorCode.invalid_group_id
         if isinstance(shard, ErrorCode):
@@ -357,7 +361,7 @@ class GroupCoordinator(MetadataListener):
     def on_marker(
         self, partition_index: int, producer_id: int, producer_epoch: int, committed: bool, marker_offset: int
     ) -> None:
-        """The end of a transaction is committed in a partition. A shard that is not loaded yet reads it in its log."""
+        """Apply a committed transaction marker to the offsets. A shard that is not loaded yet will read it from its log."""
         shard = self._runtime.get(partition_index)
         if shard is not None:
             shard.state.offsets.end_transaction(producer_id, committed, marker_offset)
@@ -392,7 +396,7 @@ class GroupCoordinator(MetadataListener):
             self._expire_next([index for index, shard in self._runtime.items() if shard.state.all_groups()])
 
     def _expire_next(self, indices: Sequence[int]) -> None:
-        """One shard a turn, so that many groups do not hold up the loop."""
+        """Expire the offsets of one shard in each turn of the event loop, so that many groups do not block it."""
         self._rest_of_expiry = None
         if not indices:
             return
@@ -407,10 +411,12 @@ class GroupCoordinator(MetadataListener):
             if timer is not None:
                 timer.cancel()
 
-    # -- comparison ---------------------------------------------------------------------------------------------
+    # -- comparison in tests ------------------------------------------------------------------------------------
 
     def memory(self) -> dict[int, dict[str, object]]:
-        """All that follows from the logs, by partition, as plain values: a rebuilt coordinator has the same."""
+        """State of all groups and offsets by partition, as plain values; a coordinator rebuilt from the logs has the
+        same.
+        """
         return {
             index: shard.state.image()
             for index, shard in sorted(self._runtime.items())

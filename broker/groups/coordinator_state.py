@@ -1,7 +1,7 @@
-"""What the coordinator remembers of one partition of ``__consumer_offsets``, and how its log is read into it. Pure.
+"""The coordinator's state of one partition of ``__consumer_offsets``, and the replay of its log. Pure.
 
-Offsets are nothing but their log: the same ``apply`` serves a commit that was just appended and one that is replayed.
-A classic group is read from its last record; what its members are doing in the middle of a rebalance is not written.
+Offsets are fully determined by the log: the same ``apply`` is used for a commit that was just appended and for one that is
+replayed. A classic group is read from its last record; the progress of a rebalance is not in the log.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class GroupCoordinatorState:
         self.config = config
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
-        """Those of KIP-848. A group id stands in one of the two."""
+        """The groups of KIP-848. A group id is in at most one of the two dictionaries."""
         self.offsets = GroupOffsets()
         self.records = 0
-        """How many records were replayed."""
+        """Number of records that were replayed."""
         self.skipped = 0
-        """Records and batches that were of no use: unknown types, newer versions, bytes that do not parse."""
+        """Number of records and batches that were skipped: unknown types, newer versions, bytes that do not parse."""
 
     def group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
         return self.consumer_groups.get(group_id) or self.groups.get(group_id)
@@ -52,9 +52,9 @@ class GroupCoordinatorState:
         return {*self.groups, *self.consumer_groups}
 
     def replay(self, batch: RecordBatch) -> str | None:
-        """Read one batch of the log. Whatever is in it, the next one is read all the same; returns why it cannot be read.
+        """Replay one batch of the log; returns the reason if the batch cannot be read, otherwise None.
 
-        One record that cannot be read must not take all groups of its partition with it.
+        It does not raise: one unreadable record must not make all groups of its partition unavailable.
         """
         try:
             if batch.is_control:
@@ -85,13 +85,13 @@ class GroupCoordinatorState:
         self.skipped += 1
 
     def apply(self, record_offset: int, producer_id: int, key: Key, value: Value | None) -> bool:
-        """Take in one record; False if it is of a kind that is not kept here."""
+        """Apply one record to the state; False if records of this type are not part of it."""
         match key:
             case OffsetCommitKey() | LegacyOffsetCommitKey():
                 assert value is None or isinstance(value, OffsetCommitValue)
                 self.offsets.apply_commit(record_offset, producer_id, key, value)
                 if value is not None and self.group(key.group) is None:
-                    # A group without members: its clients only commit offsets.
+                    # A group without members, whose clients only commit offsets.
                     self.groups[key.group] = ClassicGroup(key.group, self.config)
             case GroupMetadataKey():
                 assert value is None or isinstance(value, GroupMetadataValue)
@@ -107,7 +107,7 @@ class GroupCoordinatorState:
         return True
 
     def _apply_consumer_group(self, key: ConsumerGroupKey, value: Value | None) -> None:
-        """A record makes its group, if it is not there: compaction keeps the latest of each key, in any order."""
+        """Apply a record of a consumer group, creating the group if needed: after compaction records come in any order."""
         group = self.consumer_groups.get(key.group_id)
         if group is None:
             if value is None:
@@ -120,22 +120,22 @@ class GroupCoordinatorState:
             apply_consumer_group(group, key, value)
 
     def settle(self) -> None:
-        """The log has been read. Compaction may have left offsets without their group: it is there nevertheless."""
+        """End of the replay: create the groups whose records compaction has removed while their offsets remain."""
         for group_id in self.offsets.groups():
             if self.group(group_id) is None:
                 self.groups[group_id] = ClassicGroup(group_id, self.config)
 
-    # -- comparison ---------------------------------------------------------------------------------------------
+    # -- comparison in tests ------------------------------------------------------------------------------------
 
     def image(self) -> dict[str, object]:
-        """All that a rebuilt memory must have again, as plain values."""
+        """The state that a coordinator rebuilt from the log must have, too, as plain values."""
         groups = {group_id: _image_of(group) for group_id, group in sorted(self.groups.items())}
         consumer_groups = {name: group.image() for name, group in sorted(self.consumer_groups.items())}
         return {"groups": groups, "consumer_groups": consumer_groups, **self.offsets.image()}
 
 
 def _image_of(group: ClassicGroup) -> dict[str, object]:
-    """A group at rest as it is, one in a rebalance as its last record says, since that is what a restart goes back to."""
+    """A group in Empty or Stable as it is; a group in a rebalance as its last record has it, as a restart would load it."""
     if group.unwritten or group.state not in (ClassicGroupState.EMPTY, ClassicGroupState.STABLE):
         if group.written is None:
             group = ClassicGroup(group.group_id, group.config)

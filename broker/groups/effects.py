@@ -1,7 +1,7 @@
-"""What a classic group wants done. Its shell does it, in this order: every effect of one list, from first to last.
+"""The effects of an event on a classic group. ``GroupShard.run`` carries out the effects of one list in order.
 
-An ``Append`` is a barrier: the answers that follow it in the list are given once the record is committed, or, if that
-fails, as errors. Timers are not held back. A list holds at most one ``Append``.
+An ``Append`` is a barrier: the responses that follow it in the list are sent once the record is committed, or as errors if
+the append fails. Timers are not delayed. A list has at most one ``Append``.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Response = JoinGroupResponse | SyncGroupResponse | LeaveGroupResponse
 
 
 class Timed(Enum):
-    """What a timer of a group is about."""
+    """The purpose of a group's timer."""
 
     JOIN = "join"
     """The join phase, or the initial delay before it."""
     SYNC = "sync"
-    """All members must have sent SyncGroup."""
+    """The sync phase: all members must have sent SyncGroup by then."""
     SESSION = "session"
-    """A member, or a pending member id, must be heard of."""
+    """The session of a member, or of a pending member id."""
     REBALANCE = "rebalance"
-    """A member of a consumer group must have revoked what it shall give up."""
+    """The time in which a member of a consumer group must have revoked partitions."""
     REGEX = "regex"
-    """The regular expressions of a consumer group are to be resolved."""
+    """The resolution of a consumer group's regular expressions."""
 
 
 @slotted(frozen=True)
 class Timer:
-    """The name of a timer; arming it again moves it."""
+    """Identity of a timer within its group; arming a timer again reschedules it."""
 
     what: Timed
     member_id: str = ""
@@ -49,17 +49,17 @@ REGEX_TIMER = Timer(Timed.REGEX)
 
 @slotted(frozen=True)
 class Created:
-    """The group's first record, with nothing in it."""
+    """The append is the group's first record, which is empty."""
 
 
 @slotted(frozen=True)
 class Emptied:
-    """The last member has gone."""
+    """The append is the record of a group whose last member has left."""
 
 
 @slotted(frozen=True)
 class Assigned:
-    """The leader's assignments of one generation."""
+    """The append contains the leader's assignments of one generation."""
 
     generation: int
     assignments: Mapping[str, bytes]
@@ -67,7 +67,7 @@ class Assigned:
 
 @slotted(frozen=True)
 class Replaced:
-    """A static member has come back under a new id, and the group need not rebalance (KIP-814)."""
+    """The append contains a static member that came back under a new id, in a group that need not rebalance (KIP-814)."""
 
     old: Member
     new_id: str
@@ -77,7 +77,7 @@ class Replaced:
 
 @slotted(frozen=True)
 class Append:
-    """Write this value for the group; tell ``on_append_committed`` about it once it is committed or has failed."""
+    """Write this value for the group, then call ``on_append_committed`` once the record is committed or has failed."""
 
     value: GroupMetadataValue
     purpose: Created | Emptied | Assigned | Replaced
@@ -85,7 +85,7 @@ class Append:
 
 @slotted(frozen=True)
 class Answer:
-    """Give this response to the request behind the token."""
+    """Send this response to the waiting request that the token stands for."""
 
     token: object
     response: Response
@@ -96,9 +96,9 @@ class Arm:
     timer: Timer
     delay_ms: int
     member_epoch: int = -1
-    """Of a REBALANCE timer: the epoch that the member must have left."""
+    """Only for a REBALANCE timer: the epoch that the member must have left by then."""
     if_absent: bool = False
-    """A timer that runs already is left as it is."""
+    """True: do not reschedule a timer that is already running."""
 
 
 @slotted(frozen=True)

@@ -1,6 +1,6 @@
-"""One classic group as a value: what it is, what its record says, and which moves between states are legal. Pure.
+"""One classic group as a value: its fields, its record, and the valid transitions between its states. Pure.
 
-What happens to a group is in ``broker.groups.classic``; how a rebalance goes is in ``broker.groups.rebalance``.
+The events of a group are in ``broker.groups.classic``, its rebalance is in ``broker.groups.rebalance``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ClassicGroupState(StrEnum):
     DEAD = "Dead"
 
 
-# From which states a group may come into each. An unlisted move is a mistake of ours.
+# Valid previous states of each state. Any other transition is a bug of the broker.
 LEGAL_ORIGINS: Final = {
     ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
     ClassicGroupState.PREPARING_REBALANCE: frozenset(
@@ -47,14 +47,17 @@ class ClassicGroupConfig:
     initial_rebalance_delay_ms: int = 3_000
     group_size_max: int = 2**31 - 1
     new_member_join_timeout_ms: int = 300_000
-    """How long a new member's JoinGroup may wait: its client may have gone, and cannot be heard."""
+    """Limit for the JoinGroup of a new member: if its client has gone, nothing else would show it."""
     pending_members_max: int = 10_000
-    """Ids given out that have not come back yet (KIP-394). Kafka has no such bound; each lives one session."""
+    """Limit of member ids that were assigned but have not joined yet (KIP-394).
+
+    Kafka has none. Each expires after a session.
+    """
 
 
 @slotted
 class ClassicGroup:
-    """One group. Members with their unanswered requests, pending ids and timers are not in the log; the rest is."""
+    """One classic group. Members' waiting requests, pending member ids and timers are not in the log; the rest is."""
 
     group_id: str
     config: ClassicGroupConfig
@@ -67,27 +70,27 @@ class ClassicGroup:
     leader: str | None = None
     members: Members = field(default_factory=Members)
     pending_joins: dict[str, None] = field(default_factory=dict)
-    """Ids that were given out with MEMBER_ID_REQUIRED, in order."""
+    """Member ids that were assigned with MEMBER_ID_REQUIRED, in order."""
     pending_syncs: set[str] = field(default_factory=set)
     assigned_generation: int = -1
-    """The generation whose assignments are in the log, or on their way there: the leader is heard once."""
+    """The generation whose assignments are in the log or being appended: only the leader's first SyncGroup counts."""
     new_member_added: bool = False
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
     subscriptions: tuple[bytes, ...] | None = None
-    """What the members of this generation subscribe to, unparsed; None when that is not for us to know."""
+    """The subscriptions of this generation's members, unparsed; None if the group does not use the consumer protocol."""
     last_append: object | None = None
-    """The last of its records that was to be written; None of a deleted group."""
+    """The last `Append` of the group that was started; None after the group was deleted."""
     written: GroupMetadataValue | None = None
-    """The last record of this group in the log: what a rebuilt memory would start from."""
+    """The group's last committed record, from which a new coordinator would start."""
     unwritten: bool = False
-    """It is Empty, and the log does not say so: that record was refused. A restart brings its last members back."""
+    """The group is Empty but the append of that record failed: a restart restores its last members."""
 
     def move_to(self, state: ClassicGroupState, now_ms: int) -> None:
         assert self.state in LEGAL_ORIGINS[state], f"{self.group_id}: {self.state} -> {state}"
         self.previous_state, self.state = self.state, state
         if state is not ClassicGroupState.STABLE:
-            # The record of a Stable group is written before the group is Stable, with the time of the state before.
+            # The record of a Stable group is written before the transition, with the timestamp of the state before.
             self.state_since_ms = now_ms
 
     @property
@@ -104,7 +107,7 @@ class ClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """Made by nothing but commits."""
+        """Whether the group was created by commits alone, without members."""
         return self.protocol_type is None and self.state is ClassicGroupState.EMPTY and not self.pending_joins
 
     @property
@@ -112,13 +115,13 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def supports(self, protocol_type: str, names: frozenset[str]) -> bool:
-        """May a member with these protocols join? An empty group takes any."""
+        """Whether a member with these protocols may join. An empty group accepts any."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and self.members.support_any(names)
 
     def remove(self, member_id: str) -> Member | None:
-        """Forget an id, a member's or a pending one. Without its leader the group has the next member as one."""
+        """Remove a member or a pending member id. If it was the leader, the next member becomes the leader."""
         member = self.members.remove(member_id)
         if member_id == self.leader:
             self.leader = next((other.member_id for other in self.members), None)
@@ -136,17 +139,17 @@ class ClassicGroup:
         )
 
     def note_subscriptions(self) -> None:
-        """Remember what the members subscribe to under the protocol that was chosen."""
+        """Store the members' subscriptions of the selected protocol."""
         if not self.speaks_consumer_protocol or (self.members and self.protocol_name is None):
             self.subscriptions = None
         else:
             self.subscriptions = tuple(member.metadata(self.protocol_name or "") for member in self.members)
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics of the current generation; None if they are unknown.
+        """Topics of the current generation; None if they are unknown.
 
-        Parsed only when a request needs them, and a subscription that does not parse makes them unknown: a member can write
-        anything, and its bytes must not keep this group, let alone its partition, from loading.
+        Subscriptions are parsed only when a request needs them, and one that does not parse makes the topics unknown: a
+        member can send any bytes, and they must not prevent this group, or its partition, from loading.
         """
         if self.subscriptions is None:
             return None
@@ -159,12 +162,12 @@ class ClassicGroup:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether the offsets of this topic are in use. Unknown subscriptions count as being in use."""
+        """Whether the group is subscribed to the topic. True if the subscriptions of a group of consumers are unknown."""
         topics = self.subscribed_topics()
         return self.speaks_consumer_protocol if topics is None else topic in topics
 
     def record(self, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
-        """The group as its record says it, with the members' own assignments if none are given."""
+        """The value of the group's record, with ``assignments`` if given, otherwise with the members' own."""
         members = []
         for member in self.members:
             assert self.protocol_name is not None
@@ -196,7 +199,7 @@ class ClassicGroup:
     def from_record(
         cls, group_id: str, config: ClassicGroupConfig, value: GroupMetadataValue
     ) -> ClassicGroup:
-        """A group as the log remembers it: with members it is Stable, without it is Empty."""
+        """Create a group from its record: Stable if it has members, otherwise Empty."""
         group = cls(
             group_id,
             config,
@@ -237,7 +240,7 @@ class ClassicGroup:
 
 
 def _topics_of(subscription: bytes) -> Sequence[str]:
-    """Every version of a subscription begins with the fields of version 0, and the topics are all that we need."""
+    """The topics of a subscription; every version of it begins with the fields of version 0, which contain them."""
     if record_version(subscription) < 0:
         raise MalformedRecord("a subscription of a negative version")
     return Subscription.decode_body(subscription, 0, 2)[0].topics

@@ -1,4 +1,4 @@
-"""JoinGroup to one classic group. Pure; part of the state machine of ``broker.groups.classic``."""
+"""JoinGroup of a classic group. Pure; part of the state machine in ``broker.groups.classic``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SKIP_ASSIGNMENT_SINCE: Final = 9
 
 @slotted(frozen=True, kw_only=True)
 class Joiner:
-    """A JoinGroup, who sent it, and a fresh uuid for the member id that may be needed."""
+    """The contents of a JoinGroup, its client, and a new uuid in case a member id must be assigned."""
 
     member_id: str
     group_instance_id: str | None
@@ -40,7 +40,7 @@ class Joiner:
     def of(
         cls, request: JoinGroupRequest, client_id: str | None, client_host: str, api_version: int, uuid: str
     ) -> Joiner:
-        # Before KIP-62 one timeout served as both.
+        # Before KIP-62 the session timeout was also the rebalance timeout.
         one_timeout = api_version < REBALANCE_TIMEOUT_SINCE
         return cls(
             member_id=request.member_id,
@@ -57,7 +57,7 @@ class Joiner:
 
 
 def join(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int) -> list[Effect]:
-    """A member wants to be in the next generation."""
+    """Process a JoinGroup; ``token`` stands for the waiting request."""
     out: Out = []
     error = _refusal(group, joiner)
     if error is ErrorCode.group_max_size_reached:
@@ -74,7 +74,7 @@ def join(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int) -> lis
 
 
 def _refusal(group: ClassicGroup, joiner: Joiner) -> ErrorCode:
-    """What is wrong before the member itself is looked at."""
+    """The checks that do not depend on the member: NONE or the error."""
     if not _has_room(group, joiner.member_id):
         return ErrorCode.group_max_size_reached
     if group.state is ClassicGroupState.DEAD:
@@ -85,7 +85,10 @@ def _refusal(group: ClassicGroup, joiner: Joiner) -> ErrorCode:
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
-    """``group.max.size``. While members rejoin, those who have joined count, so that the last to come are let go."""
+    """Whether ``group.max.size`` admits the member.
+
+    In a rebalance members that have joined count, so late ones are refused.
+    """
     room = group.config.group_size_max
     known = group.members.get(member_id)
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
@@ -110,7 +113,10 @@ def _join_new(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int, o
 
 
 def _give_member_id(group: ClassicGroup, joiner: Joiner, token: object, member_id: str, out: Out) -> None:
-    """KIP-394: a client that is gone before it gets its id must not become a member that never sends a heartbeat."""
+    """Assign a member id and require a second JoinGroup with it (KIP-394).
+
+    A client that is gone before it gets its id would otherwise be a member that never sends a heartbeat.
+    """
     if len(group.pending_joins) >= group.config.pending_members_max:
         out.append(Answer(token, join_error(NO_MEMBER_ID, ErrorCode.group_max_size_reached)))
         return
@@ -158,7 +164,7 @@ def _join_known(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int,
     member_id = joiner.member_id
     if member_id in group.pending_joins:
         if joiner.group_instance_id is not None:
-            # Pending ids are given to dynamic members only; Kafka fails the same way.
+            # Only dynamic members get pending ids; Kafka fails in the same way.
             out.append(Answer(token, join_error(NO_MEMBER_ID, ErrorCode.unknown_server_error)))
             return
         _add_member(group, joiner, token, member_id, now_ms, out)
@@ -170,12 +176,15 @@ def _join_known(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int,
         _update_member(group, group.members[member_id], joiner, token, out)
         rebalance.rebalance_or_complete_join(group, now_ms, out)
     else:
-        # The answer of this generation again: the first one may have been lost.
+        # Repeat the response of this generation: the first one may have been lost.
         out.append(Answer(token, join_accepted(group, member_id)))
 
 
 def _needs_rebalance(group: ClassicGroup, joiner: Joiner) -> bool:
-    """Does a member that joins again mean it? A leader always does: it may have seen new partitions."""
+    """Whether the JoinGroup of a known member starts a rebalance.
+
+    The leader's always does: it may have seen new partitions.
+    """
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return True
     if group.state is ClassicGroupState.STABLE and joiner.member_id == group.leader:
@@ -187,7 +196,7 @@ def _update_member(group: ClassicGroup, member: Member, joiner: Joiner, token: o
     group.members.update(member, joiner.protocols, joiner.rebalance_timeout_ms, joiner.session_timeout_ms)
     superseded = group.members.await_join(member, token)
     if superseded is not None:
-        # The client has given up on that connection; Kafka leaves the request there for ever.
+        # The client has closed that connection. Kafka never responds to the request.
         out.append(Answer(superseded, join_error(member.member_id, ErrorCode.rebalance_in_progress)))
 
 
@@ -200,7 +209,7 @@ def _replace_static(
     now_ms: int,
     out: Out,
 ) -> None:
-    """A static member has been restarted: its new incarnation takes over, the old one is fenced (KIP-345)."""
+    """A static member has restarted: it gets a new member id, and the old id is fenced (KIP-345)."""
     old = group.members[old_id]
     old_leader = group.leader
     _fence(group, old, out)
@@ -215,7 +224,7 @@ def _replace_static(
     elif group.state is ClassicGroupState.PREPARING_REBALANCE:
         rebalance.maybe_complete_join(group, now_ms, out)
     else:
-        # In CompletingRebalance the leader may be assigning to the old id at this very moment.
+        # In CompletingRebalance the leader may be computing an assignment for the old id.
         rebalance.prepare_rebalance(group, now_ms, out)
 
 
@@ -237,10 +246,12 @@ def _swap_member(group: ClassicGroup, old_id: str, new: Member, out: Out) -> Non
 
 
 def replacement_stored(group: ClassicGroup, replaced: Replaced, error: ErrorCode, out: Out) -> None:
-    """The record with the new id of a static member is in the log, or will never be."""
+    """The record with the new id of a static member was committed, or its append failed: respond to the member's
+    JoinGroup.
+    """
     member = group.members.get(replaced.new_id)
     if member is None or member.joining is None or group.state is not ClassicGroupState.STABLE:
-        return  # a rebalance has begun meanwhile, and the member takes part in it
+        return  # a rebalance has begun meanwhile and includes the member
     if error is not NONE:
         response = join_accepted(group, NO_MEMBER_ID, leader=replaced.old_leader)
         response.error_code = error
@@ -250,10 +261,10 @@ def replacement_stored(group: ClassicGroup, replaced: Replaced, error: ErrorCode
         rearm_session(replaced.old, out)
         return
     if replaced.api_version >= SKIP_ASSIGNMENT_SINCE:
-        # A leader that came back stays one, knows the members, and leaves the assignment alone.
+        # A leader that came back remains the leader, gets the list of members, and does not compute an assignment.
         skip = group.leader == replaced.new_id
         response = join_accepted(group, replaced.new_id, skip_assignment=skip)
     else:
-        # Under the name of the old leader the new incarnation takes itself for a follower, and assigns nothing.
+        # The response names the old id as leader, so the member acts as a follower and computes no assignment.
         response = join_accepted(group, replaced.new_id, leader=replaced.old_leader)
     rebalance.answer_join(group, member, response, out)

@@ -1,4 +1,4 @@
-"""The members of one classic group, with the counts that protocol selection asks for. Pure."""
+"""The members of one classic group, with the counts that protocol selection needs. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_ASSIGNMENT: Final = b""
 
 
 def protocols_of(offered: Sequence[JoinGroupRequestProtocol]) -> Protocols:
-    """What a JoinGroup offers. Kafka keeps the first of several protocols with one name."""
+    """The protocols of a JoinGroup. Of several with the same name the first counts, as in Kafka."""
     unique: dict[str, bytes] = {}
     for protocol in offered:
         unique.setdefault(protocol.name, bytes(protocol.metadata))
@@ -26,7 +26,7 @@ def protocols_of(offered: Sequence[JoinGroupRequestProtocol]) -> Protocols:
 
 @slotted(kw_only=True)
 class Member:
-    """One member. ``joining`` and ``syncing`` are the tokens of its unanswered JoinGroup and SyncGroup."""
+    """One member of a classic group. ``joining`` and ``syncing`` are the tokens of its waiting JoinGroup and SyncGroup."""
 
     member_id: str
     group_instance_id: str | None
@@ -39,7 +39,7 @@ class Member:
     joining: object | None = None
     syncing: object | None = None
     is_new: bool = False
-    """Not yet told its id: it cannot send heartbeats, so its session runs even while its JoinGroup waits."""
+    """The client does not know its id yet and cannot send heartbeats, so its session runs while its JoinGroup waits."""
 
     @property
     def is_static(self) -> bool:
@@ -47,7 +47,9 @@ class Member:
 
     @property
     def may_be_silent(self) -> bool:
-        """A member with an unanswered JoinGroup or SyncGroup is alive by definition, unless it is new."""
+        """Whether the session need not be renewed: the member waits for a JoinGroup or SyncGroup response, and is not
+        new.
+        """
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata(self, protocol_name: str) -> bytes:
@@ -57,12 +59,12 @@ class Member:
         raise KeyError(f"member {self.member_id} does not support {protocol_name}")
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """The first of the member's protocols that all members support."""
+        """The first of the member's protocols that is among ``candidates``."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
 class Members:
-    """All members of a group by id, in the order they came."""
+    """All members of a group by member id, in the order in which they joined."""
 
     __slots__ = ("_by_id", "_static", "_support", "awaiting_join")
 
@@ -88,11 +90,11 @@ class Members:
         return self._by_id.get(member_id)
 
     def static_id(self, group_instance_id: str) -> str | None:
-        """The member id that this instance has now."""
+        """Current member id of a static member."""
         return self._static.get(group_instance_id)
 
     def check(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Is this a member, and the living incarnation of its instance (KIP-345)?"""
+        """NONE if this is a member, and the current member id of its instance (KIP-345); otherwise the error."""
         if group_instance_id is not None:
             living = self._static.get(group_instance_id)
             if living is None:
@@ -123,7 +125,7 @@ class Members:
         return member
 
     def replace(self, old_id: str, new: Member) -> None:
-        """Put ``new`` where ``old_id`` stands, so that the order of coming is kept."""
+        """Replace a member by ``new`` without changing the order of the members."""
         order = [new.member_id if member_id == old_id else member_id for member_id in self._by_id]
         self.remove(old_id)
         self.add(new)
@@ -139,19 +141,19 @@ class Members:
         member.session_timeout_ms = session_timeout_ms
 
     def await_join(self, member: Member, token: object | None) -> object | None:
-        """Keep a member's JoinGroup waiting, or (None) take it away; returns the JoinGroup that waited before."""
+        """Set (or, with None, clear) the token of a member's waiting JoinGroup; returns the previous token."""
         before, member.joining = member.joining, token
         self.awaiting_join += (token is not None) - (before is not None)
         return before
 
     def support_any(self, names: Iterable[str]) -> bool:
-        """Does every member support one of these?"""
+        """Whether one of these protocols is supported by every member."""
         return any(self._support.get(name, 0) == len(self._by_id) for name in names)
 
     def select_protocol(self) -> str:
-        """Each member votes for its first candidate; the most votes win.
+        """Select the protocol with the most votes; each member votes for its first candidate.
 
-        Kafka leaves a tie to the order of a ``HashMap``, which follows from the names: so do we.
+        Kafka breaks a tie by the order of a ``HashMap``, which depends on the names; so does this method.
         """
         candidates = {name for name, count in self._support.items() if count == len(self._by_id)}
         votes: dict[str, int] = {}
@@ -174,7 +176,7 @@ class Members:
 
 
 def _hash_map_bucket(key: str, entries: int) -> int:
-    """Where a ``java.util.HashMap`` of so many entries, grown from its default size, keeps this key."""
+    """Bucket of the key in a ``java.util.HashMap`` with this many entries that has grown from its default size."""
     buckets = 16
     while entries > buckets * 3 // 4:
         buckets *= 2

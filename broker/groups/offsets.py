@@ -1,7 +1,7 @@
-"""The offsets of one partition of ``__consumer_offsets``: committed ones, and those that wait for a transaction. Pure.
+"""Committed offsets of one partition of ``__consumer_offsets``, and offsets that are pending in a transaction. Pure.
 
-Everything here follows from the records and markers of the partition, in order; live and on load the same functions
-are called. KIP-98 (offsets in transactions), KIP-447 (stable fetches), KIP-211 (expiry), KIP-848 (topic ids).
+The state is determined by the records and markers of the partition in their order; the same functions apply them live and on
+load. KIP-98 (offsets in transactions), KIP-447 (stable fetches), KIP-211 (expiry), KIP-848 (topic ids).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from protocol.records.group_log import LegacyOffsetCommitKey, OffsetCommitKey, O
 from protocol.slotted import slotted
 
 Spot = tuple[str, int]
-"""A topic's name and the number of a partition."""
+"""Topic name and partition."""
 Now = Callable[[int], int]
-"""The time, in milliseconds, that counts for a record written at the given time (`broker.clock.clock.Clock.now_for`)."""
+"""The current time in milliseconds for a record with the given timestamp (`broker.clock.clock.Clock.now_for`)."""
 
 NO_RETENTION_OF_ITS_OWN: Final = -1
 
 
 @slotted(frozen=True)
 class OffsetAndMetadata:
-    """A position, and where in the log it was written."""
+    """A committed or pending offset, and the offset of its record in ``__consumer_offsets``."""
 
     offset: int
     leader_epoch: int
@@ -51,12 +51,12 @@ class OffsetAndMetadata:
         )
 
     def is_of_topic(self, topic_id: UUID | None) -> bool:
-        """A topic may have been deleted and made anew under the same name. Old records and requests know no id."""
+        """False if the topic was deleted and created again since. Without an id in the record or the request, True."""
         return topic_id is None or self.topic_id is None or topic_id == self.topic_id
 
 
 class Found(NamedTuple):
-    """An answer to OffsetFetch."""
+    """The result of OffsetFetch for one partition."""
 
     error: ErrorCode
     committed: OffsetAndMetadata | None
@@ -67,7 +67,7 @@ NOTHING: Final = Found(NONE, None)
 
 
 class Change(NamedTuple):
-    """What a record above the high watermark has replaced."""
+    """The offset that a record above the high watermark has replaced."""
 
     record_offset: int
     before: OffsetAndMetadata | None
@@ -80,17 +80,17 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._high_watermark = 0
-        # Bounded by the records above the high watermark: as a rule there are none.
+        # Bounded by the records above the high watermark; usually there are none.
         self._changes: dict[tuple[str, Spot], list[Change]] = {}
         self._committed: dict[str, dict[Spot, OffsetAndMetadata]] = {}
         self._pending: dict[int, dict[tuple[str, Spot], OffsetAndMetadata]] = {}
-        # The other way round: which producers have something pending for a spot.
+        # The reverse index: the producers that have an offset pending for each topic partition.
         self._open: dict[str, dict[Spot, set[int]]] = {}
 
-    # -- from the log -------------------------------------------------------------------------------------------
+    # -- applying the log ---------------------------------------------------------------------------------------
 
     def note_high_watermark(self, high_watermark: int) -> None:
-        """What is below it will not be taken back."""
+        """Discard the previous values of records that are committed now."""
         if high_watermark == self._high_watermark:
             return
         self._high_watermark = high_watermark
@@ -112,7 +112,7 @@ class GroupOffsets:
         key: OffsetCommitKey | LegacyOffsetCommitKey,
         value: OffsetCommitValue | None,
     ) -> None:
-        """One record: a commit, a commit within a transaction, or a tombstone, which ends both."""
+        """Apply one record: a commit, a commit within a transaction, or a tombstone, which removes both."""
         spot = (key.topic, key.partition)
         if record_offset >= self._high_watermark and (value is None or producer_id == NO_PRODUCER_ID):
             self._note_change(record_offset, key.group, spot)
@@ -127,7 +127,7 @@ class GroupOffsets:
         self._open.setdefault(key.group, {}).setdefault(spot, set()).add(producer_id)
 
     def _remove(self, group_id: str, spot: Spot) -> None:
-        """A tombstone also drops what is pending, so that a later marker brings nothing back."""
+        """Remove an offset. Pending offsets are removed, too, so that a later marker does not bring them back."""
         of_group = self._committed.get(group_id)
         if of_group is not None and of_group.pop(spot, None) is not None and not of_group:
             del self._committed[group_id]
@@ -135,11 +135,11 @@ class GroupOffsets:
             self._settle(producer_id, group_id, spot)
 
     def end_transaction(self, producer_id: int, committed: bool, marker_offset: int) -> None:
-        """A marker was committed. Of a pending and a committed offset the later one in the log counts."""
+        """Apply a committed marker. Of a pending and a committed offset the one with the later record counts."""
         pending = self._pending.get(producer_id, {})
         for (group_id, spot), offset in tuple(pending.items()):
             if offset.record_offset > marker_offset:
-                continue  # of the producer's next transaction
+                continue  # the offset belongs to the producer's next transaction
             self._settle(producer_id, group_id, spot)
             if committed:
                 of_group = self._committed.setdefault(group_id, {})
@@ -150,7 +150,7 @@ class GroupOffsets:
                     of_group[spot] = offset
 
     def pending_producers(self) -> list[tuple[int, int]]:
-        """(producer id, offset of its oldest pending record in the log) of each open transaction."""
+        """(producer id, offset of its oldest pending record in the log) for each open transaction."""
         return [
             (producer_id, min(offset.record_offset for offset in pending.values()))
             for producer_id, pending in self._pending.items()
@@ -168,12 +168,12 @@ class GroupOffsets:
             if not of_group:
                 del self._open[group_id]
 
-    # -- questions ----------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------
 
     def find(
         self, group_id: str, topic: str, partition: int, *, require_stable: bool, topic_id: UUID | None = None
     ) -> Found:
-        """The committed offset, if any. A stable one is not there while a transaction may change it (KIP-447)."""
+        """The offset, including one above the high watermark. `UNSTABLE` if a transaction may change it (KIP-447)."""
         spot = (topic, partition)
         if require_stable and self.is_unstable(group_id, spot):
             return UNSTABLE
@@ -185,7 +185,7 @@ class GroupOffsets:
     def find_committed(
         self, group_id: str, topic: str, partition: int, *, topic_id: UUID | None = None
     ) -> Found:
-        """As ``find``, without what is above the high watermark yet (Kafka reads a snapshot of it)."""
+        """As ``find``, but by the records below the high watermark (Kafka reads a snapshot of that offset)."""
         changes = self._changes.get((group_id, (topic, partition)))
         if not changes:
             return self.find(group_id, topic, partition, require_stable=False, topic_id=topic_id)
@@ -193,16 +193,16 @@ class GroupOffsets:
         return Found(NONE, before) if before is not None and before.is_of_topic(topic_id) else NOTHING
 
     def committed_spots(self, group_id: str) -> list[Spot]:
-        """Where the group has committed, in the order of the first commits; not where offsets are pending only."""
+        """Topic partitions with a committed offset, in the order of the first commits; pending offsets do not count."""
         return list(self._committed.get(group_id, ()))
 
     def spots_once_committed(self, group_id: str) -> list[Spot]:
-        """Those too whose offsets were deleted above the high watermark."""
+        """As ``committed_spots``, including those whose offset was deleted above the high watermark."""
         changed = (spot for changed_group, spot in self._changes if changed_group == group_id)
         return list(dict.fromkeys((*self._committed.get(group_id, ()), *changed)))
 
     def all_spots(self, group_id: str) -> list[Spot]:
-        """Committed or pending: what must be buried with the group."""
+        """Topic partitions with a committed or a pending offset: all that DeleteGroups must delete."""
         return list(dict.fromkeys((*self._committed.get(group_id, ()), *self._open.get(group_id, ()))))
 
     def exists(self, group_id: str, spot: Spot) -> bool:
@@ -212,18 +212,18 @@ class GroupOffsets:
         return spot in self._open.get(group_id, ())
 
     def pending_of(self, group_id: str, spot: Spot) -> frozenset[int]:
-        """The producers whose open transactions will commit an offset there."""
+        """Ids of the producers whose open transactions have a pending offset for this topic partition."""
         return frozenset(self._open.get(group_id, {}).get(spot, ()))
 
     def has_open_transaction(self, group_id: str) -> bool:
         return group_id in self._open
 
     def groups(self) -> Iterator[str]:
-        """Every group that has something here."""
+        """All groups with a committed or a pending offset."""
         return iter(tuple(dict.fromkeys((*self._committed, *self._open))))
 
     def topics(self) -> set[tuple[str, UUID | None]]:
-        """Every topic that some offset here is about."""
+        """(name, topic id) of all topics with a committed or a pending offset."""
         offsets = [offset for of_group in self._committed.values() for offset in of_group.items()]
         offsets += [
             (spot, offset) for pending in self._pending.values() for (_, spot), offset in pending.items()
@@ -231,7 +231,7 @@ class GroupOffsets:
         return {(spot[0], offset.topic_id) for spot, offset in offsets}
 
     def of_topic(self, topic: str, topic_id: UUID | None) -> list[tuple[str, Spot]]:
-        """What a deleted topic leaves behind: (group, spot)."""
+        """(group id, topic partition) of all offsets of a topic."""
         found: dict[tuple[str, Spot], None] = {}
         for group_id, of_group in self._committed.items():
             for spot, offset in of_group.items():
@@ -248,7 +248,7 @@ class GroupOffsets:
     def expired(
         self, group: ClassicGroup | ConsumerGroup, now_for: Now, retention_ms: int
     ) -> tuple[list[Spot], bool]:
-        """(spots of the group whose time is over, whether nothing would be left of it)."""
+        """Return (topic partitions of the group whose offset has expired, whether the group has no offset afterwards)."""
         group_id = group.group_id
         of_group = self._committed.get(group_id)
         if of_group is None:
@@ -262,7 +262,7 @@ class GroupOffsets:
     def expires_in_ms(
         self, group: ClassicGroup | ConsumerGroup, now_for: Now, retention_ms: int
     ) -> int | None:
-        """In how many milliseconds ``expired`` finds something of the group, as things are; None for never."""
+        """Milliseconds until ``expired`` finds something in the group, by the present state; None if never."""
         of_group = self._committed.get(group.group_id)
         if of_group is None:
             return None if self.has_open_transaction(group.group_id) or not group.is_empty else 0
@@ -278,7 +278,7 @@ class GroupOffsets:
         now_for: Now,
         retention_ms: int,
     ) -> Iterator[tuple[Spot, int]]:
-        """How long each offset that may expire is still kept."""
+        """Yield the remaining time in milliseconds of each offset that may expire."""
         subscribed: dict[str, bool] = {}
         for spot, offset in of_group.items():
             topic = spot[0]
@@ -287,10 +287,10 @@ class GroupOffsets:
             if not subscribed[topic] and not self.is_unstable(group.group_id, spot):
                 yield spot, _wait_ms(group, offset, now_for, retention_ms)
 
-    # -- comparison ---------------------------------------------------------------------------------------------
+    # -- comparison in tests ------------------------------------------------------------------------------------
 
     def image(self) -> dict[str, object]:
-        """All of it as plain values, for a comparison with what the log says."""
+        """The state as plain values, for a comparison with a replay of the log."""
         return {
             "committed": {
                 group_id: dict(sorted(of_group.items()))
@@ -308,7 +308,7 @@ class GroupOffsets:
 
 
 def _may_expire(group: ClassicGroup | ConsumerGroup) -> bool:
-    """Members keep the offsets of what they are subscribed to, if that can be known, and all offsets otherwise."""
+    """Whether offsets of the group can expire now; while its members' subscriptions are unknown they cannot."""
     if isinstance(group, ConsumerGroup):
         return True
     if group.protocol_type is None or group.state is ClassicGroupState.EMPTY:
@@ -319,7 +319,7 @@ def _may_expire(group: ClassicGroup | ConsumerGroup) -> bool:
 def _wait_ms(
     group: ClassicGroup | ConsumerGroup, offset: OffsetAndMetadata, now_for: Now, retention_ms: int
 ) -> int:
-    """How long an offset is still kept; 0 or less once its time is over."""
+    """Milliseconds until an offset expires; 0 or less if it has expired."""
     if offset.expire_timestamp_ms != NO_RETENTION_OF_ITS_OWN:
         return offset.expire_timestamp_ms - now_for(offset.commit_timestamp_ms)
     since_ms = offset.commit_timestamp_ms
@@ -329,6 +329,6 @@ def _wait_ms(
         and group.state is ClassicGroupState.EMPTY
         and group.state_since_ms != NO_TIMESTAMP
     ):
-        # KIP-211: the last member's going starts the clock. Old records do not tell when that was.
+        # KIP-211: retention starts when the last member leaves. Old records do not have that timestamp.
         since_ms = group.state_since_ms
     return retention_ms - (now_for(since_ms) - since_ms)

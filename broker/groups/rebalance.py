@@ -1,6 +1,6 @@
-"""How a rebalance goes: join phase, sync phase, and what removes a member on the way. Pure.
+"""The rebalance of a classic group: join phase, sync phase, and the removal of members. Pure.
 
-Each function changes the group and adds what must be done to ``out``. The walk of one rebalance:
+Each function changes the group and adds effects to ``out``. The steps of one rebalance:
 
     prepare -> (all joined, or the time is over) -> complete_join -> SyncGroup of the leader -> Append -> Stable
 """
@@ -37,7 +37,7 @@ def rearm_session(member: Member, out: Out) -> None:
 
 
 def rebalance_or_complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    """Something about the members has changed."""
+    """Called after a member was added, changed or removed."""
     if group.can_rebalance:
         prepare_rebalance(group, now_ms, out)
     else:
@@ -45,7 +45,7 @@ def rebalance_or_complete_join(group: ClassicGroup, now_ms: int, out: Out) -> No
 
 
 def prepare_rebalance(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    """Make all members join again."""
+    """Start a rebalance: all members must join again."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         drop_assignments(group, ErrorCode.rebalance_in_progress, out)
     group.pending_syncs.clear()
@@ -53,7 +53,7 @@ def prepare_rebalance(group: ClassicGroup, now_ms: int, out: Out) -> None:
     is_initial = group.state is ClassicGroupState.EMPTY
     group.move_to(ClassicGroupState.PREPARING_REBALANCE, now_ms)
     if is_initial:
-        # The group is new, so "all members have joined" means nothing: further members get time to join (KIP-134).
+        # A new group does not know how many members will come, so further members get time to join (KIP-134).
         delay_ms = group.config.initial_rebalance_delay_ms
         group.new_member_added = False
         group.initial_delay_ms = delay_ms
@@ -76,7 +76,7 @@ def maybe_complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
 
 
 def complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    """End the join phase with those who are there. Static members stay without being there (KIP-345)."""
+    """End the join phase and remove members that have not joined, except static members (KIP-345)."""
     out.append(Cancel(JOIN_TIMER))
     for member in group.members:
         if member.joining is None and not member.is_static:
@@ -84,7 +84,7 @@ def complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
             out.append(Cancel(session(member.member_id)))
     if not _elect_joined_leader(group):
         if group.members:
-            # Only absent static members are left: wait until they come or their sessions end.
+            # No member has joined, but static members remain: wait until they join or their sessions time out.
             out.append(Arm(JOIN_TIMER, group.members.rebalance_timeout_ms))
             return
         group.start_generation(now_ms)
@@ -100,7 +100,7 @@ def complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """Keep the leader if it has joined, else take the first member that has. False: no member has joined."""
+    """Keep the leader if it has joined, otherwise make the first member that has joined the leader; False if none has."""
     if group.leader is None:
         return False
     if group.members[group.leader].joining is not None:
@@ -113,7 +113,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 
 
 def remove_member(group: ClassicGroup, member: Member, out: Out) -> None:
-    """Take a member out. What it waits for is answered: a client that is alive after all joins anew."""
+    """Remove a member and fail its waiting requests, so that a client that is still alive joins again."""
     answer_join(group, member, join_error("", ErrorCode.unknown_member_id), out)
     if member.syncing is not None:
         out.append(Answer(member.syncing, sync_error(ErrorCode.unknown_member_id)))
@@ -145,5 +145,5 @@ def _answer_syncs(group: ClassicGroup, error: ErrorCode, out: Out) -> None:
         response = sync_error(error) if error is not NONE else sync_accepted(group, member)
         out.append(Answer(member.syncing, response))
         member.syncing = None
-        # While it waited its session did not run.
+        # The session did not run while the member waited.
         rearm_session(member, out)

@@ -1,4 +1,4 @@
-"""What coordinators of groups write: a record of ``__consumer_offsets``, or a tombstone. Pure."""
+"""A record of ``__consumer_offsets`` to write. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from protocol.named_tuple import NamedTuple
 from protocol.schema import Key, Value
 
 GROUP_METADATA_VERSION: Final = 3
-"""Of classic groups' records, as Kafka 4.3 writes them."""
+"""Version of the value of a classic group's record, as Kafka 4.3 writes it."""
 
 
 class LogRecord(NamedTuple):
-    """A record to write: a value of None is a tombstone."""
+    """A record to write; a value of None makes it a tombstone."""
 
     key: Key
     value: Value | None = None

@@ -1,7 +1,8 @@
 """One partition of ``__consumer_offsets`` that this node leads: its memory, its log, its timers.
 
-The shell around the pure parts. What is appended is in memory at once, so that the next request sees it, and is answered
-once it is committed; should that never be, the node leads the partition no more, and drops the memory with it.
+The pure modules decide, this one acts. A record is in memory as soon as it is appended, so that the next request sees it;
+the response is sent once the record is committed. If that never happens, the node no longer leads the partition, and the
+memory is dropped with it.
 """
 
 from __future__ import annotations
@@ -53,17 +54,19 @@ if TYPE_CHECKING:
     from storage.producers import VerificationGuard
 
 COORDINATOR_SEQUENCE: Final = 0
-"""Kafka's coordinators give every batch this sequence, with a producer or without, and no replica checks it."""
+"""Sequence of every batch: Kafka's coordinators use it with and without a producer id, and no replica checks it."""
 RECORD_OVERHEAD_BYTES: Final = 32
-"""At most what a record adds to its key and value: lengths, deltas, no headers."""
+"""Upper bound of what a record adds to its key and value: lengths, deltas, no headers."""
 LOAD_TURN_RECORDS: Final = 500
-"""How much of a log is replayed before other work gets its turn."""
+"""Records that are replayed in one turn of the event loop."""
 
 log = get_logger()
 
 
 class Producer(NamedTuple):
-    """The transactional producer on whose behalf offsets are written, and what its verification left behind."""
+    """The transactional producer that commits offsets, with the result of its verification
+    (``Partition.append_internal``).
+    """
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -75,7 +78,7 @@ NO_PRODUCER: Final = Producer()
 
 
 def group_of(key: Key) -> str | None:
-    """The group that a record is about."""
+    """Group id in a record's key; None for a key without a group."""
     found: str | None = getattr(key, "group", None) or getattr(key, "group_id", None)
     return found
 
@@ -89,7 +92,7 @@ def _group_of(raw_key: bytes) -> str | None:
 
 
 class GroupShard(CoordinatorShard):
-    """The groups of one partition, while this node leads it."""
+    """The groups of one partition of ``__consumer_offsets``, while this node leads it."""
 
     def __init__(
         self,
@@ -105,9 +108,9 @@ class GroupShard(CoordinatorShard):
         self.life = life
         self.state = GroupCoordinatorState(self._classic_group_config())
         self._timers: dict[tuple[str, Timer], tuple[ClockTimer, int]] = {}
-        """Each with the time at which it was set, by the clock of groups."""
+        """Group id and timer -> the clock's timer, and the time in the domain GROUPS when it was armed."""
         self._waiting: dict[Waiter[ErrorCode], None] = {}
-        """What waits for a commit or at a rule, in the order in which it came."""
+        """The waiters for a commit or at a fault rule, in the order of their start."""
         self._load_began_ms = 0
 
     def _classic_group_config(self) -> ClassicGroupConfig:
@@ -156,7 +159,9 @@ class GroupShard(CoordinatorShard):
                 damaged.seen(record.key)
 
     def _end_without_marker(self) -> None:
-        """Offsets whose marker was damaged must not stay pending for good: the log knows which transactions have ended."""
+        """End pending offsets whose marker is in a damaged batch, by the producer state and aborted transactions of the
+        log.
+        """
         log = self.partition.log
         for producer_id, offset in self.state.offsets.pending_producers():
             entry = log.producers.entries.get(producer_id)
@@ -186,14 +191,14 @@ class GroupShard(CoordinatorShard):
             self.run(group, classic.fail_and_unload(group, error, now_ms))
         for verdict in tuple(self._waiting):
             verdict.wake(error)
-        # What members of consumer groups are waited for is the next coordinator's matter.
+        # The next coordinator starts the timers of the members of consumer groups again.
         for key in tuple(self._timers):
             self._cancel(key)
         assert not self._waiting
         super().unload(error)
 
     def abandon(self) -> None:
-        """The node is killed. What waited here was closed with the node's life, and gets no response."""
+        """The node is killed. Coroutines that waited here are closed with the node's life, without a response."""
         super().abandon()
         self.refusal = ErrorCode.not_coordinator
         for key in tuple(self._timers):
@@ -202,15 +207,15 @@ class GroupShard(CoordinatorShard):
     # -- writing ------------------------------------------------------------------------------------------------
 
     async def write(self, records: Sequence[LogRecord], producer: Producer = NO_PRODUCER) -> ErrorCode:
-        """Append one batch and take it into memory; NONE once it is committed, otherwise an error for clients."""
+        """Append one batch and apply it to memory; NONE once it is committed, otherwise an error for clients."""
         error, end_offset = self.append_records(records, producer)
         return await self.committed(end_offset) if error is NONE else self.client_error(error)
 
     async def may_append(self, group_id: str | None) -> ErrorCode:
-        """NONE once no rule holds an append up (`broker.injection.points`), otherwise an error that is meant for clients.
+        """Wait while a fault rule holds the append (`broker.injection.points`); NONE or an error that is meant for clients.
 
-        What is held is not in memory yet, and its request fails when the leadership goes. The caller decides again behind
-        this: a member may be gone by then, and its partition another's.
+        Records that are held are not in memory yet, and their request fails when the leadership ends. The caller decides
+        again after this wait: a member may be gone by then, and its partition may belong to another member.
         """
         verdict = self.verdict_at_append("group.append", group_id=group_id)
         return self.client_error(await self._woken(verdict))
@@ -222,9 +227,9 @@ class GroupShard(CoordinatorShard):
         *,
         deleted: ErrorCode = ErrorCode.unknown_member_id,
     ) -> tuple[ErrorCode, int]:
-        """The only way into the log: (error, offset after the last record).
+        """Append one batch and apply it to memory: (error, offset after the last record). All writes go through here.
 
-        ``deleted`` is what members hear that wait in a classic group which the records delete.
+        ``deleted`` is the error for members that wait in a classic group which the records delete.
         """
         now_ms = self.clock.now_ms()
         transactional = producer.producer_id != NO_PRODUCER_ID
@@ -242,14 +247,14 @@ class GroupShard(CoordinatorShard):
         if len(batch) > self.partition.log.config.max_message_bytes:
             return ErrorCode.message_too_large, -1
         crash_point("group.append.before")
-        # As Kafka's, however small the ISR is: the commit then waits for the high watermark, or until its time is up.
+        # As Kafka's, without min.insync.replicas: a small ISR only delays the commit, until the request times out.
         result = self.append(batch, guard=producer.guard, verified=producer.verified, required_acks=1)
         if result.error is not NONE:
             return result.error, -1
         self.state.offsets.note_high_watermark(self.partition.high_watermark)
         crash_point("group.append.after")
         for offset, (key, value, _) in enumerate(records, result.base_offset):
-            # A group's own record says what its state machine already holds.
+            # The record of a classic group: its state machine is already in that state.
             if value is None or not isinstance(key, GroupMetadataKey):
                 self._take_in(offset, producer.producer_id, key, value, deleted)
         return NONE, result.last_offset + 1
@@ -266,9 +271,9 @@ class GroupShard(CoordinatorShard):
         self.state.apply(offset, producer_id, key, value)
 
     async def write_tombstones(self, find: Callable[[], Sequence[Key] | ErrorCode]) -> ErrorCode:
-        """Delete what is found, in as many batches as it takes; NONE once the last one is committed.
+        """Write tombstones for the keys that ``find`` returns, in several batches if needed; NONE once all are committed.
 
-        ``find`` is asked again where a rule has held the append up: what was found may be needed by then.
+        ``find`` is called again after a fault rule has held the append: some of the keys may be in use again by then.
         """
         doomed = find()
         if self.is_intercepted and not isinstance(doomed, ErrorCode) and doomed:
@@ -286,7 +291,7 @@ class GroupShard(CoordinatorShard):
         return await self.committed(end_offset)
 
     def _pieces(self, keys: Sequence[Key]) -> list[list[LogRecord]]:
-        """Tombstones for the keys, in pieces that fit into a batch."""
+        """Tombstones for the keys, split into batches of at most ``max.message.bytes``."""
         room = self.partition.log.config.max_message_bytes - HEADER_BYTES
         pieces: list[list[LogRecord]] = []
         left = 0
@@ -302,21 +307,21 @@ class GroupShard(CoordinatorShard):
     # -- waiting ------------------------------------------------------------------------------------------------
 
     async def committed(self, end_offset: int) -> ErrorCode:
-        """NONE once all below ``end_offset`` is committed, at once as a rule; otherwise an error that is meant for clients.
+        """Wait until all records below ``end_offset`` are committed; NONE or an error that is meant for clients.
 
-        A client is not kept waiting for longer than ``offsets.commit.timeout.ms``; what it is then told as an error may
-        come true all the same.
+        Usually they are committed already. A client waits for at most ``offsets.commit.timeout.ms``; the records may still
+        be committed after it got the error.
         """
         if self.partition.high_watermark >= end_offset:
             return NONE
         return self.client_error(await self._committed_in_time(end_offset))
 
     async def read(self) -> ErrorCode:
-        """The same of all that is in memory: no client may see what could be truncated."""
+        """Wait until all of memory is committed, so that no client sees what a truncation could remove."""
         return await self.committed(self.partition.log_end_offset)
 
     async def _committed_in_time(self, end_offset: int) -> ErrorCode:
-        """REQUEST_TIMED_OUT where it takes too long: the timer and the high watermark wake the same waiter."""
+        """As ``committed``, but REQUEST_TIMED_OUT on a timeout: timer and high watermark wake the same waiter."""
         verdict: Waiter[ErrorCode] = Waiter()
         self.partition.on_committed(end_offset, verdict.wake)
         timer = self.clock.call_later_ms(
@@ -330,13 +335,13 @@ class GroupShard(CoordinatorShard):
             timer.cancel()
 
     async def _committed_at_last(self, end_offset: int) -> ErrorCode:
-        """The same, however long it takes."""
+        """As ``_committed_in_time``, without a timeout."""
         verdict: Waiter[ErrorCode] = Waiter()
         self.partition.on_committed(end_offset, verdict.wake)
         return await self._woken(verdict)
 
     async def _woken(self, verdict: Waiter[ErrorCode]) -> ErrorCode:
-        """What the waiter is woken with: by what it was made for, or by `unload` with the error of the shard."""
+        """Await the verdict, which may also be the error that `unload` gives to everything that waits."""
         self._waiting[verdict] = None
         try:
             return await verdict
@@ -346,12 +351,12 @@ class GroupShard(CoordinatorShard):
     # -- effects ------------------------------------------------------------------------------------------------
 
     def run(self, group: ClassicGroup, effects: Sequence[Effect]) -> None:
-        """Carry out what the state machine of a group wants done.
+        """Carry out the effects of one event of a group, in their order.
 
-        The one place with a list of effects: one event of a group (a timer, a member that leaves, the end of a leadership)
-        responds to requests of several members and moves several timers, and the rules, which are pure, say in which
-        order. A response wakes the request that waits for it. An append is a barrier, which is waited for beside the
-        request: another event may respond to that meanwhile.
+        An event (a timer, a member that leaves, the end of a leadership) may respond to requests of several members and move
+        several timers; the state machine, which is pure, determines the order. An `Answer` wakes the request that waits
+        for it. An `Append` is a barrier and is awaited in a coroutine of its own, since another event may respond to the
+        request meanwhile.
         """
         append: Append | None = None
         behind: list[Answer] = []
@@ -373,7 +378,7 @@ class GroupShard(CoordinatorShard):
             start_in_background(self._store(group, append, behind), self.life)
 
     async def _store(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
-        """Write the record of a group. The responses behind it are sent once it is committed, or as errors."""
+        """Write the record of a group. The responses after it are sent once it is committed, or as errors."""
         error = await self.may_append(group.group_id) if self.is_intercepted else NONE
         if error is NONE and group.last_append is not append:
             await self._drop(group, append, behind)
@@ -384,7 +389,7 @@ class GroupShard(CoordinatorShard):
             if error is NONE and self.partition.high_watermark < end_offset:
                 error = await self._committed_in_time(end_offset)
                 if error is ErrorCode.request_timed_out:
-                    # It may be committed still: members are told that it failed, as by Kafka.
+                    # It may still be committed, but members get an error, as from Kafka.
                     late = self.client_error(error)
                     self.run(group, classic.on_append_late(group, append, late, self.clock.now_ms()))
                     _respond(behind, late)
@@ -404,7 +409,9 @@ class GroupShard(CoordinatorShard):
             )
 
     async def _drop(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
-        """A rule has held a record up until it was out of date: a later one is in the log, or the group was deleted."""
+        """Skip a record that a fault rule held until it was outdated: a later one is in the log, or the group was
+        deleted.
+        """
         deleted = group.state is ClassicGroupState.DEAD
         error = ErrorCode.unknown_member_id if deleted else await self.read()
         self.run(group, classic.on_append_late(group, append, error, self.clock.now_ms()))
@@ -424,7 +431,7 @@ class GroupShard(CoordinatorShard):
         return (group_id, timer) in self._timers
 
     def armed_for_ms(self, group_id: str, timer: Timer) -> int | None:
-        """How long ago a timer was set that has not fired; of a member's session: since when the member was not heard of."""
+        """Age of a timer that has not fired; for a session timer, the time since the member's last request."""
         armed = self._timers.get((group_id, timer))
         return None if armed is None else self.clock.now_ms(Domain.GROUPS) - armed[1]
 
@@ -454,12 +461,12 @@ class GroupShard(CoordinatorShard):
 
 
 def _waiter(token: object) -> Waiter[Response]:
-    """The request behind a token, of which the rules know no more than that it waits."""
+    """The waiter of the request that the token stands for; the state machine treats tokens as opaque."""
     return cast("Waiter[Response]", token)
 
 
 def _respond(answers: Sequence[Answer], error: ErrorCode) -> None:
-    """Send the responses that waited for an append, or the error in which it ended."""
+    """Send the responses that waited for an append, or the append's error instead."""
     for answer in answers:
         response = answer.response
         _waiter(answer.token).wake(response if error is NONE else type(response)(error_code=error))

@@ -1,4 +1,4 @@
-"""A timer of a classic group fires: a session, the join phase, the sync phase. Pure."""
+"""Expiry of a classic group's timers: a member session, the join phase, the sync phase. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker.groups.rebalance import (
 
 
 def loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
-    """The group was read from the log: every member gets a whole session to be heard of."""
+    """The group was loaded from the log: start a full session for each member, and rebalance if the group is too large."""
     out: Out = []
     for member in group.members:
         rearm_session(member, out)
@@ -26,7 +26,7 @@ def loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
 
 
 def expired(group: ClassicGroup, timer: Timer, now_ms: int) -> list[Effect]:
-    """A timer has fired."""
+    """Process a timer that has fired."""
     out: Out = []
     if group.state is ClassicGroupState.DEAD:
         return out
@@ -40,14 +40,14 @@ def expired(group: ClassicGroup, timer: Timer, now_ms: int) -> list[Effect]:
 
 
 def _session_over(group: ClassicGroup, member_id: str, now_ms: int, out: Out) -> None:
-    """A member was not heard of for its session time-out: it leaves, and the others join again."""
+    """A member sent no heartbeat within its session timeout: remove it and let the others rebalance."""
     if member_id in group.pending_joins:
         group.remove(member_id)
         _complete_join_if_all_are_there(group, now_ms, out)
         return
     member = group.members.get(member_id)
     if member is None or member.may_be_silent:
-        # A silent member's session starts anew with the answer that it waits for.
+        # The member waits for a response, which will restart its session.
         return
     remove_member(group, member, out)
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
@@ -57,7 +57,7 @@ def _session_over(group: ClassicGroup, member_id: str, now_ms: int, out: Out) ->
 
 
 def _sync_time_over(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    """Who has joined must also fetch its assignment, or the group would carry a member that does nothing (KIP-814)."""
+    """Remove members that joined but did not send SyncGroup in time, so that no idle member stays in the group (KIP-814)."""
     if (
         group.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE)
         or not group.pending_syncs
@@ -70,7 +70,7 @@ def _sync_time_over(group: ClassicGroup, now_ms: int, out: Out) -> None:
 
 
 def _join_time_over(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    """The join timer has fired: the initial delay is renewed while members keep coming, else the phase ends."""
+    """The join timer has fired: extend the initial delay while new members keep joining, otherwise end the join phase."""
     if group.state is not ClassicGroupState.PREPARING_REBALANCE:
         return
     if (

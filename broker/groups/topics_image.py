@@ -1,4 +1,4 @@
-"""The cluster's topics as consumer groups see them (`TopicsImage`), followed change by change."""
+"""The cluster's topics for consumer groups (Kafka's `TopicsImage`), updated with each change of the metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MetadataTopics(MetadataListener):
-    """Of one node. Hashes of topics are kept until the topic changes."""
+    """The topics of the cluster as one node sees them. Hashes of topics are cached until the topic changes."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata
@@ -23,7 +23,7 @@ class MetadataTopics(MetadataListener):
         self.changes = 0
         self.last_version_with_new_topics = metadata.image.offset
 
-    # -- following ----------------------------------------------------------------------------------------------
+    # -- metadata changes ---------------------------------------------------------------------------------------
 
     def on_topic_created(self, topic: Topic) -> None:
         self.last_version_with_new_topics = self._metadata.image.offset
@@ -36,7 +36,7 @@ class MetadataTopics(MetadataListener):
         self._changed(topic.name)
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        """A reassignment moves a partition to other racks; without racks a topic's hash stays as it is."""
+        """A reassignment may move a partition to other racks; without racks a topic's hash does not change."""
         if any(broker.rack for broker in self._metadata.brokers.values()):
             self._changed(topic.name)
 
@@ -44,7 +44,7 @@ class MetadataTopics(MetadataListener):
         self._hashes.pop(name, None)
         self.changes += 1
 
-    # -- questions ----------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:

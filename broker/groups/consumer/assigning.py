@@ -1,6 +1,6 @@
-"""A target assignment is computed: the members as an assignor sees them, and what it gives them. Pure.
+"""Computation of a target assignment: converts the members for an assignor and runs it. Pure.
 
-A broker imports this with the first member of a consumer group, and the assignors with it.
+A broker imports this module, and the assignors with it, with the first member of a consumer group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.groups.consumer.subscribing import subscribed_topic_ids
 def assign(
     context: Context, group: ConsumerGroup, name: str, new: ConsumerGroupMember, *, homogeneous: bool
 ) -> Mapping[str, TargetAssignment]:
-    """What each member shall have, once ``new`` is one of them; a member that gets nothing stands there too."""
+    """Target assignment of each member, with ``new`` as a member; a member that gets no partitions is included."""
     spec = GroupSpec.of(
         _member_specs(context, group, new), context.topics.partition_count, homogeneous=homogeneous
     )

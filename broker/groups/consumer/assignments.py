@@ -1,4 +1,4 @@
-"""Assignments as values: partitions by topic id, with or without the epochs at which a member got them. Pure."""
+"""Assignments as values: partitions by topic id, with or without the epochs at which a member was assigned them. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Final, Protocol
 from uuid import UUID
 
 TargetAssignment = Mapping[UUID, frozenset[int]]
-"""What a member shall have: topic id -> partitions. No topic without partitions."""
+"""Target assignment of a member: topic id -> partitions. No topic without partitions."""
 AssignedPartitions = Mapping[UUID, Mapping[int, int]]
-"""What a member has: topic id -> partition -> the epoch at which it was assigned (KIP-1251). No topic without partitions."""
+"""Current assignment of a member: topic id -> partition -> epoch of its assignment (KIP-1251).
+
+No topic without partitions.
+"""
 NO_TARGET: Final[TargetAssignment] = {}
 NO_PARTITIONS: Final[AssignedPartitions] = {}
 
 
 class TopicPartitions(Protocol):
-    """Partitions of one topic, as several messages and records have them."""
+    """Partitions of one topic; several messages and records have these fields."""
 
     @property
     def topic_id(self) -> UUID | None: ...
@@ -24,7 +27,7 @@ class TopicPartitions(Protocol):
 
 
 def at_epoch(target: TargetAssignment, epoch: int) -> AssignedPartitions:
-    """All partitions, assigned at one epoch."""
+    """The target assignment with one epoch for all partitions."""
     return {topic_id: dict.fromkeys(sorted(indexes), epoch) for topic_id, indexes in target.items()}
 
 
@@ -37,7 +40,7 @@ def has(assigned: AssignedPartitions, topic_id: UUID | None, partition: int) -> 
 
 
 def has_all(assigned: AssignedPartitions, owned: Iterable[TopicPartitions] | None) -> bool:
-    """Whether a member owns nothing but this. False where it does not say what it owns (None)."""
+    """Whether ``owned`` contains only partitions of ``assigned``. False if the request has no owned partitions (None)."""
     if owned is None:
         return False
     return all(
@@ -47,7 +50,7 @@ def has_all(assigned: AssignedPartitions, owned: Iterable[TopicPartitions] | Non
 
 
 def has_any(assigned: AssignedPartitions, owned: Iterable[TopicPartitions] | None) -> bool:
-    """Whether a member still owns some of this. True where it does not say what it owns (None)."""
+    """Whether ``owned`` contains a partition of ``assigned``. True if the request has no owned partitions (None)."""
     if owned is None:
         return True
     return any(has(assigned, topic.topic_id, index) for topic in owned for index in topic.partitions)

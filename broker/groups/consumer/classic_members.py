@@ -1,7 +1,8 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848). Pure.
 
-The group has no leader: the coordinator assigns. A JoinGroup is what a heartbeat is for the others, and is answered at once;
-the member fetches its assignment by SyncGroup, and hears REBALANCE_IN_PROGRESS when it has to join again.
+The group has no leader, as the coordinator assigns. A JoinGroup does what a ConsumerGroupHeartbeat does for other members,
+and its response does not wait for the other members. The member fetches its assignment by SyncGroup, and gets
+REBALANCE_IN_PROGRESS when it has to join again.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ REBALANCE_TIMEOUT_SINCE: Final = 1
 
 @slotted(frozen=True)
 class ClassicJoiner:
-    """A JoinGroup, read."""
+    """A JoinGroup, parsed and checked."""
 
     request: JoinGroupRequest
     member_id: str
-    """The id that the member has, or gets."""
+    """The member's id: that of the request, or a new one."""
     client: Client
     api_version: int
     rebalance_timeout_ms: int
@@ -71,7 +72,7 @@ class ClassicJoiner:
 
     @property
     def needs_member_id(self) -> bool:
-        """It must come again with the id that it is given (KIP-394)."""
+        """Whether the client must send a second JoinGroup with the member id of the response (KIP-394)."""
         is_dynamic = self.request.group_instance_id is None
         return self.is_unknown and is_dynamic and self.api_version >= MEMBER_ID_REQUIRED_SINCE
 
@@ -90,7 +91,7 @@ def read_join(
     api_version: int,
     new_member_id: str,
 ) -> ClassicJoiner:
-    """May this member join at all?"""
+    """Check whether the client may join, and parse its JoinGroup. Raises `Refused`."""
     if context.settings.migration_policy is MigrationPolicy.DISABLED:
         raise refused(ErrorCode.inconsistent_group_protocol)
     member_id = request.member_id or new_member_id
@@ -183,7 +184,7 @@ def _owned(topics: TopicsImage, subscription: Subscription) -> list[TopicPartiti
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ConsumerGroupMember:
-    """The fences of SyncGroup and Heartbeat."""
+    """The checks of SyncGroup and Heartbeat: return the member or raise `Refused`."""
     member = known_member(group, member_id, instance_id)
     if not member.uses_classic_protocol:
         raise refused(ErrorCode.unknown_member_id)
@@ -244,7 +245,7 @@ def heartbeat(
 def leave(
     context: Context, group: ConsumerGroup, config: ClassicGroupConfig, leaving: Sequence[MemberIdentity]
 ) -> Decision[LeaveGroupResponse]:
-    """Members of either protocol: an administrator may name them all."""
+    """LeaveGroup, for members of both protocols, as an administrator may remove any of them."""
     results: list[MemberResponse] = []
     gone: dict[str, ConsumerGroupMember] = {}
     for identity in leaving:

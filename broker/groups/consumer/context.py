@@ -1,7 +1,7 @@
-"""What decisions about a consumer group are made from, and what they come to. Pure.
+"""Input and output of decisions about a consumer group. Pure.
 
-A decision says which records to append, which timers to move and what to answer; the group changes only by its records. So a
-decision that is not carried out leaves nothing behind, and one that waits is made anew when its time comes.
+A decision lists the records to append, the timers to move and the response; the group is changed only by its records. So a
+decision that is not carried out has no effect, and a decision that had to wait is made again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from protocol.slotted import slotted
 
 R = TypeVar("R")
 MayDescribe = Callable[[str], bool]
-"""May a client know of a topic?"""
+"""Whether a client may describe a topic (ACLs)."""
 
 
 class Refused(Exception):
-    """A request that is answered with an error; ``message`` is Kafka's."""
+    """The request gets an error response; ``message`` is Kafka's."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error.name)
@@ -38,7 +38,7 @@ def refused(error: ErrorCode, message: str | None = None) -> Refused:
 
 
 class MigrationPolicy(StrEnum):
-    """``group.consumer.migration.policy``: which conversions are made while members are live."""
+    """``group.consumer.migration.policy``: which conversions are allowed while the group has members."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -56,10 +56,10 @@ class MigrationPolicy(StrEnum):
 
 @slotted(frozen=True)
 class ConsumerGroupSettings:
-    """The settings that hold for one group: the broker's, or its own."""
+    """The settings of one group: its own where they are set, otherwise the broker's."""
 
     assignors: tuple[str, ...] = ("uniform", "range")
-    """By name; the first is the default."""
+    """Names of the enabled assignors; the first is the default."""
     assignment_interval_ms: int = 1_000
     heartbeat_interval_ms: int = 5_000
     session_timeout_ms: int = 45_000
@@ -71,7 +71,7 @@ class ConsumerGroupSettings:
 
 @slotted(frozen=True)
 class Context:
-    """What every decision may ask."""
+    """The input of every decision: topics, settings, time."""
 
     topics: TopicsImage
     settings: ConsumerGroupSettings
@@ -80,31 +80,31 @@ class Context:
 
 @slotted(frozen=True)
 class Client:
-    """Who sends a request."""
+    """The client that sent a request."""
 
     client_id: str
     client_host: str
     may_describe: MayDescribe | None = None
-    """None: it may know of every topic."""
+    """None: the client may describe every topic."""
 
 
 @slotted
 class Decision(Generic[R]):
-    """What is to be done: append, then everything else; the response waits until the records are committed."""
+    """The result of a decision: append the records, then do everything else; respond once the records are committed."""
 
     response: R
     records: list[LogRecord] = field(default_factory=list)
     timers: list[Arm | Cancel] = field(default_factory=list)
     is_refreshed: bool = False
-    """The metadata hash was compared with the topics as they are."""
+    """Whether the metadata hash was compared with the present topics."""
     regexes: frozenset[str] = frozenset()
-    """To be resolved, in a turn of its own."""
+    """Regular expressions to resolve, in a turn of their own."""
     may_describe: MayDescribe | None = None
-    """What they are resolved to: topics that the client knows of whose request they are resolved for. None: all topics."""
+    """Limits the topics of these regular expressions to those that the requesting client may describe. None: no limit."""
     becomes: ClassicGroup | None = None
-    """The group that a downgrade makes."""
+    """After a downgrade: the classic group."""
     rebalances: bool = False
-    """Its members must join anew."""
+    """Whether the members of the downgraded group must join again."""
 
 
 def session_timer(member_id: str) -> Timer:
@@ -116,7 +116,7 @@ def rebalance_timer(member_id: str) -> Timer:
 
 
 def join_timer(member_id: str) -> Timer:
-    """A member that speaks the classic protocol must join again by then."""
+    """Timer by which a member of the classic protocol must join again."""
     return Timer(Timed.JOIN, member_id)
 
 
@@ -130,7 +130,7 @@ def cancel_timers(member_ids: Sequence[str]) -> list[Arm | Cancel]:
 
 
 def live_group(group: ConsumerGroup | ClassicGroup | None, group_id: str) -> ConsumerGroup:
-    """The consumer group, or `Refused` with what Kafka says of a group that is missing or of another kind."""
+    """Return the group if it is a consumer group; otherwise raise `Refused` with Kafka's message."""
     if group is None:
         raise refused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
     if isinstance(group, ClassicGroup):

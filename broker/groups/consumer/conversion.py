@@ -1,7 +1,8 @@
-"""A group changes its protocol while members are live (KIP-848): from classic to consumer, and back. Pure.
+"""Conversion of a group with live members (KIP-848): from classic to consumer group, and back. Pure.
 
-An upgrade comes with the first ConsumerGroupHeartbeat, a downgrade when the last member with the consumer protocol goes.
-What is opaque in a classic group, ``ConsumerProtocol``'s subscriptions and assignments, is read and written here.
+The first ConsumerGroupHeartbeat upgrades a group; when its last member of the consumer protocol leaves, it is downgraded.
+``ConsumerProtocol``'s subscriptions and assignments, which a classic group treats as opaque bytes, are decoded and encoded
+here.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NEWEST_PROTOCOL_VERSION: Final = Assignment.VERSIONS[-1]
 
 
 def encode_assignment(topics: TopicsImage, target: TargetAssignment, subscription: bytes) -> bytes:
-    """An assignment as the member that sent this subscription can read it."""
+    """Encode an assignment in the version of the member's subscription."""
     named = [
         TopicPartitions(topic=name, partitions=sorted(indexes))
         for topic_id, indexes in target.items()
@@ -45,7 +46,7 @@ def encode_assignment(topics: TopicsImage, target: TargetAssignment, subscriptio
 
 
 def partitions_by_id(topics: TopicsImage, named: Iterable[TopicPartitions]) -> dict[UUID, frozenset[int]]:
-    """Of those topics that exist."""
+    """Partitions by topic id, without topics that do not exist."""
     return {
         topic_id: frozenset(topic.partitions)
         for topic in named
@@ -77,10 +78,10 @@ def _cannot_upgrade(group: ClassicGroup, reason: str) -> Exception:
 
 
 def upgrade(context: Context, classic: ClassicGroup) -> tuple[ConsumerGroup, list[LogRecord], list[Arm]]:
-    """The consumer group with the members of a classic one, its records, and the sessions of its members."""
+    """Convert a classic group: the consumer group, its records, and the session timers of its members. Raises `Refused`."""
     group = ConsumerGroup(classic.group_id)
     group.epoch = group.assignment_epoch = classic.generation
-    # In the join phase of its first generation a group has not chosen a protocol yet. Kafka fails there.
+    # In the join phase of its first generation a group has not selected a protocol yet. Kafka fails there.
     protocol = classic.protocol_name
     if protocol is None and classic.members:
         protocol = classic.members.select_protocol()
@@ -102,7 +103,7 @@ def upgrade(context: Context, classic: ClassicGroup) -> tuple[ConsumerGroup, lis
 
 
 class _CustomAssignor(Exception):
-    """Its user data would be lost."""
+    """A member's assignment has user data of a custom assignor, which the conversion would lose."""
 
 
 def _adopt(context: Context, group: ConsumerGroup, member: Member, protocol: str) -> None:
@@ -140,7 +141,7 @@ def _adopt(context: Context, group: ConsumerGroup, member: Member, protocol: str
 def is_downgraded_without(
     context: Context, group: ConsumerGroup, leaving: Collection[ConsumerGroupMember]
 ) -> bool:
-    """Whether only members of the classic protocol are left once these are gone."""
+    """Whether only members of the classic protocol would remain without ``leaving``, and the group may be downgraded."""
     left = len(group.members) - len(leaving)
     classic = group.classic_members - sum(member.uses_classic_protocol for member in leaving)
     settings = context.settings
@@ -155,7 +156,7 @@ def is_downgraded_without(
 def is_downgraded_by_replacing(
     context: Context, group: ConsumerGroup, replaced: ConsumerGroupMember | None
 ) -> bool:
-    """Whether a static member that comes back with the classic protocol was the last one with the consumer protocol."""
+    """Whether ``replaced`` is the last member of the consumer protocol, and is replaced by a static classic member."""
     settings = context.settings
     return (
         replaced is not None
@@ -176,7 +177,10 @@ def downgrade(
     joining: ConsumerGroupMember | None = None,
     rebalance: bool,
 ) -> None:
-    """Make the group a classic one with the members that stay. ``joining`` is a static member's next incarnation."""
+    """Add to the decision the downgrade of the group, with the members that remain.
+
+    ``joining`` is the new incarnation of a static member that replaces the old one.
+    """
     replaced = group.static_member(joining.instance_id) if joining is not None else None
     renamed = {replaced.member_id: joining.member_id} if replaced is not None and joining is not None else {}
     classic = ClassicGroup(

@@ -1,6 +1,6 @@
-"""May a member of a consumer group commit or fetch offsets in the epoch that it names? Pure.
+"""Checks whether a member of a consumer group may commit or fetch offsets with the epoch in its request. Pure.
 
-KIP-1251: a commit in an older epoch counts for a partition that the member has had since that epoch or before.
+KIP-1251: a commit with an older epoch is accepted for a partition that was assigned to the member at that epoch or earlier.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MEMBER_EPOCH_SINCE: Final = 9
 NO_EPOCH: Final = -1
 
 CheckPartition = Callable[[UUID | None, int], ErrorCode]
-"""(topic id, partition) -> whether its offset may be committed."""
+"""(topic id, partition) -> NONE if its offset may be committed, otherwise the error."""
 
 
 def check_commit(
@@ -31,7 +31,10 @@ def check_commit(
     transactional: bool,
     api_version: int,
 ) -> CheckPartition | None:
-    """What is to be asked for each partition; None if all may be committed. `Refused` if none may."""
+    """Check a commit. None: all partitions may be committed. Otherwise returns the check for each partition.
+
+    Raises `Refused` if no partition may be committed.
+    """
     if epoch < 0 and not group.members:
         return None
     if transactional and epoch == NO_EPOCH and not member_id and instance_id is None:
@@ -55,7 +58,7 @@ def check_commit(
 
 
 def _assigned_since(member: ConsumerGroupMember, topic_id: UUID | None, partition: int) -> int | None:
-    """The epoch since which a member has a partition, also while it gives it up; None if it has not."""
+    """Epoch since which the member has the partition, assigned or pending revocation; None if it does not have it."""
     if topic_id is None:
         return None
     since = member.assigned.get(topic_id, {}).get(partition)
@@ -72,5 +75,5 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> Erro
 
 
 def _stale(member: ConsumerGroupMember) -> ErrorCode:
-    """Members of the classic protocol know generations."""
+    """The error for a wrong epoch: members of the classic protocol have a generation instead."""
     return ErrorCode.illegal_generation if member.uses_classic_protocol else ErrorCode.stale_member_epoch

@@ -1,4 +1,4 @@
-"""Members leave a consumer group, or are made to. Pure."""
+"""Members leave a consumer group, or are removed. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def member_of(group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
 
 
 def static_member_of(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerGroupMember:
-    """The living incarnation of an instance, if it is this member."""
+    """Return the current member of an instance id if it has this member id; otherwise raise `Refused`."""
     member = group.static_member(instance_id)
     if member is None:
         raise refused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
@@ -53,14 +53,14 @@ def leave(
     config: ClassicGroupConfig,
     request: ConsumerGroupHeartbeatRequest,
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """A heartbeat with epoch -1 or -2."""
+    """Process a ConsumerGroupHeartbeat with epoch -1 or -2."""
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
         return fence(context, group, config, [member_of(group, request.member_id)], response)
     member = static_member_of(group, request.instance_id, request.member_id)
     if request.member_epoch != STATIC_LEAVE_EPOCH:
         return fence(context, group, config, [member], response)
-    # It keeps what it has for its next incarnation, which the epoch tells of.
+    # Epoch -2: the assignment stays reserved for the next incarnation of the static member.
     left = member.evolve(
         member_epoch=STATIC_LEAVE_EPOCH,
         pending_revocation=NO_PARTITIONS,
@@ -76,7 +76,7 @@ def fence(
     members: Sequence[ConsumerGroupMember],
     response: R,
 ) -> Decision[R]:
-    """Take members out of the group; where only members of the classic protocol stay, it becomes a classic one."""
+    """Remove members from the group, or downgrade it if only members of the classic protocol remain."""
     decision = Decision(response)
     if not members:
         return decision

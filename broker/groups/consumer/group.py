@@ -1,7 +1,7 @@
-"""One consumer group (KIP-848) as its records have made it. Pure.
+"""One consumer group (KIP-848) as built from its records. Pure.
 
-Nothing changes a group but a record: a decision (`broker.groups.consumer.heartbeat` and its neighbours) says which records
-to write, and the group takes them in once they are appended, as it does when its partition is loaded.
+A group is changed only by records: a decision (`broker.groups.consumer.heartbeat` and its neighbours) lists the records to
+write, and they are applied to the group once they are appended, in the same way as when its partition is loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocol.hashing import hash_map_order
 FIRST_GROUP_EPOCH: Final = 1
 FIRST_ASSIGNMENT_EPOCH: Final = 1
 UNOWNED: Final = -1
-"""The epoch of a partition that no member has."""
+"""Owner epoch of a partition that no member has."""
 
 
 class ConsumerGroupState(StrEnum):
@@ -32,7 +32,7 @@ class ConsumerGroupState(StrEnum):
 
 
 class ConsumerGroup:
-    """Members, what they subscribe to, what they shall have (target) and what they have."""
+    """Members with their subscriptions, their target assignments and their current assignments."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -48,9 +48,9 @@ class ConsumerGroup:
         self.subscriptions = Subscriptions()
         self.classic_members = 0
         self.has_obsolete_metadata = False
-        """A record of type 4 is in the log, which the next record of the group's epoch is followed by a tombstone of."""
+        """The log has a record of the obsolete type 4; with its next epoch record the group writes a tombstone for it."""
         self.compared_at = -1
-        """``TopicsImage.changes`` when the metadata hash was compared last. Not in the log: a restart compares anew."""
+        """``TopicsImage.changes`` at the last comparison of the metadata hash. Not in the log: a restart compares again."""
         self._owner_epochs: dict[UUID, dict[int, int]] = {}
         self._assignors: dict[str, int] = {}
         self._classic_protocols: dict[str, int] = {}
@@ -107,7 +107,7 @@ class ConsumerGroup:
                 of_topic[partition] = epoch
 
     def _disown(self, assigned: AssignedPartitions, epoch: int) -> None:
-        """Unless another member has it meanwhile: a record of one that lost it may come after that of one that got it."""
+        """Remove the owner epochs, except those of another member: its record may come before that of the former owner."""
         for topic_id, partitions in assigned.items():
             of_topic = self._owner_epochs.get(topic_id, {})
             for partition in partitions:
@@ -117,13 +117,13 @@ class ConsumerGroup:
                 self._owner_epochs.pop(topic_id, None)
 
     def owner_epoch(self, topic_id: UUID, partition: int) -> int:
-        """The epoch of the member that has a partition or has yet to give it up; `UNOWNED` if there is none."""
+        """Epoch of the member that has a partition, assigned or pending revocation; `UNOWNED` if there is none."""
         return self._owner_epochs.get(topic_id, {}).get(partition, UNOWNED)
 
     # -- targets ------------------------------------------------------------------------------------------------
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> TargetAssignment:
-        """What a member shall have; a static member that came back under a new id has its predecessor's."""
+        """Target assignment of a member; a static member under a new member id has that of its predecessor."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, "")
         return self.targets.get(member_id, NO_TARGET)
@@ -138,15 +138,15 @@ class ConsumerGroup:
 
     @property
     def regexes_resolved_at_ms(self) -> int | None:
-        """When regular expressions were resolved last: all of a group are at the same time."""
+        """Time of the last resolution; all regular expressions of a group are resolved together. None if there was none."""
         return next((each.timestamp_ms for each in self.resolved.values()), None)
 
     @property
     def regexes_resolved_in(self) -> int:
-        """The version of the metadata in which they were."""
+        """Metadata version at the last resolution of the regular expressions."""
         return next((each.version for each in self.resolved.values()), 0)
 
-    # -- questions ----------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -168,17 +168,17 @@ class ConsumerGroup:
     def preferred_assignor(
         self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
     ) -> str | None:
-        """The one that most members ask for, once ``new`` stands in the place of ``old``; None if no member asks for one."""
+        """The assignor that most members request, after ``new`` has replaced ``old``; None if no member requests one."""
         counts = dict(self._assignors)
         if old is not None and old.server_assignor is not None:
             _add(counts, old.server_assignor, -1)
         if new is not None and new.server_assignor is not None:
             _add(counts, new.server_assignor, 1)
-        # Among equals the first in the order of Kafka's hash map.
+        # In a tie the first in the order of Kafka's hash map wins.
         return max(hash_map_order(counts), key=lambda name: counts[name], default=None)
 
     def supports_classic(self, protocol_type: str, names: frozenset[str]) -> bool:
-        """May a member with these classic protocols join? All that speak the classic protocol must share one."""
+        """Whether a member with these classic protocols may join. All classic members must have one in common."""
         if protocol_type != "consumer":
             return False
         if not self.members:
@@ -186,7 +186,7 @@ class ConsumerGroup:
         return any(self._classic_protocols.get(name, 0) == self.classic_members for name in names)
 
     def waits_for_unreleased(self, member: ConsumerGroupMember) -> bool:
-        """Whether a partition that the member shall get still belongs to another."""
+        """Whether another member still has a partition of this member's target assignment."""
         return member.state is MemberState.UNRELEASED_PARTITIONS and any(
             partition not in member.assigned.get(topic_id, ())
             and self.owner_epoch(topic_id, partition) != UNOWNED
@@ -195,7 +195,7 @@ class ConsumerGroup:
         )
 
     def image(self) -> Mapping[str, object]:
-        """All that a rebuilt memory must have again, as plain values."""
+        """The state that a group rebuilt from the log must have, too, as plain values."""
         return {
             "epoch": self.epoch,
             "hash": self.metadata_hash,

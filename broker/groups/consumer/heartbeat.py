@@ -1,4 +1,7 @@
-"""ConsumerGroupHeartbeat: a member joins, is alive, says what it owns, and hears what it shall have (KIP-848). Pure."""
+"""ConsumerGroupHeartbeat: a member joins, renews its session, reports its partitions, gets its assignment (KIP-848).
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +47,13 @@ from protocol.messages.consumer_group_heartbeat import (
 )
 
 CLIENT_MEMBER_ID_SINCE: Final = 1
-"""From this version on a client names itself (KIP-1082)."""
+"""From this version on the client chooses its member id (KIP-1082)."""
 
 
 def check_request(
     request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]
 ) -> None:
-    """What makes no sense whatever the group is (``throwIfConsumerGroupHeartbeatRequestIsInvalid``)."""
+    """Raise `Refused` if a request is invalid in any group (``throwIfConsumerGroupHeartbeatRequestIsInvalid``)."""
     epoch = request.member_epoch
     if api_version >= CLIENT_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
         _check_text(request.member_id, "MemberId")
@@ -64,7 +67,7 @@ def check_request(
     elif epoch < STATIC_LEAVE_EPOCH:
         raise refused(ErrorCode.invalid_request, "MemberEpoch is invalid.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        # Kafka lists them in the order of a hash set.
+        # Kafka lists the names in the order of a hash set.
         names = ", ".join(sorted(assignors, reverse=True))
         raise refused(
             ErrorCode.unsupported_assignor,
@@ -98,7 +101,7 @@ def heartbeat(
     *,
     resolving: bool,
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """One request of a member, whose id the caller has made if the client did not; `Refused` with Kafka's error."""
+    """Decide a request. The caller has set the member id if the client did not. Raises `Refused` with Kafka's error."""
     if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return leave(context, live_group(found, request.group_id), config, request)
     decision = Decision(ConsumerGroupHeartbeatResponse())
@@ -132,7 +135,7 @@ def _group_of_member(found: ConsumerGroup | ClassicGroup | None, group_id: str) 
 def said(
     old: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerGroupMember:
-    """The member with what a heartbeat says of it; what the heartbeat leaves out stays as it is."""
+    """The member with the fields of the request; fields that the request leaves out do not change."""
     changes: dict[str, object] = {
         "client_id": client.client_id,
         "client_host": client.client_host,
@@ -159,7 +162,7 @@ def advance(
     *,
     resolving: bool,
 ) -> ConsumerGroupMember:
-    """What follows from what a member has said: the group's epoch, its target assignment, the member's next step."""
+    """Add the consequences of a member's request to the decision: group epoch, target assignment, the member's next step."""
     out = decision.records
     if new is not old:
         out.append(records.member_subscription(group.group_id, new))
@@ -184,7 +187,7 @@ def step(
     *,
     subscription_changed: bool,
 ) -> ConsumerGroupMember:
-    """Reconcile a member with its target, and watch over the time that it takes to revoke."""
+    """Reconcile a member with its target assignment; while it must revoke partitions, a timer limits the time."""
     if not subscription_changed and member.is_reconciled_to(target.epoch):
         return member
     goal = Goal(
@@ -211,7 +214,7 @@ def _response(
     new: ConsumerGroupMember,
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse:
-    """The assignment is told when it is new, and to a member that says all of itself, as one does that was in doubt."""
+    """Build the response. The assignment is included if it has changed, on joining, and if the request sets all fields."""
     is_full = (
         request.rebalance_timeout_ms != NO_REBALANCE_TIMEOUT
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

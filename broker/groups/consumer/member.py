@@ -1,4 +1,4 @@
-"""One member of a consumer group, as a value (KIP-848): what it said of itself, and how far it is reconciled. Pure."""
+"""One member of a consumer group as a value (KIP-848): its subscription, and the progress of its reconciliation. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from protocol.records.group_log import ClassicMemberMetadata, ClassicProtocol
 from protocol.slotted import slotted
 
 LEAVE_EPOCH: Final = -1
-"""The epoch of a member that leaves for good."""
+"""Epoch in the heartbeat of a member that leaves."""
 STATIC_LEAVE_EPOCH: Final = -2
-"""The epoch of a static member that will be back, and of what it has left behind."""
+"""Epoch of a static member that leaves temporarily: in its heartbeat, and in its record until it comes back."""
 NO_REBALANCE_TIMEOUT: Final = -1
 
 
 class MemberState(IntEnum):
-    """How far a member is reconciled with its target assignment; the values stand in its records."""
+    """Progress of a member towards its target assignment; the values are those in its records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -27,7 +27,7 @@ class MemberState(IntEnum):
 
     @classmethod
     def of(cls, value: int) -> MemberState:
-        """A state that a newer version has written is unknown here."""
+        """Parse the value in a record; `UNKNOWN` for a state of a newer version."""
         try:
             return cls(value)
         except ValueError:
@@ -36,7 +36,7 @@ class MemberState(IntEnum):
 
 @slotted(frozen=True, kw_only=True)
 class ConsumerGroupMember:
-    """One member. A change makes a new one (``evolve``)."""
+    """One member, immutable; ``evolve`` returns a changed copy."""
 
     member_id: str
     member_epoch: int = 0
@@ -52,9 +52,9 @@ class ConsumerGroupMember:
     server_assignor: str | None = None
     assigned: AssignedPartitions = field(default_factory=dict)
     pending_revocation: AssignedPartitions = field(default_factory=dict)
-    """Partitions that the member shall give up, and has not yet said that it has."""
+    """Partitions that the member must revoke, and that it has not reported as revoked yet."""
     classic: ClassicMemberMetadata | None = None
-    """What it said in its JoinGroup, if it speaks the classic protocol."""
+    """Fields of its JoinGroup; None if the member uses the consumer protocol."""
 
     @property
     def uses_classic_protocol(self) -> bool:
@@ -62,7 +62,7 @@ class ConsumerGroupMember:
 
     @property
     def regex(self) -> str | None:
-        """The regular expression that it subscribes to; None without one."""
+        """The regular expression that the member subscribes to; None without one."""
         return self.subscribed_topic_regex or None
 
     @property
@@ -73,7 +73,7 @@ class ConsumerGroupMember:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def evolve(self, **changes: object) -> ConsumerGroupMember:
-        """The member with other values; itself, if none of them is another."""
+        """A copy with these values; the member itself if none of them differs."""
         if all(getattr(self, name) == value for name, value in changes.items()):
             return self
         return replace(self, **changes)  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ class ConsumerGroupMember:
         pending_revocation: AssignedPartitions = NO_PARTITIONS,
         state: MemberState = MemberState.STABLE,
     ) -> ConsumerGroupMember:
-        """The member after a step of its reconciliation: its epoch so far becomes the previous one."""
+        """The member after a step of its reconciliation; its present epoch becomes the previous one."""
         return replace(
             self,
             member_epoch=epoch,

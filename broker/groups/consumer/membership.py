@@ -1,4 +1,4 @@
-"""A member comes, or comes back: which member a request is about, with the fences of KIP-848. Pure."""
+"""Finds the member that a request is about, with the fencing checks of KIP-848: new, known, or returning. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def group_to_join(
     found: ConsumerGroup | ClassicGroup | None,
     decision: Decision[Any],
 ) -> ConsumerGroup:
-    """The group that a member joins; a classic one is replaced if it is empty, else upgraded."""
+    """Return the group that a member joins. A classic group is replaced if it is empty, otherwise upgraded."""
     if found is None:
         return ConsumerGroup(group_id)
     if isinstance(found, ConsumerGroup):
@@ -49,7 +49,10 @@ def check_size(context: Context, group: ConsumerGroup, member_id: str) -> None:
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, owned: Iterable[TopicPartitions] | None) -> None:
-    """A member whose last response was lost is one epoch behind, and owns nothing that it shall not."""
+    """Raise FENCED_MEMBER_EPOCH for a wrong epoch.
+
+    The previous epoch is accepted if the member owns only partitions that are assigned to it: its last response was lost.
+    """
     if epoch == 0 or epoch == member.member_epoch:
         return
     relation = "greater" if epoch > member.member_epoch else "smaller"
@@ -70,7 +73,9 @@ def joining_member(
     *,
     classic: bool,
 ) -> ConsumerGroupMember:
-    """The member that joins: new, known, or the next incarnation of a static member, which takes over what it had."""
+    """Return the member that joins: new, known, or the next incarnation of a static member, which inherits its
+    assignment.
+    """
     if instance_id is None:
         return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
     former = group.static_member(instance_id)

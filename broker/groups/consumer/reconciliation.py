@@ -1,7 +1,8 @@
-"""From what a member has to what it shall have, one step (``CurrentAssignmentBuilder``, KIP-848). Pure.
+"""One step from a member's current assignment to its target assignment (``CurrentAssignmentBuilder``, KIP-848). Pure.
 
-A partition is never in the hands of two members: one that must give it up says so first (``topic_partitions`` of its
-heartbeat), and only then another gets it. Until its revocations are said, a member stays in its epoch.
+A partition never belongs to two members: a member that must revoke it confirms that first (``topic_partitions`` of its
+heartbeat), and only then is it assigned to another one. Until a member has confirmed its revocations, its epoch does not
+change.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from protocol.named_tuple import NamedTuple
 
 
 class Goal(NamedTuple):
-    """What a member is reconciled to, and with what."""
+    """The input of a reconciliation: target assignment, subscription, owners of partitions, and the partitions reported."""
 
     epoch: int
     target: TargetAssignment
     subscribed: frozenset[UUID]
-    """The ids of the topics that the member subscribes to now. The target may be older than that."""
+    """Ids of the topics that the member subscribes to now. The target assignment may be older."""
     owner_epoch: Callable[[UUID, int], int]
     owned: Iterable[TopicPartitions] | None
-    """What the member says that it owns; None if it does not say."""
+    """Partitions that the member reports as owned; None if the request does not report them."""
 
 
 def reconcile(member: ConsumerGroupMember, goal: Goal, *, subscription_changed: bool) -> ConsumerGroupMember:
-    """The member after this step; itself, if there is none to take."""
+    """The member after this step; the member itself if nothing changes."""
     match member.state:
         case MemberState.STABLE if member.member_epoch != goal.epoch:
             return _next_assignment(member, goal, member.member_epoch)
@@ -58,7 +59,7 @@ def reconcile(member: ConsumerGroupMember, goal: Goal, *, subscription_changed: 
 
 
 def _revoke_unsubscribed(member: ConsumerGroupMember, goal: Goal) -> ConsumerGroupMember:
-    """Between two target assignments a member gives up at once what it does not subscribe to any more."""
+    """Revoke partitions of topics that the member no longer subscribes to, without waiting for a new target assignment."""
     lost = {
         topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id not in goal.subscribed
     }
@@ -84,7 +85,7 @@ def _revoke_unsubscribed(member: ConsumerGroupMember, goal: Goal) -> ConsumerGro
 
 
 class _Parted(NamedTuple):
-    """What a member keeps, gives up and gets, and whether another has some of what it shall get."""
+    """The difference between current and target assignment, and whether a new partition still belongs to another member."""
 
     kept: dict[UUID, dict[int, int]]
     revoked: AssignedPartitions

@@ -1,7 +1,7 @@
-"""The records of a consumer group, written and read: types 3 and 5 to 8 and 16 of ``__consumer_offsets`` (KIP-848). Pure.
+"""Builds and replays the records of a consumer group: types 3, 5 to 8 and 16 of ``__consumer_offsets`` (KIP-848). Pure.
 
-What is written is what Kafka's ``GroupCoordinatorRecordHelpers`` writes, in its order; `apply` is its ``replay``, but for
-records that do not fit what is there, which a compacted log may have: Kafka fails on some, we take in what makes sense.
+The records and their order are those of Kafka's ``GroupCoordinatorRecordHelpers``; `apply` is Kafka's ``replay``. A
+compacted log may have records that do not fit the state: Kafka fails on some of them, `apply` uses what it can.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from protocol.records.group_log import (
 from protocol.schema import Value
 
 NO_ASSIGNMENT_EPOCH: Final = -1
-"""Of a group whose target assignment was deleted."""
+"""Assignment epoch of a group whose target assignment was deleted."""
 
 ConsumerGroupKey = (
     ConsumerGroupMetadataKey
@@ -132,7 +132,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[LogRecord]:
 
 
 def group_records(group: ConsumerGroup) -> list[LogRecord]:
-    """All of a group, as an upgrade writes it."""
+    """All records of a group, as an upgrade writes them."""
     group_id, members = group.group_id, group.members.values()
     return [
         *(member_subscription(group_id, member) for member in members),
@@ -144,7 +144,7 @@ def group_records(group: ConsumerGroup) -> list[LogRecord]:
 
 
 def group_tombstones(group: ConsumerGroup, renamed: Mapping[str, str] | None = None) -> list[LogRecord]:
-    """All that stands in the log of a group. ``renamed`` members stand there under another id, written in this batch."""
+    """Tombstones for all records of a group. ``renamed``: members whose records, in the same batch, have another id."""
     group_id = group.group_id
     names = [(renamed or {}).get(name, name) for name in group.members]
     return [
@@ -162,7 +162,7 @@ def group_tombstones(group: ConsumerGroup, renamed: Mapping[str, str] | None = N
 
 
 def apply(group: ConsumerGroup, key: ConsumerGroupKey, value: Value | None) -> None:
-    """Take in one record of a group; the group's own tombstone is for the keeper of groups."""
+    """Apply one record to its group. The caller handles the tombstone of the group itself."""
     match key, value:
         case ConsumerGroupMetadataKey(), ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash):
             group.epoch, group.metadata_hash = epoch, metadata_hash
@@ -242,7 +242,7 @@ def _apply_current(group: ConsumerGroup, member_id: str, value: Value | None) ->
 
 
 def _assigned_of(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> AssignedPartitions:
-    """Records from before 4.3 have no epochs: then that of the member counts."""
+    """Assigned partitions of a record. Records from before 4.3 have no epochs; the member's epoch is used instead."""
     assigned: dict[UUID, dict[int, int]] = {}
     for topic in topics:
         epochs: Sequence[int] = topic.assignment_epochs or ()

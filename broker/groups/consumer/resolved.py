@@ -1,4 +1,4 @@
-"""What a regular expression of a consumer group stands for at the moment. Pure."""
+"""The topics that a regular expression of a consumer group matched. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from protocol.named_tuple import NamedTuple
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that match, the version of the metadata in which they did, and when that was found."""
+    """Topics that match, the metadata version at which they were determined, and the time of that."""
 
     topics: frozenset[str]
     version: int

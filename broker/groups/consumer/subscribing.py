@@ -1,7 +1,7 @@
-"""A member's subscription changes: what the group's epoch makes of it, and its regular expression. Pure.
+"""Effects of a changed subscription on the group epoch, and resolution of regular expressions. Pure.
 
-The broker resolves regular expressions, in a turn of its own (KIP-848): a member that subscribes to a new one gets nothing
-by it before the next epoch. They are resolved anew when a topic was created, and after
+The broker resolves regular expressions in a turn of their own (KIP-848): a new one has no effect for its member before the
+next group epoch. They are resolved again after a topic was created, and after
 ``group.consumer.regex.refresh.interval.ms``.
 """
 
@@ -24,14 +24,14 @@ from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
 
 REGEX_INTERVAL_MS: Final = 10_000
-"""Regular expressions of a group are not resolved more often (``REGEX_BATCH_REFRESH_MIN_INTERVAL_MS``)."""
+"""Minimum time between two resolutions in a group (``REGEX_BATCH_REFRESH_MIN_INTERVAL_MS``)."""
 NOTHING_RESOLVED: Final = ResolvedRegex(frozenset(), -1, -1)
 
 
 def subscribed_topic_ids(
     context: Context, group: ConsumerGroup, member: ConsumerGroupMember
 ) -> frozenset[UUID]:
-    """The topics that exist of those that a member names or that its regular expression stands for."""
+    """Ids of the existing topics that a member subscribes to, by name or by its regular expression."""
     names = member.subscribed_topic_names
     resolved = group.resolved.get(member.regex) if member.regex is not None else None
     if resolved is not None:
@@ -40,12 +40,12 @@ def subscribed_topic_ids(
 
 
 class RegexStatus(Enum):
-    """What has happened to a member's regular expression."""
+    """Change of a member's regular expression."""
 
     UNCHANGED = "unchanged"
     UPDATED = "updated"
     UPDATED_AND_RESOLVED = "updated and resolved"
-    """What it stands for is known already, so the target assignment can be made at once."""
+    """Its topics are known already, so the target assignment can be computed at once."""
 
 
 class RegexUpdate(NamedTuple):
@@ -62,7 +62,7 @@ def update_regex(
     resolving: bool,
     out: list[LogRecord],
 ) -> RegexUpdate:
-    """Compare the regular expressions of a member; ``resolving`` says that those of the group are being resolved."""
+    """Compare the regular expressions of ``old`` and ``new``; ``resolving``: a resolution for the group is scheduled."""
     status, is_new = RegexStatus.UNCHANGED, False
     if old.subscribed_topic_regex != new.subscribed_topic_regex:
         status = RegexStatus.UPDATED
@@ -118,7 +118,7 @@ def _to_resolve(
 def resolve_regexes(
     context: Context, group: ConsumerGroup, regexes: Iterable[str], may_describe: MayDescribe | None = None
 ) -> Decision[None]:
-    """What these stand for now. Another topic among them, and the group has a new epoch."""
+    """Resolve these regular expressions against the present topics; if the result differs, the group gets a new epoch."""
     decision: Decision[None] = Decision(None)
     after = group.subscriptions.copy()
     is_changed = False
@@ -145,7 +145,7 @@ def resolve_regexes(
 
 
 class Epoch(NamedTuple):
-    """The group's epoch, and whether all its members subscribe to the same."""
+    """The group epoch, and whether all members subscribe to the same topics."""
 
     epoch: int
     is_homogeneous: bool
@@ -161,7 +161,7 @@ def update_epoch(
     bump: bool,
     out: list[LogRecord],
 ) -> Epoch:
-    """The group's epoch once ``new`` stands in the place of ``old``: a new one if what is subscribed to has changed."""
+    """The group epoch after ``new`` has replaced ``old``; it is bumped if the subscribed topics have changed."""
     if not bump and group.compared_at == context.topics.changes:
         return Epoch(group.epoch, group.subscriptions.are_homogeneous(len(group.members)))
     after = group.subscriptions.changed(old, new, group.resolved)

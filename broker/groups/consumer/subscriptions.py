@@ -1,4 +1,4 @@
-"""Who subscribes to what in a consumer group: counts by topic name and by regular expression. Pure."""
+"""Subscription counts of a consumer group, by topic name and by regular expression. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from protocol.named_tuple import NamedTuple
 
 
 class SubscriptionCount(NamedTuple):
-    """How many members name a topic, and how many regular expressions match it."""
+    """Number of members that subscribe to a topic by name, and number of regular expressions that match it."""
 
     by_name: int = 0
     by_regex: int = 0
 
 
 class Subscriptions:
-    """The counts of one group. `changed` gives the counts as they will be after a change that is not made yet."""
+    """The counts of one group. `changed` and `without` return the counts after a change that has not been made yet."""
 
     __slots__ = ("regexes", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, SubscriptionCount] = {}
         self.regexes: dict[str, int] = {}
-        """How many members subscribe to each regular expression."""
+        """Regular expression -> number of members that subscribe to it."""
 
     def copy(self) -> Subscriptions:
         other = Subscriptions()
@@ -39,7 +39,7 @@ class Subscriptions:
         self._count_regex(None if new is None else new.regex, 1)
 
     def replace_resolved(self, old: ResolvedRegex | None, new: ResolvedRegex | None) -> None:
-        """A regular expression stands for other topics."""
+        """Update the counts after a regular expression was resolved to other topics."""
         for resolved, difference in ((old, -1), (new, 1)):
             for topic in () if resolved is None else resolved.topics:
                 by_name, by_regex = self.topics.get(topic, SubscriptionCount())
@@ -48,7 +48,7 @@ class Subscriptions:
     def without(
         self, members: Iterable[ConsumerGroupMember], resolved: Mapping[str, ResolvedRegex]
     ) -> Subscriptions:
-        """The counts once these members, and the regular expressions that only they subscribe to, are gone."""
+        """The counts without these members, and without the regular expressions that only they subscribe to."""
         after = self.copy()
         for member in members:
             after.replace_member(member, None)
@@ -60,7 +60,7 @@ class Subscriptions:
     def changed(
         self, old: ConsumerGroupMember, new: ConsumerGroupMember, resolved: Mapping[str, ResolvedRegex]
     ) -> Subscriptions:
-        """The counts once ``new`` stands in the place of ``old``."""
+        """The counts after ``new`` has replaced ``old``."""
         after = self.copy()
         after.replace_member(old, new)
         if old.regex is not None and old.regex != new.regex and self.regexes.get(old.regex) == 1:
@@ -68,7 +68,7 @@ class Subscriptions:
         return after
 
     def are_homogeneous(self, members: int) -> bool:
-        """Whether so many members all subscribe to the same topics, by name or by one regular expression."""
+        """Whether ``members`` members all subscribe to the same topics, by name or by one regular expression."""
         if not self.regexes:
             return all(count.by_name == members for count in self.topics.values())
         if next(iter(self.regexes.values())) != members:
@@ -81,7 +81,7 @@ class Subscriptions:
             self._put(topic, SubscriptionCount(by_name + difference, by_regex))
 
     def _put(self, topic: str, count: SubscriptionCount) -> None:
-        # A log that compaction has thinned may take away what it never gave.
+        # After compaction a log may have a removal without the addition before it.
         count = SubscriptionCount(max(count.by_name, 0), max(count.by_regex, 0))
         if count == SubscriptionCount():
             self.topics.pop(topic, None)

@@ -1,6 +1,6 @@
-"""The target assignment of a group: when it is computed anew, and which records that takes. Pure.
+"""The target assignment of a group: when it is computed, and the records for it. Pure.
 
-As Kafka's ``TargetAssignmentBuilder``.
+The counterpart of Kafka's ``TargetAssignmentBuilder``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocol.named_tuple import NamedTuple
 
 
 class Target(NamedTuple):
-    """What one member shall have, as of an epoch."""
+    """Target assignment of one member, and its epoch."""
 
     epoch: int
     partitions: TargetAssignment
@@ -31,10 +31,10 @@ def update_target(
     homogeneous: bool,
     out: list[LogRecord],
 ) -> Target:
-    """What ``new``, which stands in the place of ``old``, shall have; computed anew if the group's epoch is newer."""
+    """Target of ``new``, which replaces ``old``; computed again if the group epoch is newer and the interval has passed."""
     if group.assignment_epoch >= epoch or not _is_due(context, group):
         return Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
-    # Not before a group needs it: a broker without consumer groups starts without the assignors.
+    # Imported on first use: a broker without consumer groups starts without the assignors.
     from broker.groups.consumer.assigning import assign
 
     name = group.preferred_assignor(old, new) or context.settings.assignors[0]
@@ -47,6 +47,6 @@ def update_target(
 
 
 def _is_due(context: Context, group: ConsumerGroup) -> bool:
-    """Many members that come one after the other are assigned together, once in an interval (KIP-1263)."""
+    """Whether the assignment interval has passed, within which all members that join are assigned together (KIP-1263)."""
     interval_ms, last_ms = context.settings.assignment_interval_ms, group.assignment_timestamp_ms
     return last_ms == 0 or interval_ms == 0 or context.now_ms >= last_ms + interval_ms

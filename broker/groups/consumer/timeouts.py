@@ -1,4 +1,4 @@
-"""A timer of a member of a consumer group fires: its session, or the time it has to revoke partitions. Pure."""
+"""Expiry of a consumer group member's timers: its session, and its time to revoke partitions. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.groups.group import ClassicGroupConfig
 def expired(
     context: Context, group: ConsumerGroup, config: ClassicGroupConfig, timer: Timer, member_epoch: int
 ) -> Decision[None]:
-    """A member's timer has fired: it was not heard of, or has not done in time what it had to do."""
+    """Remove the member whose timer has fired. A REBALANCE timer for an epoch that the member has left does nothing."""
     member = group.members.get(timer.member_id)
     if member is None or (timer.what is Timed.REBALANCE and member.member_epoch != member_epoch):
         return Decision(None)
@@ -23,7 +23,7 @@ def expired(
 
 
 def loaded(context: Context, group: ConsumerGroup) -> Iterable[Arm]:
-    """The group was read from the log: every member gets a whole session, and a whole time to revoke."""
+    """Timers after the group was loaded from the log: a full session and a full rebalance timeout for each member."""
     for member in group.members.values():
         yield Arm(Timer(Timed.SESSION, member.member_id), context.settings.session_timeout_ms)
         if member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -31,7 +31,7 @@ def loaded(context: Context, group: ConsumerGroup) -> Iterable[Arm]:
 
 
 def revoke_by(member: ConsumerGroupMember) -> Arm:
-    """The member must have given up what it shall by then."""
+    """Timer by which the member must have revoked its partitions."""
     return Arm(
         rebalance_timer(member.member_id), member.rebalance_timeout_ms, member_epoch=member.member_epoch
     )

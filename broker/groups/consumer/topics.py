@@ -1,7 +1,7 @@
-"""What consumer groups ask of the cluster's topics, and the hash by which they notice that a topic has changed. Pure.
+"""The consumer groups' interface to the cluster's topics, and the hash that detects a change of a topic. Pure.
 
-KIP-1101: a group keeps one hash of its topics instead of their metadata. The hash stands in the group's record, so it is
-Kafka's to the bit (``Utils.computeTopicHash``, ``computeGroupHash``): XXH3 over a stream of little-endian values.
+KIP-1101: a group stores one hash of its topics instead of their metadata. The hash is part of the group's record, so it
+equals Kafka's bit by bit (``Utils.computeTopicHash``, ``computeGroupHash``): XXH3 over a stream of little-endian values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOW_64: Final = 2**64 - 1
 
 
 class TopicsImage(Protocol):
-    """The topics as of one version of the cluster's metadata."""
+    """The topics at one version of the cluster's metadata."""
 
     @property
     def version(self) -> int: ...
@@ -26,29 +26,29 @@ class TopicsImage(Protocol):
     def last_version_with_new_topics(self) -> int: ...
     @property
     def changes(self) -> int:
-        """How often a topic has changed in what its hash is made of."""
+        """Version counter, incremented when anything in a topic's hash changes."""
         ...
 
     def names(self) -> Iterable[str]: ...
     def topic_id(self, name: str) -> UUID | None: ...
     def topic_name(self, topic_id: UUID) -> str | None: ...
     def partition_count(self, topic_id: UUID) -> int:
-        """0 for a topic that does not exist."""
+        """Number of partitions; 0 for a topic that does not exist."""
         ...
 
     def topic_hash(self, name: str) -> int | None:
-        """`topic_hash` of a topic, or None if it does not exist."""
+        """`topic_hash` of a topic; None if it does not exist."""
         ...
 
 
 def topic_ids(topics: TopicsImage, names: Iterable[str]) -> frozenset[UUID]:
-    """The ids of those topics that exist."""
+    """Ids of the topics that exist."""
     found = (topics.topic_id(name) for name in names)
     return frozenset(topic_id for topic_id in found if topic_id is not None)
 
 
 def topic_hash(topic_id: UUID, name: str, racks: Sequence[Sequence[str]]) -> int:
-    """Of a topic with so many partitions: ``racks`` has, for each partition, the racks of its replicas."""
+    """Hash of a topic. ``racks`` has one entry for each partition: the racks of its replicas."""
     stream = bytearray(pack("<BQQ", TOPIC_HASH_VERSION, topic_id.int >> 64, topic_id.int & _LOW_64))
     stream += _text(name)
     stream += pack("<i", len(racks))
@@ -60,7 +60,7 @@ def topic_hash(topic_id: UUID, name: str, racks: Sequence[Sequence[str]]) -> int
 
 
 def metadata_hash(topics: TopicsImage, names: Iterable[str]) -> int:
-    """Of all topics that a group subscribes to and that exist; 0 for none."""
+    """Hash of all existing topics that a group subscribes to; 0 if there are none."""
     hashes: Mapping[str, int] = {
         name: found for name in names if (found := topics.topic_hash(name)) is not None
     }
@@ -71,7 +71,7 @@ def metadata_hash(topics: TopicsImage, names: Iterable[str]) -> int:
 
 
 def _text(text: str) -> bytes:
-    """A string in the stream: its UTF-16 code units, and how many they are."""
+    """Encode a string for the hash: its UTF-16 code units, then their number."""
     return text.encode("utf-16-le", "surrogatepass") + pack("<i", _units(text))
 
 

@@ -1,4 +1,4 @@
-"""The server's assignors by name (``group.consumer.assignors``). Pure."""
+"""The server-side assignors by name (``group.consumer.assignors``). Pure."""
 
 from __future__ import annotations
 

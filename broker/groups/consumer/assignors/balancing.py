@@ -1,8 +1,9 @@
 """Uniform assignment for members with different subscriptions (``UniformHeterogeneousAssignmentBuilder``). Pure.
 
-Each member keeps what it has and still subscribes to; partitions without owner go to the subscribers with the fewest; then,
-topic by topic, partitions move from the subscribers with the most to those with the fewest, until no topic has a move that
-helps. Topics with many partitions for each subscriber come first, since those with few can even out what they leave.
+Each member keeps the partitions that it has and still subscribes to. Unassigned partitions go to the subscribers with the
+fewest partitions. Then, topic by topic, partitions move from the subscribers with the most to those with the fewest, until
+no topic has a move that improves the balance. Topics with many partitions for each subscriber come first, since the others
+can even out the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from uuid import UUID
 from broker.groups.consumer.assignors.spec import Assignment, GroupSpec
 
 ROUNDS_MAX: Final = 16
-"""So often all topics are gone through at most. Two or three rounds are enough as a rule."""
+"""Maximum number of passes over all topics. Usually two or three passes are enough."""
 UNOWNED: Final = -1
 
 
@@ -28,7 +29,10 @@ def assign_balanced(spec: GroupSpec) -> Assignment:
 
 
 class _Balancing:
-    """The members by their numbers: who has which partition, and how many each has."""
+    """The assignment in progress.
+
+    Members are numbers: the owner of each partition, and the partition count of each member.
+    """
 
     def __init__(self, spec: GroupSpec) -> None:
         self._spec = spec
@@ -52,7 +56,7 @@ class _Balancing:
 
     def _give(self, topic_id: UUID, index: int, number: int) -> None:
         owners = self._owners[topic_id]
-        # A topic that was deleted and made again under one id has fewer partitions only in a log that is not Kafka's.
+        # Kafka's logs never have an index beyond the topic's partitions: a recreated topic has a new id.
         if index >= len(owners):
             return
         if owners[index] != UNOWNED:
@@ -71,7 +75,7 @@ class _Balancing:
                 self._give(topic_id, index, ranges.next_least_loaded())
 
     def balance(self) -> None:
-        """Until each topic was looked at without a move since the last one that had a move."""
+        """Move partitions until a full pass over the topics, since the last topic with a move, has no move."""
         topics = [topic_id for topic_id in self._topics if len(self._subscribers[topic_id]) > 1]
         last_moved: UUID | None = None
         for _ in range(ROUNDS_MAX):
@@ -82,7 +86,7 @@ class _Balancing:
                     last_moved = topic_id
 
     def _balance_topic(self, topic_id: UUID) -> int:
-        """Move partitions of one topic; how many."""
+        """Balance one topic; returns the number of partitions moved."""
         members = self._least_loaded_first(self._subscribers[topic_id])
         if self._sizes[members[-1]] - self._sizes[members[0]] <= 1:
             return 0
@@ -108,7 +112,7 @@ class _Balancing:
 
     def assignment(self) -> Assignment:
         assigned: list[dict[UUID, set[int]]] = [{} for _ in self._spec.members]
-        # By id, as the other assignors: subscriptions are sets, which another process has in another order.
+        # Sorted by topic id, as in the other assignors: subscriptions are sets, whose order differs between processes.
         for topic_id in sorted(self._owners):
             for index, owner in enumerate(self._owners[topic_id]):
                 if owner != UNOWNED:
@@ -120,10 +124,10 @@ class _Balancing:
 
 
 class _Ranges:
-    """The subscribers of one topic in the order of their load, taken from both ends at once (``MemberAssignmentBalancer``).
+    """The subscribers of one topic, ordered by load and consumed from both ends at once (``MemberAssignmentBalancer``).
 
-    Those with the fewest partitions are a range that grows from the left: each gets one, and then they and the next ones
-    are the range with one partition more. From the right likewise, with one partition less.
+    Those with the fewest partitions form a range that grows from the left: each of them gets one partition, then they form
+    one range with the next members, whose count is one higher. From the right likewise, with one partition less.
     """
 
     def __init__(self, members: list[int], sizes: list[int]) -> None:
@@ -155,7 +159,7 @@ class _Ranges:
         return member
 
     def next_most_loaded(self) -> int:
-        """`UNOWNED` when no member is left."""
+        """The next member from the right end; `UNOWNED` if no member is left."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
                 self._most_count = self._sizes[self._members[self._most_start - 1]]
@@ -173,7 +177,7 @@ class _Ranges:
         return member
 
     def exclude_most_loaded(self) -> None:
-        """The member given last has nothing of this topic to give up."""
+        """Remove the member that was returned last from the right end, as it has no partition of this topic to move."""
         at, last = self._next_most + 1, self._most_end - 1
         self._members[at], self._members[last] = self._members[last], self._members[at]
         self._most_end -= 1

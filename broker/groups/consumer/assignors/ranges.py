@@ -1,6 +1,7 @@
-"""The range assignor: each member gets a range of neighbouring partitions of each topic (``RangeAssignor``). Pure.
+"""The range assignor: each member gets a contiguous range of each topic's partitions (``RangeAssignor``). Pure.
 
-With equal subscriptions and partition counts a member gets the same range of all topics, as joins by partition need it.
+With equal subscriptions and partition counts a member gets the same range of all topics, so that co-partitioned topics can
+be joined.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from protocol.slotted import slotted
 
 @slotted
 class _Topic:
-    """One topic while it is handed out."""
+    """One topic and the next range to assign."""
 
     partitions: int
     members: int
@@ -21,7 +22,10 @@ class _Topic:
     next_member: int = 0
 
     def take(self) -> frozenset[int]:
-        """The range of the next member: the first ones get one partition more, where they do not come out even."""
+        """Return the range of the next member.
+
+        If the partitions cannot be divided evenly, the first members get one more.
+        """
         size = self.partitions // self.members + (self.next_member < self.partitions % self.members)
         start = self.next_partition
         self.next_partition += size
@@ -45,6 +49,6 @@ def assign_ranges(spec: GroupSpec) -> Assignment:
 
 
 def _static_members_first(member: MemberSpec) -> tuple[bool, bytes]:
-    """A static member keeps its place when it comes back with another id."""
+    """Sort key: static members first, by instance id, so that a static member keeps its range under a new member id."""
     name = member.member_id if member.instance_id is None else member.instance_id
     return member.instance_id is None, name.encode("utf-16-be", "surrogatepass")

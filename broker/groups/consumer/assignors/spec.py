@@ -1,4 +1,4 @@
-"""What an assignor gets, and what it gives. Pure."""
+"""Input and output of an assignor. Pure."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from protocol.slotted import slotted
 
 @slotted(frozen=True)
 class MemberSpec:
-    """One member, as an assignor sees it."""
+    """One member as input of an assignor."""
 
     member_id: str
     subscribed: frozenset[UUID]
-    """The ids of topics that exist."""
+    """Ids of the subscribed topics that exist."""
     target: TargetAssignment = field(default_factory=dict)
-    """What it should have so far."""
+    """The member's target assignment so far."""
     instance_id: str | None = None
     rack_id: str | None = None
-    """Kafka 4.3's assignors do not look at it either."""
+    """Not used, as in Kafka 4.3's assignors."""
 
 
 @slotted(frozen=True)
 class GroupSpec:
-    """All members, in the order of Kafka's hash map, so that both assign alike; and what their topics are."""
+    """The group as input of an assignor: its members, in the order of Kafka's hash map so that the results are equal."""
 
     members: tuple[MemberSpec, ...]
     partition_count: Callable[[UUID], int]
     is_homogeneous: bool
-    """All subscribe to the same topics."""
+    """Whether all members subscribe to the same topics."""
 
     @classmethod
     def of(
@@ -45,10 +45,12 @@ class GroupSpec:
 
 
 Assignment = Mapping[str, TargetAssignment]
-"""Member id -> what it shall have. A member that is missing shall have nothing."""
+"""Member id -> target assignment. A member that is missing gets no partitions."""
 
 
 class Assignor(Protocol):
-    """Computes what each member shall have. No partition may go to two, or to one that does not subscribe to its topic."""
+    """Computes the target assignment of each member: each partition goes to at most one member, which subscribes to its
+    topic.
+    """
 
     def __call__(self, spec: GroupSpec) -> Assignment: ...

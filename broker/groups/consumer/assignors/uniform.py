@@ -1,7 +1,7 @@
-"""The uniform assignor: as many partitions for each member, and as few moves as that takes. Pure.
+"""The uniform assignor: equal numbers of partitions for all members, with as few moves as possible. Pure.
 
-Members with equal subscriptions are filled to a quota (``UniformHomogeneousAssignmentBuilder``); with different ones
-partitions are moved until no move helps (`balancing`).
+Members with equal subscriptions are filled up to a quota (``UniformHomogeneousAssignmentBuilder``). With different
+subscriptions partitions are moved until no move improves the balance (`balancing`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ def assign_uniformly(spec: GroupSpec) -> Assignment:
 
 
 def _fill(spec: GroupSpec) -> Assignment:
-    """Each member keeps what it has up to its quota; what is over, and what no member has, goes to those below theirs."""
+    """Each member keeps its partitions up to its quota; surplus and unassigned partitions go to members below their
+    quota.
+    """
     subscribed = sorted(spec.members[0].subscribed)
     if not subscribed:
         return {}
@@ -52,7 +54,8 @@ def _fill(spec: GroupSpec) -> Assignment:
                 of_member[topic_id] = set(ordered[:room])
             free += ((topic_id, index) for index in ordered[room:])
             room -= min(room, len(ordered))
-        # A larger quota goes to a member that uses it, while there are enough members left for the others.
+        # A member gets a larger quota only if it has that many partitions, or if too few members remain for the larger
+        # quotas.
         if room > 0 and is_larger and len(spec.members) - number > larger_quotas:
             room -= 1
             is_larger = False
