@@ -1,4 +1,4 @@
-"""What exists in the cluster: a durable log of records, and the image of it in memory."""
+"""The metadata of the cluster: a durable log of records, and its image in memory."""
 
 from broker.metadata.cluster import ClusterMetadata
 from broker.metadata.creation import MorePartitions, NewTopic

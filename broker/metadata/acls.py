@@ -1,7 +1,8 @@
-"""ACLs in the image: which may be created, and which a filter finds. Pure.
+"""ACLs in the image: checks, changes and filters. Pure.
 
-As Kafka's ``AclControlManager`` and ``AclsImage``, whose texts the refusals have. Numbers are the codes of Kafka's enums
-``ResourceType``, ``PatternType``, ``AclOperation`` and ``AclPermissionType``; the words for them are Kafka's constants.
+The counterpart of Kafka's ``AclControlManager`` and ``AclsImage``, with their error messages. The numbers are the codes of
+Kafka's enums ``ResourceType``, ``PatternType``, ``AclOperation`` and ``AclPermissionType``; the names are those of Kafka's
+constants.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from protocol.named_tuple import NamedTuple
 from protocol.records import cluster_metadata as schema
 
 UNKNOWN: Final = 0
-"""Of all four enums; a code that Kafka does not know is read as this one."""
+"""UNKNOWN in all four enums; Kafka decodes an unknown code as this one."""
 ANY: Final = 1
-"""Of all four; only a filter may have it."""
+"""ANY in all four enums; only valid in a filter."""
 
 CLUSTER: Final = 4
 RESOURCE_TYPES: Final[Mapping[int, str]] = {
@@ -30,7 +31,7 @@ RESOURCE_TYPES: Final[Mapping[int, str]] = {
     7: "USER",
 }
 MATCH: Final = 2
-"""Of a filter: the patterns that match its name."""
+"""Pattern type of a filter: finds the patterns that match its resource name."""
 LITERAL: Final = 3
 PREFIXED: Final = 4
 PATTERN_TYPES: Final[Mapping[int, str]] = {LITERAL: "LITERAL", PREFIXED: "PREFIXED"}
@@ -56,12 +57,12 @@ ALLOW: Final = 3
 PERMISSION_TYPES: Final[Mapping[int, str]] = {DENY: "DENY", ALLOW: "ALLOW"}
 
 WILDCARD: Final = "*"
-"""Any resource, of a literal pattern; any host; any principal, as `User:*`."""
+"""As name of a literal pattern: any resource; as host: any host; in `User:*`: any principal."""
 CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Acl(NamedTuple):
-    """One rule (``StandardAcl``): what a principal from a host may do, or not, to the resources of a pattern."""
+    """One ACL (``StandardAcl``): allows or denies an operation to a principal on a host, for the resources of a pattern."""
 
     resource_type: int
     resource_name: str
@@ -73,11 +74,11 @@ class Acl(NamedTuple):
 
 
 Acls = dict[uuid.UUID, Acl]
-"""By the id that the metadata log has for it; no ACL is there twice."""
+"""ACLs by their id in the metadata log; equal ACLs have one id."""
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are looked for (``AclBindingFilter``). A None or `ANY` finds all of that field."""
+    """Filter for ACLs (``AclBindingFilter``). A field that is None or `ANY` matches every value."""
 
     resource_type: int
     resource_name: str | None
@@ -108,7 +109,7 @@ class AclFilter(NamedTuple):
 
 
 def check_resource(acl: Acl) -> None:
-    """What Kafka checks of an ACL before the controller sees it."""
+    """Check the resource of an ACL, as Kafka does before the request reaches the controller. Raises `ApiError`."""
     if acl.resource_type == CLUSTER and acl.resource_name != CLUSTER_NAME:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.resource_name:
@@ -118,7 +119,7 @@ def check_resource(acl: Acl) -> None:
 def create(
     acls: Acls, wanted: Iterable[Acl], new_id: Callable[[], uuid.UUID]
 ) -> tuple[list[schema.MetadataRecord], list[ApiError | None]]:
-    """The records of those that may be created and are not there yet, and what came of each."""
+    """Return the records of the ACLs that are valid and new, and the result of each ACL (None or the error)."""
     existing = set(acls.values())
     records: list[schema.MetadataRecord] = []
     results: list[ApiError | None] = []
@@ -154,9 +155,10 @@ def _check(acl: Acl) -> None:
 def delete(
     acls: Acls, filters: Iterable[AclFilter]
 ) -> tuple[list[schema.MetadataRecord], list[ApiError | list[Acl]]]:
-    """The records that remove what the filters find, and what each finds; ACLs that two filters find are told twice.
+    """Return the records that remove the ACLs found by the filters, and the ACLs found by each filter.
 
-    `ApiError` for all of it where that is too much: a client may miss that it is a part only.
+    An ACL that two filters find is in both results. Raises `ApiError` if the request would remove too many ACLs, because the
+    client could not tell a partial result from a complete one.
     """
     removed: dict[uuid.UUID, schema.MetadataRecord] = {}
     results: list[ApiError | list[Acl]] = []
@@ -212,12 +214,12 @@ def _record(acl_id: uuid.UUID, acl: Acl) -> schema.AccessControlEntryRecord:
 
 
 def records_of(acls: Acls) -> Iterable[schema.MetadataRecord]:
-    """All of them, for a snapshot."""
+    """The records of all ACLs, for a snapshot."""
     return (_record(acl_id, acl) for acl_id, acl in acls.items())
 
 
 def records_between(now: Acls, then: Acls) -> Iterable[schema.MetadataRecord]:
-    """Back from what there is now to what there was then."""
+    """Reverse delta: the records that lead from the current ACLs to those of ``then``."""
     for acl_id in now.keys() - then.keys():
         yield schema.RemoveAccessControlEntryRecord(id=acl_id)
     for acl_id, acl in then.items():
@@ -225,14 +227,14 @@ def records_between(now: Acls, then: Acls) -> Iterable[schema.MetadataRecord]:
             yield _record(acl_id, acl)
 
 
-# -- looking ------------------------------------------------------------------------------------------------------
+# -- queries ------------------------------------------------------------------------------------------------------
 
 Pattern = tuple[int, str, int]
-"""(type, name, type of the pattern) of resources."""
+"""(resource type, resource name, pattern type)."""
 
 
 def describe(acls: Acls, wanted: AclFilter) -> dict[Pattern, Sequence[Acl]]:
-    """What a filter finds, by pattern; sorted, for Kafka's order is that of a hash map."""
+    """The ACLs that a filter finds, by pattern; sorted, because Kafka's order is that of a hash map."""
     found: dict[Pattern, list[Acl]] = {}
     for acl in sorted(acl for acl in acls.values() if wanted.finds(acl)):
         found.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(acl)

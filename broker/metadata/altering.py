@@ -1,9 +1,9 @@
-"""What a request to change settings comes to: Kafka's ``ConfigurationControlManager``. Pure.
+"""Changes of settings by AlterConfigs and IncrementalAlterConfigs (Kafka's ``ConfigurationControlManager``). Pure.
 
     changes = altered(image, config, resource, {"retention.ms": (Operation.SET, "1000")}, full_match)
-    # {"retention.ms": "1000"}: what `records_for_config_change` takes
+    # {"retention.ms": "1000"}: the argument of `records_for_config_change`
 
-All of a resource is changed, or nothing of it. The texts of refusals are Kafka's.
+All changes of a resource are made, or none. The error messages are Kafka's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VALUE_CHARACTERS_MAX: Final = 32_767
 
 CompilePattern = Callable[[str], Matches]
 ConfigChanges = dict[str, str | None]
-"""Settings with their new values; None unsets one."""
+"""Setting -> new value; None removes the setting."""
 
 
 class Operation(IntEnum):
@@ -44,12 +44,12 @@ class Operation(IntEnum):
 
 class Resource(NamedTuple):
     kind: int
-    """`TOPIC_RESOURCE` and its like."""
+    """Type of the resource: `TOPIC_RESOURCE`, `BROKER_RESOURCE`, `METRICS_RESOURCE` or `GROUP_RESOURCE`."""
     name: str
 
 
 def own_configs(image: Image, resource: Resource) -> Mapping[str, str]:
-    """What a resource has set itself."""
+    """The settings that are set on the resource itself."""
     if resource.kind == TOPIC_RESOURCE:
         topic = image.topics.get(resource.name)
         return {} if topic is None else topic.configs
@@ -63,7 +63,7 @@ def altered(
     operations: Mapping[str, tuple[Operation, str | None]],
     compile_pattern: CompilePattern,
 ) -> ConfigChanges:
-    """One operation for each of these settings (IncrementalAlterConfigs). ``ApiError`` if it cannot be."""
+    """Return the changes of an IncrementalAlterConfigs: one operation for each setting. Raises ``ApiError``."""
     current = own_configs(image, resource)
     wanted: ConfigChanges = {
         name: _result(resource, name, operation, value, current.get(name))
@@ -81,7 +81,7 @@ def replaced(
     wanted: Mapping[str, str],
     compile_pattern: CompilePattern,
 ) -> ConfigChanges:
-    """These settings and no others (AlterConfigs). ``ApiError`` if it cannot be."""
+    """Return the changes of an AlterConfigs: set these settings and remove all others. Raises ``ApiError``."""
     current = own_configs(image, resource)
     changes = _differing(resource, wanted, current)
     changes |= dict.fromkeys(name for name in current if name not in wanted)
@@ -92,7 +92,7 @@ def replaced(
 def _differing(
     resource: Resource, wanted: Mapping[str, str | None], current: Mapping[str, str]
 ) -> ConfigChanges:
-    """What is set anew. Of brokers also what stays: a record of it lets them read files again (KAFKA-14136)."""
+    """The settings whose value differs. A broker's are all included: a record makes it reload key stores (KAFKA-14136)."""
     return {
         name: value
         for name, value in wanted.items()
@@ -118,7 +118,7 @@ def _result(
 
 
 def with_members(current: str | None, operation: Operation, value: str) -> str:
-    """A list with members more or less.
+    """Add members to a comma-separated list, or remove them.
 
     >>> with_members("a,b", Operation.APPEND, "b,c"), with_members("a,b", Operation.SUBTRACT, "a,x")
     ('a,b,c', 'b')
@@ -133,7 +133,7 @@ def with_members(current: str | None, operation: Operation, value: str) -> str:
 
 
 def key_of(resource: Resource, name: str) -> ConfigKey | None:
-    """The definition of a resource's setting."""
+    """The definition of a resource's setting; None if Kafka does not have it."""
     tables: Mapping[int, Mapping[str, ConfigKey]] = {
         TOPIC_RESOURCE: ALL_TOPIC_CONFIGS,
         BROKER_RESOURCE: alterable_configs(),

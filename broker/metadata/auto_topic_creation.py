@@ -1,4 +1,4 @@
-"""Topics that are created because a request needs them (Kafka: ``AutoTopicCreationManager``)."""
+"""Creates topics because a request needs them (Kafka's ``AutoTopicCreationManager``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = get_logger()
 
 
 class AutoTopicCreationManager:
-    """Creates the topics that a Metadata request names, without a waiting caller, and the coordinators' topics, once."""
+    """Creates the topics of Metadata requests in the background, and the coordinators' topics, once for all callers."""
 
     def __init__(self, image: Image, config: BrokerConfig, creator: ReplicationControlManager) -> None:
         self._image = image
@@ -32,21 +32,21 @@ class AutoTopicCreationManager:
         self._background: set[asyncio.Task[None]] = set()
 
     def create_in_background(self, names: Sequence[str]) -> None:
-        """Create topics without a waiting caller; a topic that cannot be created is a line in the log."""
+        """Create topics while no caller waits; logs a warning for each topic that cannot be created."""
         wanted = [creatable_topic(NewTopic(name), self._config) for name in names]
         task = asyncio.get_running_loop().create_task(self._create_and_log(wanted))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     async def settled(self) -> None:
-        """Until no creation in the background is under way."""
+        """Wait until all creations in the background have ended."""
         if self._background:
             await asyncio.wait(self._background)
 
     async def ensure_internal_topic(self, name: str) -> Topic:
-        """The topic of a coordinator, created if it is not there: once, for all callers.
+        """Return the topic of a coordinator; create it if it does not exist, once for all callers.
 
-        Raises ApiError where Kafka would answer COORDINATOR_NOT_AVAILABLE for ever.
+        Raises ApiError where Kafka would respond with COORDINATOR_NOT_AVAILABLE indefinitely.
         """
         topic = self._image.topics.get(name)
         if topic is not None:
@@ -76,7 +76,7 @@ class AutoTopicCreationManager:
         [result] = await self._creator.create_topics([internal_topic(name, self._config)])
         topic = self._image.topics.get(name)
         if topic is not None:
-            return topic  # ours, or a user's who was faster
+            return topic  # created here, or by a client at the same time
         if isinstance(result, ApiError):
             raise result
-        raise ApiError(ErrorCode.unknown_topic_or_partition, f"{name} was deleted as soon as it was there")
+        raise ApiError(ErrorCode.unknown_topic_or_partition, f"{name} was deleted right after its creation")

@@ -1,4 +1,4 @@
-"""The records that make a change: pure functions from what is wanted to what is written.
+"""The metadata records for each change. Pure functions.
 
 The order of records is Kafka's: a topic, its settings, its partitions.
 """
@@ -30,7 +30,7 @@ def records_for_new_topic(
     directories: Directories,
     live: Collection[int],
 ) -> list[MetadataRecord]:
-    """Create a topic. The first live replica of each partition leads; all live ones are in sync, being empty."""
+    """Create a topic. The first live replica of each partition is the leader; all live replicas are in sync (empty logs)."""
     return [
         schema.TopicRecord(name=name, topic_id=topic_id),
         *records_for_config_change(TOPIC_RESOURCE, name, configs),
@@ -70,21 +70,21 @@ def _partitions(
 
 
 def record_for_leader_epoch(topic: Topic, state: PartitionState, epoch: int) -> MetadataRecord:
-    """A change only ever counts epochs up by one; the whole partition, said again, may take any number."""
+    """Set a leader epoch: a PartitionRecord may set any epoch, a PartitionChangeRecord only increments it."""
     return record_of_partition(
         topic.topic_id, replace(state, leader_epoch=epoch, partition_epoch=state.partition_epoch + 1)
     )
 
 
 def records_for_removed_topic(topic: Topic) -> list[MetadataRecord]:
-    """Partitions and settings go with the topic: Kafka writes no record for them."""
+    """Delete a topic. Kafka writes no records for its partitions and settings."""
     return [schema.RemoveTopicRecord(topic_id=topic.topic_id)]
 
 
 def records_for_config_change(
     resource_type: int, resource_name: str, values: Mapping[str, str | None]
 ) -> list[MetadataRecord]:
-    """Set what has a value, unset what has None."""
+    """Set the settings that have a value, remove those that are None."""
     return [
         schema.ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
         for name, value in values.items()
@@ -125,33 +125,34 @@ def record_for_registration(broker: BrokerRegistration) -> MetadataRecord:
 
 
 def record_for_shutdown(broker: BrokerRegistration) -> MetadataRecord:
-    """The broker is about to stop: it gets no new partitions, and leads none."""
+    """Controlled shutdown of a broker: it gets no new partitions, and leads none."""
     return schema.BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
     )
 
 
 def record_for_fencing(broker: BrokerRegistration) -> MetadataRecord:
-    """The broker is away."""
+    """Fence a broker."""
     return schema.BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=1
     )
 
 
 def records_for_leaving(broker: BrokerRegistration) -> list[MetadataRecord]:
-    """A broker that stops of its own will: Kafka's controlled shutdown ends with its being fenced.
+    """A broker stops cleanly: Kafka's controlled shutdown ends with fencing the broker.
 
-    Without it, a controller that reads this log takes the broker for alive, and refuses its next incarnation until the
-    session has run out. Who leads stays: the next start begins new leader epochs anyway, and so does Kafka's.
+    Without these records, a controller that reads this log considers the broker alive, and refuses its next incarnation
+    until the session times out. The leaders are not changed: the next start begins new leader epochs anyway, as Kafka's
+    does.
     """
     return [record_for_shutdown(broker), record_for_fencing(broker)]
 
 
 def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:
-    """Give every partition that this broker can lead a new leader epoch, as an election by the controller does.
+    """Begin a new leader epoch in every partition that this broker can lead, as an election by the controller does.
 
-    What was appended before the restart and what comes after it are told apart by the epoch; clients that
-    remember a higher one than we answer would wait for ever. ``leader`` in the record raises it, changed or not.
+    The epoch separates batches from before and after the restart. Clients that know a later epoch than the broker returns
+    would wait forever. ``leader`` in the record raises the epoch, even if the leader does not change.
     """
     for topic in image.topics.values():
         for partition in topic.partitions:
@@ -173,7 +174,7 @@ def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:
 
 
 def records_of(image: Image) -> Iterator[MetadataRecord]:
-    """The whole image as records, as Kafka orders them in a snapshot: features first."""
+    """The whole image as records, in the order of Kafka's snapshots: features first."""
     yield from records_for_features(image.features)
     for broker in image.brokers.values():
         yield record_for_registration(broker)
@@ -186,7 +187,7 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
     for (resource_type, resource_name), values in image.configs.items():
         yield from records_for_config_change(resource_type, resource_name, values)
     if image.next_producer_id > 0:
-        # Kafka's own snapshot says -1 for both: whose block was the last is forgotten.
+        # -1 as in Kafka's snapshot, which does not store the owner of the last block.
         yield schema.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
     yield from client_quotas.records_of(image.quotas)
     yield from image.credentials.values()

@@ -1,4 +1,4 @@
-"""What the controller keeps of clients: their quotas, and the credentials of users; and how it goes back to what it kept."""
+"""The controller's part for client quotas and user credentials, with save and restore of these, tokens and ACLs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _CREDENTIALS = "/credentials"
 ACLS = "/acls"
 TOKENS = "/tokens"
 _OF_CLIENTS = (_QUOTAS, _CREDENTIALS, ACLS, TOKENS)
-# By these names a change waits for the one before: no topic has a name with a slash.
+# These names make changes of the same kind wait for each other. With a slash they cannot be topic names.
 
 
 class ClientControlManager:
-    """Changes quotas and credentials, one request at a time."""
+    """Changes client quotas and SCRAM credentials, one request at a time."""
 
     def __init__(self, image: Image, writer: MetadataWriter) -> None:
         self._image = image
@@ -33,7 +33,7 @@ class ClientControlManager:
     async def alter_quotas(
         self, alterations: Iterable[Alteration], *, validate_only: bool = False
     ) -> dict[QuotaEntity, ApiError | None]:
-        """AlterClientQuotas; None for each entity that has its quotas now."""
+        """AlterClientQuotas; for each entity None or the error."""
         await self._writer.settled([_QUOTAS])
         records, results = client_quotas.alter(self._image.quotas, alterations)
         if records and not validate_only:
@@ -43,7 +43,7 @@ class ClientControlManager:
     async def alter_credentials(
         self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
     ) -> scram_credentials.Results:
-        """AlterUserScramCredentials; None for each user whose credential is changed."""
+        """AlterUserScramCredentials; for each user None or the error."""
         await self._writer.settled([_CREDENTIALS])
         is_supported = metadata_version(self._image.features) >= SCRAM_FROM
         records, results = scram_credentials.alter(
@@ -54,7 +54,7 @@ class ClientControlManager:
         return results
 
     def saved(self) -> Image:
-        """What there is of clients now, for `restore`."""
+        """Copy the quotas, credentials, tokens and ACLs, for `restore`."""
         image = self._image
         quotas = {entity: dict(values) for entity, values in image.quotas.items()}
         return Image(
@@ -65,7 +65,7 @@ class ClientControlManager:
         )
 
     async def restore(self, saved: Image) -> None:
-        """Back to the quotas, credentials, tokens and ACLs of ``saved``, and no others."""
+        """Restore exactly the quotas, credentials, tokens and ACLs of ``saved``."""
         from broker.metadata import restoration
 
         await self._writer.settled(_OF_CLIENTS)

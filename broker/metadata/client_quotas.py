@@ -1,6 +1,6 @@
-"""Client quotas in the image: which may be set, and which a filter finds (KIP-546). Pure.
+"""Client quotas in the image: checks, changes and filters (KIP-546). Pure.
 
-As Kafka's ``ClientQuotaControlManager`` and ``ClientQuotasImage``, whose texts the refusals have.
+The counterpart of Kafka's ``ClientQuotaControlManager`` and ``ClientQuotasImage``, with their error messages.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""(type, name) pairs in the order of `TYPES`; a name of None is the default of its type."""
+"""(type, name) pairs in the order of `TYPES`; a name of None is the default entity of its type."""
 Quotas = dict[QuotaEntity, dict[str, float]]
 
 TYPES: Final = (IP, USER, CLIENT_ID)
 _LONG_MAX: Final = 2**63 - 1
 _INT_MAX: Final = 2**31 - 1
-# (largest value, whether a fraction may be), by `QuotaConfig`.
+# Quota -> (largest value, whether fractions are allowed), as in Kafka's `QuotaConfig`.
 _OF_CLIENTS: Final[Mapping[str, tuple[float, bool]]] = {
     PRODUCER_BYTE_RATE: (_LONG_MAX, False),
     CONSUMER_BYTE_RATE: (_LONG_MAX, False),
@@ -44,18 +44,18 @@ _FRACTION_MIN: Final = 1e-6
 class Operation(NamedTuple):
     key: str
     value: float | None
-    """None unsets it."""
+    """None removes the quota."""
 
 
 class Alteration(NamedTuple):
-    """What is to be changed of one entity; several parts of one type are for the check to find."""
+    """The changes of one entity, unchecked: the entity may have several parts of one type."""
 
     entity: QuotaEntity
     operations: Sequence[Operation]
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """Of several parts of one type the last counts, as in the map that Kafka reads them into."""
+    """Entity from its parts. Of several parts of one type the last counts, as in the map that Kafka reads them into."""
     names = dict(parts)
     known = [(kind, names[kind]) for kind in TYPES if kind in names]
     return (*known, *((kind, name) for kind, name in names.items() if kind not in TYPES))
@@ -64,7 +64,7 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 def alter(
     quotas: Quotas, alterations: Iterable[Alteration]
 ) -> tuple[list[schema.MetadataRecord], dict[QuotaEntity, ApiError | None]]:
-    """The records of what may be changed, and what came of each entity."""
+    """Return the records of the valid changes, and the result of each entity (None or the error)."""
     records: list[schema.MetadataRecord] = []
     results: dict[QuotaEntity, ApiError | None] = {}
     for entity, operations in alterations:
@@ -109,12 +109,12 @@ def _record(entity: QuotaEntity, key: str, value: float | None) -> schema.Metada
 
 
 def records_of(quotas: Quotas) -> Iterable[schema.MetadataRecord]:
-    """All of them, for a snapshot."""
+    """The records of all quotas, for a snapshot."""
     return (_record(entity, key, value) for entity, values in quotas.items() for key, value in values.items())
 
 
 def records_between(now: Quotas, then: Quotas) -> Iterable[schema.MetadataRecord]:
-    """Back from what there is now to what there was then."""
+    """Reverse delta: the records that lead from the current quotas to those of ``then``."""
     for entity in {**now, **then}:
         before, after = now.get(entity, {}), then.get(entity, {})
         for key in {**before, **after}:
@@ -134,7 +134,7 @@ def apply(quotas: Quotas, record: schema.ClientQuotaRecord) -> None:
 
 
 def _keys_of(entity: QuotaEntity) -> Mapping[str, tuple[float, bool]]:
-    """The quotas that such an entity may have."""
+    """The quotas that are valid for the entity. Raises `ApiError` for an invalid entity."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     for kind, name in entity:
@@ -153,7 +153,7 @@ def _keys_of(entity: QuotaEntity) -> Mapping[str, tuple[float, bool]]:
 
 
 def _check_address(name: str | None) -> None:
-    """Kafka takes names of hosts too, and asks the resolver; here an address is one."""
+    """Accept IP addresses only; Kafka also resolves host names."""
     try:
         if name is not None:
             ipaddress.ip_address(name)
@@ -190,7 +190,7 @@ SPECIFIED: Final = 2
 
 
 class Component(NamedTuple):
-    """One part of a filter."""
+    """One component of a filter: entity type, match type, and the name for an exact match."""
 
     kind: str
     match_type: int
@@ -198,12 +198,12 @@ class Component(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """Which entities are looked for: by their names, or by their types alone."""
+    """Filter for entities, by type and name or by type alone."""
 
     exact: Mapping[str, str | None]
     specified: frozenset[str]
     strict: bool
-    """No other type may be part of the entity."""
+    """Whether the entity may have no other types."""
 
     def finds(self, entity: QuotaEntity) -> bool:
         names = dict(entity)

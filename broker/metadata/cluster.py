@@ -1,7 +1,7 @@
-"""The cluster's metadata as the rest of the broker sees it: what exists now, and how to change it.
+"""The cluster's metadata as the rest of the broker uses it: the image, and all changes of it.
 
-A reader looks at the image. A change waits until no other change of the same topic is under way, checks against the
-image, writes, and waits for the disk. Then the image has changed, the listeners were called, and the caller goes on.
+Readers use the image. A change waits until no other change of the same topic is pending, is checked against the
+image, is written, and waits for the fsync. Then the image is updated, the listeners are called, and the caller continues.
 """
 
 from __future__ import annotations
@@ -80,10 +80,11 @@ class ClusterMetadata:
         features: Mapping[str, int] | None = None,
         sync: Sync = AppendFile.sync,
     ) -> ClusterMetadata:
-        """Open or format the directory. Returns once this start is durable: registered, with new leader epochs.
+        """Open or format the directory. Returns once this start is durable: brokers registered, new leader epochs.
 
-        ``endpoints`` are what other nodes and Kafka's tools may know us by; ``others`` are the brokers that start with
-        us. ``features`` are levels that were asked for; without them a new cluster gets ours and an old one keeps its own.
+        ``endpoints`` are the addresses that are registered for this node; ``others`` returns the brokers that start with
+        it. ``features`` are the requested levels; without them a new cluster gets the default levels and an existing one
+        keeps its own.
         """
         check_levels(features or {})
         now_ms = clock.now_ms()
@@ -117,7 +118,7 @@ class ClusterMetadata:
     def introduce(
         self, node_id: int, endpoints: Sequence[Endpoint], rack: str | None, directory_id: uuid.UUID
     ) -> BrokerRegistration:
-        """A broker as it is about to be registered."""
+        """Build the registration of a broker that is about to start."""
         return BrokerRegistration(
             node_id,
             epoch=-1,
@@ -130,14 +131,14 @@ class ClusterMetadata:
 
     @cached_property
     def acl_control(self) -> AclControlManager:
-        """Made when it is first needed: without an authorizer there are no ACLs."""
+        """Created on first use: without an authorizer there are no ACLs."""
         from broker.metadata.acl_control import AclControlManager
 
         return AclControlManager(self._image, self._writer, lambda: new_id(self._random))
 
     @cached_property
     def token_control(self) -> DelegationTokenControlManager:
-        """Made when it is first needed: without a secret key there are no delegation tokens."""
+        """Created on first use: without a secret key there are no delegation tokens."""
         from broker.metadata.token_control import DelegationTokenControlManager
 
         return DelegationTokenControlManager(
@@ -154,12 +155,12 @@ class ClusterMetadata:
 
     @property
     def epoch(self) -> int:
-        """The offset of the last record that counts."""
+        """Offset of the last record that was applied."""
         return self._image.offset
 
     @property
     def leader_epoch(self) -> int:
-        """Of the controller: each start of the process begins a new one."""
+        """Leader epoch of the controller; each start of the process begins a new one."""
         return self._writer.leader_epoch
 
     @property
@@ -181,43 +182,43 @@ class ClusterMetadata:
         return self._image.topics_by_id.get(topic_id) if topic_id is not None else None
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
-        """Of the topic that has this id now."""
+        """Name of the topic that has this id now; None if there is none."""
         topic = self.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
     async def saved(self) -> Image:
-        """The image as it is once no change is under way: a copy of it, that stays as it is."""
+        """Wait until no change is pending and return a copy of the image."""
         await self.auto_topic_creation.settled()
         await self._writer.all_settled()
         return copy_of(self._image)
 
     def subscribe(self, listener: MetadataListener) -> None:
-        """Tell ``listener`` of every change from now on, in the turn in which the image changes."""
+        """Call ``listener`` on every change from now on, in the turn in which the image changes."""
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: object) -> None:
-        """It is not called any more."""
+        """Stop calling the listener."""
         self._listeners = [one for one in self._listeners if one is not listener]
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
-        """Set finalized feature levels; UnsupportedFeature for one that this broker does not have."""
+        """Set finalized feature levels; raises UnsupportedFeature for a level that this broker does not have."""
         check_levels(levels)
         await self._writer.commit(records_of_changes.records_for_features(levels))
 
     async def change_config(
         self, resource_type: int, resource_name: str, values: Mapping[str, str | None]
     ) -> None:
-        """Set or (None) unset settings of one resource. The caller has checked them."""
+        """Set or (None) remove settings of one resource. The caller has checked them."""
         await self._writer.commit(
             records_of_changes.records_for_config_change(resource_type, resource_name, values)
         )
 
     def allocate_producer_id(self, node_id: int | None = None) -> int | Awaitable[int]:
-        """A producer id that was never given out before; an awaitable only where the node has to wait for a block."""
+        """Allocate a new producer id; returns an awaitable only if the node has to wait for a block."""
         return self._producer_ids.allocate(self.identity.node_id if node_id is None else node_id)
 
     def defer_syncs(self) -> None:
-        """Apply changes without waiting for the disk, until `sync_deferred`. No client may be served meanwhile."""
+        """Apply changes without waiting for the fsync, until `sync_deferred`. No client may be served meanwhile."""
         self._writer.defer_syncs()
 
     async def sync_deferred(self) -> None:
@@ -225,21 +226,21 @@ class ClusterMetadata:
         await self._writer.sync_deferred()
 
     async def leave(self) -> None:
-        """Before a clean end: the log says that the brokers are gone, so that Kafka registers them again at once."""
+        """Log the clean stop of all brokers, so that a Kafka which opens the directory registers them without a delay."""
         await self.auto_topic_creation.settled()
         await self.cluster_control.leave()
 
     async def close(self) -> None:
-        """End cleanly: what was asked for before is done."""
+        """Close after all changes that were started are durable."""
         await self.auto_topic_creation.settled()
         await self._writer.close()
 
     def abandon(self) -> None:
-        """End as by a kill: the descriptor is closed and nothing else happens."""
+        """Close like a kill: only the file descriptor is closed."""
         self._writer.abandon()
 
     def _applied(self, records: Sequence[MetadataRecord], last_offset: int) -> None:
-        """The log calls this when a commit is durable."""
+        """Apply the records of a commit that is durable; called by the log."""
         changes = MetadataDelta()
         for record in records:
             apply(self._image, record, changes)

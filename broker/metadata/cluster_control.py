@@ -1,4 +1,4 @@
-"""Brokers that come and go (Kafka: ``ClusterControlManager``): registered, fenced, and who leads then."""
+"""Registration and fencing of brokers, with the elections that follow (Kafka's ``ClusterControlManager``)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = get_logger()
 
 
 class ClusterControlManager:
-    """Each change concerns every topic: it waits until no other change is under way."""
+    """Changes that concern all topics: each waits until no other change is pending."""
 
     def __init__(
         self,
@@ -44,7 +44,10 @@ class ClusterControlManager:
         self._producer_ids = producer_ids
 
     async def join(self, broker: BrokerRegistration) -> None:
-        """A broker starts while others run: it is registered, and leads what only it could lead."""
+        """Register a broker that starts while others run.
+
+        It becomes leader of partitions that no other broker could lead.
+        """
         self._producer_ids.forget(broker.node_id)
         await self._writer.all_settled()
         registered = registration(broker, self._writer.next_offset, self._image.features)
@@ -52,9 +55,9 @@ class ClusterControlManager:
         await self._writer.commit_for_all([record_for_registration(registered), *back])
 
     async def restore(self, saved: Image, brokers: Sequence[BrokerRegistration]) -> None:
-        """While no broker runs: topics, settings and features are as in ``saved`` again, and these brokers start.
+        """Restore topics, settings and features of ``saved`` and register these brokers. No broker may be running.
 
-        What counts goes on: topic ids stay those of their topics, producer ids are new ones, epochs rise.
+        Counters do not go back: topics keep their ids, producer ids are new, epochs rise.
         """
         for broker in brokers:
             self._producer_ids.forget(broker.node_id)
@@ -71,7 +74,7 @@ class ClusterControlManager:
         await self._writer.commit_for_all([*joining, *records_for_restoring(self._image, saved, epochs)])
 
     async def fence(self, node_id: int) -> None:
-        """A broker is gone: it is fenced, and what it led is led by others, where there are any in sync."""
+        """Fence a broker that is gone; in-sync replicas on other brokers become leaders."""
         await self._writer.all_settled()
         broker = self._image.brokers[node_id]
         if not broker.fenced:
@@ -79,27 +82,27 @@ class ClusterControlManager:
             await self._writer.commit_for_all([record_for_fencing(broker), *gone])
 
     async def hand_over(self, node_id: int) -> None:
-        """A broker is about to stop of its own will: others lead before it goes (Kafka's controlled shutdown)."""
+        """Controlled shutdown: elect other leaders before the broker stops."""
         await self._writer.all_settled()
         gone = records_for_losing(self._image, node_id, lambda topic: False)
         await self._writer.commit_for_all([record_for_shutdown(self._image.brokers[node_id]), *gone])
 
     async def balance_leaders(self) -> None:
-        """Give leadership back to preferred leaders that can have it."""
+        """Elect the preferred leaders where they are in sync and alive."""
         await self._writer.all_settled()
         records = list(records_for_balance(self._image))
         if records:
             await self._writer.commit_for_all(records)
 
     async def elect_uncleanly(self) -> None:
-        """Let partitions without a leader be led by replicas that are not in sync, where their settings allow it."""
+        """Elect a replica that is not in sync for each partition without a leader, where the topic's settings allow it."""
         await self._writer.all_settled()
         records = list(records_for_unclean_elections(self._image, self._settings.allows_unclean_election))
         if records:
             await self._writer.commit_for_all(records)
 
     async def unregister(self, node_id: int) -> None:
-        """Forget a broker that is gone. ApiError if it is not known, or alive."""
+        """Remove the registration of a fenced broker. ApiError if it is not registered, or alive."""
         await self._writer.all_settled()
         broker = self._image.brokers.get(node_id)
         if broker is None:
@@ -112,11 +115,11 @@ class ClusterControlManager:
         await self._writer.commit_for_all([gone])
 
     async def leave(self) -> None:
-        """Before a clean end: the log says that the brokers are gone, so that Kafka registers them again at once."""
+        """Log the clean stop of all brokers, so that a Kafka which opens the directory registers them without a delay."""
         try:
             for broker in tuple(self._image.brokers.values()):
                 if not broker.fenced:
                     await self._writer.commit(records_of_changes.records_for_leaving(broker))
         except MetadataLogFailed as error:
-            # Nothing is lost by it: only that a Kafka which opens this directory has to wait for a session to end.
+            # No data is lost: only a Kafka that opens this directory has to wait for a session timeout.
             log.warning("writing the shutdown of brokers to the metadata log failed", reason=str(error))

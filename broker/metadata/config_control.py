@@ -1,4 +1,4 @@
-"""The part of the controller that changes settings of topics, brokers, groups and client metrics."""
+"""The controller's changes of the settings of topics, brokers, groups and client metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.metadata.writer import MetadataWriter
 from protocol.records.cluster_metadata import MetadataRecord
 
 Decide = Callable[[Image], ConfigChanges]
-"""What changes, as the image stands; ``ApiError`` if it cannot."""
+"""Computes the changes of a resource from the present image; raises ``ApiError`` if it is not possible."""
 
 
 class ConfigurationControlManager:
@@ -24,9 +24,9 @@ class ConfigurationControlManager:
     async def alter(
         self, wanted: Sequence[tuple[Resource, Decide]], *, validate_only: bool = False
     ) -> list[ApiError | None]:
-        """Change each of these resources, or say why not; all that can be changed is in one commit.
+        """Change the settings of each resource in one commit; returns None or the error for each, in order.
 
-        ``ApiError`` if it is too much for one. No resource may come twice.
+        Raises ``ApiError`` if the request is too large for one commit. Each resource may be listed once.
         """
         names = [_settled_name(resource) for resource, _ in wanted]
         await self._writer.settled(names)
@@ -46,5 +46,5 @@ class ConfigurationControlManager:
 
 
 def _settled_name(resource: Resource) -> str:
-    """By which the next change of it waits for this one; no name of a topic, unless it is one."""
+    """The name under which changes of a resource wait for each other: the topic's, or one that no topic can have."""
     return resource.name if resource.kind == TOPIC_RESOURCE else f"/{resource.kind}/{resource.name}"

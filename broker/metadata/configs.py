@@ -1,7 +1,7 @@
-"""Settings as they hold: value, source and synonyms, in the precedence of Kafka's ``ConfigHelper``.
+"""Effective settings with value, source and synonyms, in the precedence of Kafka's ``ConfigHelper``.
 
-A topic's own value, then what was set at run time for this broker, then for all brokers, then what the broker was started
-with, then the default.
+The precedence: a topic's own value, the dynamic value of this broker, the dynamic value for all brokers, the value in the
+static configuration, the default.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TYPE_IDS: Final = {
 
 
 class Synonym(NamedTuple):
-    """One place that a value may come from."""
+    """One source of a setting's value."""
 
     name: str
     value: str | None
@@ -63,7 +63,7 @@ class Synonym(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One setting of a resource, as it holds."""
+    """One effective setting of a resource."""
 
     name: str
     value: str | None
@@ -73,44 +73,44 @@ class Setting(NamedTuple):
     read_only: bool = False
     sensitive: bool = False
     documentation: str | None = ""
-    """None where Kafka has none."""
+    """None for a setting that Kafka does not document."""
 
 
 class Settings:
-    """All settings of one broker's view: its configuration, and what the metadata says over it."""
+    """All effective settings from the view of one broker: its static configuration, overridden by the metadata."""
 
     def __init__(self, image: Image, static: BrokerConfig) -> None:
         self._image = image
         self.static = static
-        """What the broker was started with."""
+        """The configuration that the broker was started with."""
         self._known: tuple[Layers, BrokerConfig] = (Layers({}, {}), static)
 
     @property
     def layers(self) -> Layers:
-        """What was set at run time."""
+        """The dynamic settings."""
         return Layers(self._image.cluster_configs, self._image.broker_configs(self.static.node_id))
 
     @property
     def current(self) -> BrokerConfig:
-        """The broker's settings as they hold now."""
+        """The broker's effective configuration."""
         layers = self.layers
         if layers != self._known[0]:
-            # Copies: the image changes its own.
+            # Copies, because the image changes its dictionaries in place.
             kept = Layers(dict(layers.cluster), dict(layers.own))
             self._known = kept, with_dynamic(self.static, kept)
         return self._known[1]
 
     def log_defaults(self) -> LogConfig:
-        """What a topic follows that has no value of its own."""
+        """The values for topics without a value of their own."""
         return self.current.log_defaults
 
     def allows_unclean_election(self, topic: Topic) -> bool:
-        """``unclean.leader.election.enable`` of a topic."""
+        """Effective ``unclean.leader.election.enable`` of a topic."""
         config = LogConfig.from_properties(topic.configs, self.log_defaults())
         return config.unclean_leader_election_enable
 
     def of_topic(self, own: Mapping[str, str]) -> Iterator[Setting]:
-        """The settings of a topic with these values of its own, by name."""
+        """Yield all settings of a topic that has these values of its own, sorted by name."""
         effective = LogConfig.from_properties(own, self.log_defaults())
         for name in _listed(own):
             key = ALL_TOPIC_CONFIGS[name]
@@ -121,9 +121,9 @@ class Settings:
             yield _setting(key, value, synonyms)
 
     def of_new_topic(self, own: Mapping[str, str]) -> Iterator[Setting]:
-        """The same as CreateTopics tells it: values as they were written, and any synonym decides the source.
+        """Yield the settings for a CreateTopics response: values as in the request, source by any synonym.
 
-        DescribeConfigs does not count log.retention.hours as a source of retention.ms; this answer does
+        DescribeConfigs does not count log.retention.hours as a source of retention.ms; the CreateTopics response does
         (``KafkaConfigSchema``).
         """
         defaults = self.log_defaults()
@@ -135,9 +135,9 @@ class Settings:
                 yield Setting(name, to_text(getattr(defaults, key.attribute)), self._source_of_default(key))
 
     def of_broker(self) -> Iterator[Setting]:
-        """Every setting of this broker that Kafka knows, and what else was set at the start or at run time.
+        """Yield every setting of this broker that Kafka has, and all others that were set statically or dynamically.
 
-        An internal setting is listed where the broker was started with it, with the value as it was written.
+        An internal setting is listed only if the static configuration has it, with the value as it is written there.
         """
         current, layers = self.current, self.layers
         known = kafka_configs()
@@ -152,7 +152,7 @@ class Settings:
                 yield _broker_setting(known[name], self.static.static[name], synonyms)
 
     def of_all_brokers(self) -> Iterator[Setting]:
-        """What was set at run time for all brokers."""
+        """Yield the dynamic settings for all brokers."""
         known = kafka_configs()
         for name, value in sorted(self._image.cluster_configs.items()):
             synonyms = (Synonym(name, value, DYNAMIC_DEFAULT_SOURCE),)
@@ -202,10 +202,10 @@ class Settings:
         return DEFAULT_SOURCE
 
     def _synonyms(self, name: str) -> tuple[Synonym, ...]:
-        """The places that a broker setting may come from, strongest first.
+        """The sources of a broker setting, highest precedence first.
 
-        Kafka leaves out all that come before the first of the setting's own name: a value that was set in hours is
-        no synonym of the one in milliseconds.
+        As in Kafka, synonyms before the first source with the setting's own name are left out: a value that was set in hours
+        is no synonym of the setting in milliseconds.
         """
         base = base_of(name)
         if base is not None:
@@ -221,7 +221,7 @@ class Settings:
         return tuple(places)
 
     def _synonyms_of_listener(self, name: str, base: str) -> tuple[Synonym, ...]:
-        """Of a setting of one listener: each place may have it with the prefix, and without."""
+        """The sources of a listener's setting: each source may have it with the listener prefix, and without."""
         layers, key = self.layers, kafka_configs().get(base)
         places = [
             place
@@ -239,7 +239,7 @@ class Settings:
 
 
 def _listed(own: Mapping[str, str]) -> list[str]:
-    """Settings are listed by name; internal ones only if they are set."""
+    """Names of the settings to list, sorted; internal settings only if they are set."""
     return sorted({*TOPIC_CONFIGS, *own})
 
 
@@ -260,7 +260,7 @@ def _setting(key: TopicConfigKey, value: str | None, synonyms: tuple[Synonym, ..
 
 
 def _other_setting(name: str, synonyms: tuple[Synonym, ...]) -> Setting:
-    """One that is not in Kafka's table: of a listener, of run time only, or of a plug-in, which may be a secret."""
+    """A setting that is not in Kafka's table: of a listener, dynamic only, or of a plug-in, which may be a secret."""
     key = broker_key(name)
     if key is not None and name == key.name:
         return _broker_setting(key, synonyms[0].value, synonyms)

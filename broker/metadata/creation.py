@@ -1,6 +1,6 @@
-"""What a new topic, or more partitions of one, would be: the controller's checks, pure (``ReplicationControlManager``).
+"""The controller's checks of new topics and new partitions (``ReplicationControlManager``). Pure.
 
-The order of the checks is Kafka's, and so are their words: a request with two mistakes is answered for the same one.
+The order of the checks and their messages are Kafka's, so that a request with two mistakes gets the same error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from storage.config import ConfigError, LogConfig
 USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 AUTO_CREATED_AT_ONCE: Final = 20
-"""Of the topics that a Metadata request has missed: others have the loop after so many."""
+"""Number of auto-created topics per commit, after which the event loop serves other work."""
 
 
 @slotted(frozen=True)
 class NewTopic:
-    """A topic to create. ``assignments`` are (partition, brokers); with them the two numbers stay -1.
+    """A topic to create. ``assignments`` are (partition, brokers); with them the two numbers must be -1.
 
-    ``topic_id`` is for one that comes from another cluster and keeps its id.
+    ``topic_id`` is set for a topic that is imported from another cluster with its id.
     """
 
     name: str
@@ -43,7 +43,7 @@ class NewTopic:
 
 @slotted(frozen=True)
 class MorePartitions:
-    """A topic that is to have ``count`` partitions in all."""
+    """A topic that shall grow to ``count`` partitions."""
 
     name: str
     count: int
@@ -52,7 +52,7 @@ class MorePartitions:
 
 @slotted(frozen=True)
 class TopicDefaults:
-    """What a topic gets that asks for nothing."""
+    """The values for a new topic that does not set its own."""
 
     partitions: int
     replication_factor: int
@@ -60,7 +60,7 @@ class TopicDefaults:
 
 
 def check_total(wanted: Sequence[NewTopic], defaults: TopicDefaults) -> None:
-    """One request may not ask for more partitions than Kafka commits at once."""
+    """Refuse a request for more partitions than Kafka creates in one commit."""
     total = 0
     for new in wanted:
         if new.assignments:
@@ -72,7 +72,7 @@ def check_total(wanted: Sequence[NewTopic], defaults: TopicDefaults) -> None:
 
 
 def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random: Shuffling) -> Assignment:
-    """The replicas that the topic's partitions will have; ApiError if there can be no such topic."""
+    """Check a new topic and return the replicas of its partitions. Raises ApiError."""
     _check_name(image, new.name)
     _check_configs(new.configs, defaults.log)
     if new.assignments:
@@ -102,7 +102,7 @@ def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random
 def check_more_partitions(
     image: Image, more: MorePartitions, room: int, random: Shuffling
 ) -> tuple[Topic, Assignment]:
-    """The topic, and the replicas of the partitions that it gets; ``room`` is how many the request may still add."""
+    """Return the topic and the replicas of its new partitions; ``room`` is the maximum for this request. Raises ApiError."""
     topic = image.topics.get(more.name)
     if topic is None:
         raise ApiError(ErrorCode.unknown_topic_or_partition)
@@ -117,7 +117,7 @@ def check_more_partitions(
         )
     additional = more.count - existing
     if additional > room:
-        # Kafka answers with its unknown error here, where CreateTopics has POLICY_VIOLATION.
+        # Kafka responds with its unknown error here, while CreateTopics gets POLICY_VIOLATION.
         raise ApiError(ErrorCode.unknown_server_error)
     if more.assignments is None:
         return topic, _placed(image, additional, topic.replication_factor, random)
@@ -134,7 +134,7 @@ def check_more_partitions(
 
 
 def usable_brokers(image: Image) -> list[UsableBroker]:
-    """Those that may get replicas: fenced ones too, but for those that are about to stop."""
+    """The brokers that may get replicas: all but those in controlled shutdown; fenced brokers may."""
     return [
         UsableBroker(broker.node_id, broker.rack, broker.fenced)
         for _, broker in sorted(image.brokers.items())
@@ -219,7 +219,7 @@ def _manual(image: Image, new: NewTopic) -> Assignment:
 
 
 def check_replicas(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """Checks an assignment that a client names, for a new or a moved partition (``validateManualPartitionAssignment``)."""
+    """Check the replicas of a manual assignment, for a new or a moved partition (``validateManualPartitionAssignment``)."""
     refused = ErrorCode.invalid_replica_assignment
     if not replicas:
         raise ApiError(refused, "The manual partition assignment includes an empty replica list.")

@@ -1,7 +1,8 @@
-"""Delegation tokens in the image (KIP-48, KIP-373): how long they live, and who may renew and see them. Pure.
+"""Delegation tokens in the image (KIP-48, KIP-373): lifetimes, and who may renew and describe them. Pure.
 
-As Kafka's ``DelegationTokenControlManager`` and ``DelegationTokenManager``. The metadata has no secret of a token. What its
-holder has is the HMAC of its id, made with ``delegation.token.secret.key``; a SCRAM login takes that for the password.
+The counterpart of Kafka's ``DelegationTokenControlManager`` and ``DelegationTokenManager``. The metadata contains no
+secret. The holder of a token has the HMAC of its id, computed with ``delegation.token.secret.key``; it is the password of
+a SCRAM login.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from protocol.records import cluster_metadata as schema
 
 Token = schema.DelegationTokenRecord
 Tokens = dict[str, Token]
-"""By token id."""
+"""Tokens by token id."""
 
 TIMESTAMP_MS_MAX: Final = 2**63 - 1
 
 
 class Lifetimes(NamedTuple):
-    """What the broker's settings allow."""
+    """The broker's limits for the lifetime of a token."""
 
     max_lifetime_ms: int
     expiry_time_ms: int
-    """Until it must be renewed."""
+    """Time after which a token expires unless it is renewed."""
 
 
 def new_token(
@@ -42,7 +43,7 @@ def new_token(
     lifetimes: Lifetimes,
     now_ms: int,
 ) -> Token:
-    """``max_lifetime_ms`` is what the client asks for; below 1 it leaves that to the broker."""
+    """Create a token. ``max_lifetime_ms`` is the client's request; below 1 the broker's limit is used."""
     longest_ms = _shorter(lifetimes.max_lifetime_ms, max_lifetime_ms)
     max_timestamp_ms = _later(now_ms, longest_ms)
     return Token(
@@ -57,14 +58,14 @@ def new_token(
 
 
 def renewed(token: Token, principal: str, period_ms: int, lifetimes: Lifetimes, now_ms: int) -> Token:
-    """The token with its new time of expiry; ``period_ms`` below 1 asks for as long as the broker allows."""
+    """The token with its new expiration time; ``period_ms`` below 1 requests the broker's limit."""
     _check_alive(token, now_ms)
     _check_renewer(token, principal)
     return _until(token, _later(now_ms, _shorter(lifetimes.expiry_time_ms, period_ms)))
 
 
 def shortened(token: Token, principal: str, period_ms: int, now_ms: int) -> Token | None:
-    """The token with its new time of expiry; None if the period is negative: the token is to be removed."""
+    """The token with its new expiration time; None if the period is negative, which removes the token."""
     _check_renewer(token, principal)
     if period_ms < 0:
         return None
@@ -82,7 +83,7 @@ def _check_alive(token: Token, now_ms: int) -> None:
 
 
 def _check_renewer(token: Token, principal: str) -> None:
-    """Who asked for the token of another may not renew it."""
+    """Only the owner and the renewers may renew a token; a requester who is not the owner may not."""
     if principal != token.owner and principal not in token.renewers:
         raise ApiError(ErrorCode.delegation_token_owner_mismatch)
 
@@ -105,7 +106,7 @@ def may_describe(
     owners: Collection[str] | None,
     authorize: Callable[[str, str, str], bool],
 ) -> bool:
-    """May the principal see the token? ``owners`` are the principals that it asks about, None for all."""
+    """Whether the principal may describe the token. ``owners`` are the principals in the request's filter, None for all."""
     if owners is not None and not any(_is_of(token, each) for each in owners):
         return False
     return (
@@ -123,12 +124,15 @@ def _is_of(token: Token, principal: str) -> bool:
 
 
 def hmac_of(token_id: str, secret: bytes) -> bytes:
-    """What the holder of a token has."""
+    """HMAC of a token, which its holder knows."""
     return hmac.digest(secret, token_id.encode(), "sha512")
 
 
 def scram_keys(token_hmac: bytes, mechanism: str, salt: bytes) -> ScramKeys:
-    """Of the password that a holder logs in with, the HMAC in base64. It takes milliseconds: not for the loop."""
+    """SCRAM keys for a token; the password is the HMAC in base64.
+
+    It takes milliseconds: do not call it in the event loop.
+    """
     return keys_of(b64encode(token_hmac), mechanism, salt, ITERATIONS_MIN)
 
 
@@ -143,7 +147,7 @@ def apply(tokens: Tokens, record: Token | schema.RemoveDelegationTokenRecord) ->
 
 
 def records_between(now: Tokens, then: Tokens) -> Iterable[schema.MetadataRecord]:
-    """Back from what there is now to what there was then."""
+    """Reverse delta: the records that lead from the current tokens to those of ``then``."""
     for token_id in now.keys() - then.keys():
         yield schema.RemoveDelegationTokenRecord(token_id)
     yield from (record for token_id, record in then.items() if now.get(token_id) != record)

@@ -1,4 +1,4 @@
-"""How each kind of record changes the image, as Kafka's ``TopicsDelta``, ``ClusterDelta`` and their like do it."""
+"""Application of each type of record to the image (Kafka's ``TopicsDelta``, ``ClusterDelta`` and similar classes)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from broker.metadata.values import (
 from protocol.records import cluster_metadata as schema
 
 KRAFT_VERSION: Final = "kraft.version"
-"""A control record has it. Kafka skips the FeatureLevelRecords of it that some releases wrote (KAFKA-18979)."""
+"""A control record sets this feature. Kafka skips FeatureLevelRecords of it, which some releases wrote (KAFKA-18979)."""
 
 
 def _existing(image: Image, topic_id: uuid.UUID | None) -> Topic:
     topic = image.topics_by_id.get(topic_id) if topic_id is not None else None
     if topic is None:
-        raise InconsistentMetadata(f"the metadata log speaks of topic id {topic_id}, which does not exist")
+        raise InconsistentMetadata(f"the metadata log refers to topic id {topic_id}, which does not exist")
     return topic
 
 
@@ -85,7 +85,10 @@ def _partition(image: Image, record: schema.PartitionRecord, changes: MetadataDe
 
 
 def _place(topic: Topic, state: PartitionState) -> None:
-    """Kafka writes a topic's partitions in the order of a hash map: rising, but nothing promises it."""
+    """Insert a partition in order of its index.
+
+    Kafka writes them in the order of a hash map: usually, not always, rising.
+    """
     partitions = topic.partitions
     if state.index == len(partitions):
         partitions.append(state)
@@ -128,7 +131,7 @@ def _changed(new: Sequence[int] | None, old: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _clear_eligible_replicas(image: Image, record: schema.ClearElrRecord, changes: MetadataDelta) -> None:
-    """A topic, or (no name) all of them, has another min.insync.replicas (KIP-966)."""
+    """The min.insync.replicas of a topic, or (without a name) of all topics, has changed (KIP-966)."""
     if record.topic_name and record.topic_name not in image.topics:
         raise InconsistentMetadata(
             f"the metadata log clears the eligible leader replicas of topic {record.topic_name}, which does not exist"
@@ -146,7 +149,7 @@ def _clear_eligible_replicas(image: Image, record: schema.ClearElrRecord, change
 
 
 def _config(image: Image, record: schema.ConfigRecord, changes: MetadataDelta) -> None:
-    """Kafka 3.3 writes the settings of a new topic before the topic, and no release asks whether it exists."""
+    """Kafka 3.3 writes the settings of a new topic before the topic, and no release checks whether the topic exists."""
     if not is_supported(record.resource_type, record.name):
         return
     resource = (record.resource_type, record.resource_name)
@@ -183,7 +186,7 @@ def _feature(image: Image, record: schema.FeatureLevelRecord, changes: MetadataD
 def _producer_ids(image: Image, record: schema.ProducerIdsRecord, changes: MetadataDelta) -> None:
     if record.next_producer_id < image.next_producer_id:
         raise InconsistentMetadata(
-            f"the metadata log takes the next producer id back from {image.next_producer_id} "
+            f"the metadata log decreases the next producer id from {image.next_producer_id} "
             f"to {record.next_producer_id}"
         )
     image.next_producer_id = record.next_producer_id
@@ -235,7 +238,7 @@ def _unregister(image: Image, record: schema.UnregisterBrokerRecord, changes: Me
 def _registered(image: Image, node_id: int) -> BrokerRegistration:
     broker = image.brokers.get(node_id)
     if broker is None:
-        raise InconsistentMetadata(f"the metadata log speaks of broker {node_id}, which is not registered")
+        raise InconsistentMetadata(f"the metadata log refers to broker {node_id}, which is not registered")
     return broker
 
 
@@ -310,7 +313,7 @@ _DELTAS: Final[dict[type, Callable[[Image, Any, MetadataDelta], None]]] = {
 
 
 def apply(image: Image, record: AnyRecord, changes: MetadataDelta) -> None:
-    """Apply one record to the image and note what it did; ``offset`` is for the caller to move."""
+    """Apply one record to the image and note the effect in ``changes``; the caller updates ``offset``."""
     delta = _DELTAS.get(type(record))
     if delta is not None:
         delta(image, record, changes)

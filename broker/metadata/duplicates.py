@@ -1,4 +1,4 @@
-"""Requests that name one thing twice: Kafka does neither, and says so once."""
+"""Requests that list one resource twice: Kafka processes none of the duplicates and returns one error for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def apart(entries: Iterable[T], key: Callable[[T], K]) -> tuple[list[T], list[K]]:
-    """The entries that are named once, and the names of those that are named more often.
+    """Return (the entries whose key is unique, the keys of the other entries, each once).
 
     >>> apart("abcb", str)
     (['a', 'c'], ['b'])

@@ -1,8 +1,8 @@
-"""Which replica leads, and which are in sync: the controller's decisions when brokers start, stop or fall behind. Pure.
+"""Leader elections, in-sync replicas and reassignments: the controller's decisions when brokers start, stop or lag. Pure.
 
 The rules are those of ``ReplicationControlManager`` and ``PartitionChangeBuilder`` without eligible leader replicas
-(KIP-966, a feature that this broker does not announce): the last replica in sync stays in the list when it goes, and the
-partition waits for it without a leader, unless the topic allows an unclean election.
+(KIP-966, a feature that this broker does not announce): the last in-sync replica stays in the ISR when its broker stops,
+and the partition waits for it without a leader, unless the topic allows an unclean election.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
 
 RECOVERED, RECOVERING = 0, 1
-"""Of a partition whose leader was elected uncleanly: until it has said that its log is whole again."""
+"""Leader recovery states: RECOVERING from an unclean election until the leader reports that its log is recovered."""
 
 NOT_NEEDED = "Leader election not needed for topic partition."
 
@@ -28,20 +28,20 @@ AllowsUnclean = Callable[[Topic], bool]
 
 
 class Election(Enum):
-    """The kinds that ElectLeaders knows."""
+    """The election types of ElectLeaders."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 Decide = Callable[[int, Topic, PartitionState], MetadataRecord | None]
-"""What becomes of one of several partitions, the position in the list first; None: it stays as it is. Raises ApiError."""
+"""(position in the list, topic, partition) -> the record of a partition's change; None: no change. Raises ApiError."""
 
 
 def decisions(
     image: Image, partitions: Sequence[TopicPartition], decide: Decide
 ) -> tuple[list[ApiError | None], list[MetadataRecord]]:
-    """For each partition why it does not change, or None; and the records of those that do."""
+    """Decide each partition: returns None or the error for each, in order, and the records of those that change."""
     results: list[ApiError | None] = []
     records: list[MetadataRecord] = []
     for number, (name, index) in enumerate(partitions):
@@ -67,7 +67,7 @@ def _existing(image: Image, name: str, index: int) -> tuple[Topic, PartitionStat
 
 
 def records_for_losing(image: Image, node_id: int, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
-    """A broker is gone: it leads nothing any more, and is in sync nowhere but where it was the last."""
+    """A broker is gone: elect new leaders for its partitions, and remove it from each ISR in which it is not the last."""
     live = image.live_brokers - {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -79,14 +79,14 @@ def records_for_losing(image: Image, node_id: int, allows_unclean: AllowsUnclean
 def record_for_failed_replica(
     image: Image, topic: Topic, state: PartitionState, node_id: int
 ) -> MetadataRecord | None:
-    """The files of one replica cannot be used any more (KIP-858): its broker is no use for this partition only."""
+    """The files of one replica have failed (KIP-858): treat its broker as gone, for this partition only."""
     return _without(topic, state, node_id, image.live_brokers - {node_id}, lambda _: False)
 
 
 def _without(
     topic: Topic, state: PartitionState, node_id: int, live: Collection[int], allows_unclean: AllowsUnclean
 ) -> MetadataRecord | None:
-    """What changes for a partition when this broker can do nothing for it; None if that is nothing."""
+    """The change of a partition without this broker; None if nothing changes."""
     if node_id not in state.isr and state.leader != node_id:
         return None
     isr = tuple(one for one in state.isr if one != node_id) or state.isr
@@ -96,7 +96,7 @@ def _without(
 
 
 def records_for_return(image: Image, node_id: int, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
-    """A broker is back: it leads what only it could lead. (Where it leads already, it does so in a new epoch.)"""
+    """A broker is back: it becomes leader where no other replica could lead. Where it is the leader, the epoch is bumped."""
     live = image.live_brokers | {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -115,9 +115,9 @@ def _new_leader(
     live: Collection[int],
     allows_unclean: AllowsUnclean,
 ) -> schema.PartitionChangeRecord:
-    """The first live replica in sync; where there is none, any live one if that is allowed; else none.
+    """Elect the first live in-sync replica; otherwise any live replica if ``allows_unclean``; otherwise no leader.
 
-    Only the last case asks whether it is: settings of a topic take 40 us to be read, and a node may lead thousands.
+    ``allows_unclean`` is called only if needed: evaluating a topic's settings takes 40 us, and a node may lead thousands.
     """
     leader = _first(state.replicas, set(isr) & set(live))
     if leader != NO_LEADER:
@@ -133,7 +133,7 @@ def _first(replicas: Sequence[int], among: Collection[int]) -> int:
 
 
 def record_for_election(image: Image, topic: Topic, state: PartitionState, kind: Election) -> MetadataRecord:
-    """ElectLeaders; ApiError with Kafka's code where no replica can be elected, or no election is needed."""
+    """ElectLeaders for one partition. ApiError with Kafka's code if no replica can be elected, or no election is needed."""
     live = image.live_brokers
     if kind is Election.PREFERRED:
         preferred = state.replicas[0]
@@ -155,7 +155,7 @@ def record_for_election(image: Image, topic: Topic, state: PartitionState, kind:
 
 
 def record_for_move(image: Image, topic: Topic, state: PartitionState, node_id: int) -> MetadataRecord | None:
-    """Another replica leads, as after an election; None if it leads already. ApiError if it cannot lead."""
+    """Make another in-sync replica the leader; None if it is the leader already. ApiError if it cannot be the leader."""
     name = f"{topic.name}-{state.index}"
     if node_id == state.leader:
         return None
@@ -165,7 +165,7 @@ def record_for_move(image: Image, topic: Topic, state: PartitionState, node_id: 
             f"node {node_id} has no replica of {name}, only {_listed(state.replicas)}",
         )
     if node_id not in image.live_brokers:
-        raise ApiError(ErrorCode.broker_not_available, f"node {node_id} does not run")
+        raise ApiError(ErrorCode.broker_not_available, f"node {node_id} is not running")
     if node_id not in state.isr:
         raise ApiError(
             ErrorCode.ineligible_replica,
@@ -179,7 +179,7 @@ def _listed(nodes: Collection[int]) -> str:
 
 
 def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
-    """``auto.leader.rebalance.enable``: leadership goes back to preferred leaders that are in sync again."""
+    """``auto.leader.rebalance.enable``: elect each preferred leader that is in sync again."""
     live = image.live_brokers
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -189,7 +189,7 @@ def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
 
 
 def records_for_unclean_elections(image: Image, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
-    """``unclean.leader.election.enable`` was set when a partition had lost its leader already."""
+    """Elect leaders for partitions without one, after ``unclean.leader.election.enable`` was set."""
     live = image.live_brokers
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -202,9 +202,9 @@ def records_for_unclean_elections(image: Image, allows_unclean: AllowsUnclean) -
 def record_for_isr(
     image: Image, topic: Topic, state: PartitionState, leader_epoch: int, isr: Sequence[int]
 ) -> MetadataRecord | None:
-    """AlterPartition: a leader tells who is in sync. None if that is known; ApiError if it leads no more.
+    """AlterPartition: change the ISR as the leader proposes. None if it is unchanged; ApiError for an outdated leader.
 
-    A reassignment ends here, once all its target replicas are in sync.
+    This also completes a reassignment, once all its target replicas are in sync.
     """
     if leader_epoch != state.leader_epoch:
         raise ApiError(ErrorCode.fenced_leader_epoch)
@@ -230,7 +230,7 @@ def moves(
     *,
     keeps_factor: bool,
 ) -> Decide:
-    """The moves of several partitions, for `decisions`."""
+    """Return the decision for AlterPartitionReassignments, as an argument for `decisions`."""
 
     def decide(number: int, topic: Topic, state: PartitionState) -> MetadataRecord | None:
         return record_for_reassignment(
@@ -254,19 +254,19 @@ def record_for_reassignment(
     keeps_factor: bool = False,
     unclean: bool = False,
 ) -> MetadataRecord | None:
-    """AlterPartitionReassignments: move to these replicas, or (None) give up a move that is under way.
+    """AlterPartitionReassignments for one partition: move it to ``target``, or (None) cancel its reassignment.
 
-    None if the partition is there already. New replicas join the old ones until all of them are in sync (KIP-455).
-    ``keeps_factor``: there must be as many of them as there will be without this change (KIP-860).
-    ``unclean``: a move may be cancelled although no original replica is in sync.
+    Returns None if the partition is already there. New replicas are added to the old ones until all of them are in sync
+    (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``: allow a cancellation
+    although no original replica is in sync.
     """
     if target is None:
         return _given_up(image, topic, state, unclean=unclean)
     check_replicas(image, target, None)
     if keeps_factor:
         _check_factor(state, target)
-    # As Kafka has it (``changePartitionReassignment``): the target is compared with all replicas of now, those that a move
-    # under way adds included; and what that move adds or removes stays so where the new one adds or removes nothing.
+    # As in Kafka's ``changePartitionReassignment``: the target is compared with all present replicas, including those that a
+    # reassignment in progress adds. What that reassignment adds or removes is kept if the new one adds or removes nothing.
     adding = tuple(sorted(set(target).difference(state.replicas))) or state.adding_replicas
     leaving = tuple(sorted(set(state.replicas).difference(target)))
     removing = leaving or state.removing_replicas
@@ -284,7 +284,7 @@ def record_for_reassignment(
 
 
 def _before(state: PartitionState) -> tuple[int, ...]:
-    """The replicas as they were before a move that is under way."""
+    """The replicas without those that a reassignment in progress adds."""
     return tuple(one for one in state.replicas if one not in state.adding_replicas)
 
 
@@ -310,9 +310,9 @@ def _given_up(image: Image, topic: Topic, state: PartitionState, *, unclean: boo
 def _completed(
     image: Image, topic: Topic, state: PartitionState, isr: Sequence[int]
 ) -> MetadataRecord | None:
-    """The end of a move: all replicas that come are in sync, so the others may go.
+    """The record that completes a reassignment, if all its new replicas are in sync; None otherwise.
 
-    Where fewer stay than were there, all of them must be in sync, lest the list become shorter than it need be.
+    If it reduces the number of replicas, all remaining ones must be in sync, so that the ISR does not shrink needlessly.
     """
     adding, removing = state.adding_replicas, state.removing_replicas
     if not adding and not removing:
@@ -337,7 +337,10 @@ def _moved(
     live: Collection[int],
     recovery: int | None,
 ) -> MetadataRecord:
-    """Nothing comes or goes any more. Who went can be told by the epoch: a new one begins, also under the same leader."""
+    """End a reassignment.
+
+    If replicas were removed a new leader epoch begins, which fences them, even with the same leader.
+    """
     leader: int | None = state.leader
     if state.leader not in isr:
         leader = _first(replicas, set(isr) & set(live))
@@ -377,7 +380,7 @@ def _change(
     recovery: int | None = None,
     image: Image | None = None,
 ) -> schema.PartitionChangeRecord:
-    """What is None stays as it is; a leader that is named begins a new epoch, even if it is the old one."""
+    """Build a PartitionChangeRecord; fields that are None do not change. A leader, even the same, begins a new epoch."""
     fields: dict[str, object] = {}
     if leader is not None:
         fields["leader"] = leader

@@ -1,7 +1,7 @@
-"""The small files beside the metadata log: who this directory belongs to, and what its quorum of one has voted.
+"""The small files of a log directory: ``meta.properties`` with its identity, ``quorum-state`` with the vote of the quorum.
 
-``meta.properties`` is a Java properties file of version 1 (`MetaProperties.java`); ``quorum-state`` is what
-`FileQuorumStateStore` writes. A directory of ours opens in Kafka, and one of Kafka's here.
+``meta.properties`` is a Java properties file of version 1 (`MetaProperties.java`); ``quorum-state`` has the format of
+`FileQuorumStateStore`. Kafka can open a directory of this broker, and the other way round.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
 
 
 class WrongDirectory(Exception):
-    """This log directory is not one that this node may open. The message is for the person who started it."""
+    """This node may not open the log directory. The message is for the user who started it."""
 
 
 @slotted(frozen=True)
 class DirectoryIdentity:
-    """What ``meta.properties`` says."""
+    """The contents of ``meta.properties``."""
 
     cluster_id: str
     node_id: int
@@ -42,7 +42,7 @@ class DirectoryIdentity:
 
 
 def new_id(random: Random) -> uuid.UUID:
-    """A random uuid. Kafka's own never begin with a dash in text, which command lines take for an option."""
+    """Create a random uuid whose text does not begin with a dash, as in Kafka, so that it is not taken for an option."""
     while True:
         candidate = uuid.UUID(int=random.getrandbits(128), version=4)
         if candidate.bytes[0] >> 2 != 0b111110:
@@ -52,14 +52,14 @@ def new_id(random: Random) -> uuid.UUID:
 def identify(
     directory: Path, node_id: int, *, cluster_id: str | None, new_id: Callable[[], uuid.UUID], now_ms: int
 ) -> DirectoryIdentity:
-    """Read the directory's identity, or format the directory. Ids that are there are kept."""
+    """Read the identity of a directory; format the directory if it has none."""
     path = directory / META_PROPERTIES
     if not path.exists():
         make_directory(directory)
         logs = partition_folders(directory)
         if logs:
             raise WrongDirectory(
-                f"No `{META_PROPERTIES}` found in {directory}, which holds logs ({logs[0]} and {len(logs) - 1} more): "
+                f"No `{META_PROPERTIES}` found in {directory}, which contains logs ({logs[0]} and {len(logs) - 1} more): "
                 "it names the cluster and the node that they belong to; restore it from a copy, or from another node's "
                 "directory with this node's node.id and without directory.id"
             )
@@ -70,7 +70,7 @@ def identify(
 
 
 def partition_folders(directory: Path) -> list[str]:
-    """The folders that hold a partition's log, that of the cluster metadata among them."""
+    """Names of the directories that contain a partition's log, including that of the cluster metadata."""
     with os.scandir(directory) as entries:
         names = [entry.name for entry in entries if "-" in entry.name and entry.is_dir()]
     return sorted(
@@ -110,22 +110,22 @@ def _read_identity(
     if properties["node.id"] != str(node_id):
         raise WrongDirectory(
             f"{path.parent} belongs to node {properties['node.id']}, not to node {node_id}: "
-            "give another directory or another node.id"
+            "use another directory or another node.id"
         )
     written = properties.get("directory.id")
     if written:
         try:
             return DirectoryIdentity(properties["cluster.id"], node_id, parse_uuid(written))
         except ValueError as error:
-            raise WrongDirectory(f"{path} has a directory.id that is none: {written!r}") from error
-    # A directory that was formatted before Kafka 3.7 gets its id now, as Kafka gives it one.
+            raise WrongDirectory(f"{path} has an invalid directory.id: {written!r}") from error
+    # A directory that was formatted before Kafka 3.7 gets an id now, as in Kafka.
     identity = DirectoryIdentity(properties["cluster.id"], node_id, new_id())
     replace_file(path, _properties_text(identity, now_ms))
     return identity
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """As much of the format of Java properties as Kafka uses in its own files: no escapes but of ``:`` and ``=``.
+    """Parse Java properties as far as Kafka uses them in its own files: no escapes except of ``:`` and ``=``.
 
     >>> parse_properties("#\\nversion=1\\nnode.id = 1\\n")
     {'version': '1', 'node.id': '1'}
@@ -163,7 +163,7 @@ def write_leader_epochs(directory: Path, epochs: Iterable[tuple[int, int]]) -> N
 
 
 def voted_epoch(directory: Path) -> int:
-    """The highest epoch that was voted in; 0 when there was no vote."""
+    """Highest epoch in which a vote was written; 0 if there was none."""
     path = directory / QUORUM_STATE
     if not path.exists():
         return 0
@@ -174,7 +174,7 @@ def voted_epoch(directory: Path) -> int:
 
 
 def write_quorum_state(directory: Path, node_id: int, epoch: int) -> None:
-    """Vote for ourselves: the quorum has one member."""
+    """Write the vote of this node for itself, the only member of the quorum."""
     state = {
         "clusterId": "",
         "leaderId": node_id,

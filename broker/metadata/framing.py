@@ -1,7 +1,7 @@
-"""Metadata records in batches, and the control records of a KRaft log.
+"""Encoding of metadata records in batches, and the control records of a KRaft log.
 
-A commit is one batch: it is there as a whole or not at all. The log of a quorum of one still says who leads since when,
-because Kafka's reader expects it to (``KafkaRaftClient``, ``LeaderChangeMessage``).
+A commit is one batch, which is replayed as a whole or not at all. The log contains LeaderChangeMessages although the
+quorum has one member, because Kafka's reader expects them (``KafkaRaftClient``).
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from protocol.records.cluster_metadata import (
 from protocol.schema import Value
 from protocol.slotted import slotted
 
-# Kafka's reader of metadata refuses batches above 8 MiB (`KafkaRaftClient.MAX_BATCH_SIZE_BYTES`).
+# Kafka's reader of the metadata log refuses batches above 8 MiB (`KafkaRaftClient.MAX_BATCH_SIZE_BYTES`).
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 BATCH_RECORDS_MAX: Final = 10_000
-"""A snapshot's batches, and a restart's, are cut at this many records."""
+"""Maximum records in a batch of a snapshot or of a start."""
 
 
 @slotted
 class Quorum:
-    """What the log says of the quorum itself, in control records (KIP-853): kept for Kafka, which finds its voters there.
+    """The quorum's control records in the log (KIP-853), preserved for Kafka, which reads its voters there.
 
-    A directory whose voters stand in the settings has none of it, and so have those that we format.
+    A directory whose voters are in the settings has none, and neither have the directories that this broker formats.
     """
 
     version: kraft.KRaftVersionRecord | None = None
     voters: kraft.VotersRecord | None = None
 
     def note(self, batch: RecordBatch) -> None:
-        """Take what a control batch says."""
+        """Store the records of a control batch."""
         for record in batch.records():
             control = kraft.decode_control_record(record.key, record.value)
             if isinstance(control, kraft.KRaftVersionRecord):
@@ -53,11 +53,11 @@ class Quorum:
 
 
 class CorruptMetadata(Exception):
-    """The metadata log holds something that no torn write explains. The message names the file."""
+    """Damage of the metadata log that a torn write cannot explain. The message names the file."""
 
 
 def data_batch(records: Sequence[MetadataRecord], offset: int, epoch: int, now_ms: int) -> bytes:
-    """One commit."""
+    """Encode the batch of one commit."""
     values = [(now_ms, None, encode_metadata_record(record)) for record in records]
     batch = build_batch(values, base_offset=offset, leader_epoch=epoch)
     if len(batch) > BATCH_BYTES_MAX:
@@ -66,13 +66,13 @@ def data_batch(records: Sequence[MetadataRecord], offset: int, epoch: int, now_m
 
 
 def leader_change(node_id: int, offset: int, epoch: int, now_ms: int) -> bytes:
-    """The node leads from here on, elected by itself."""
+    """Encode the control batch with which the node, elected by itself, begins an epoch."""
     voters = (kraft.QuorumVoter(node_id),)
     return _control(kraft.LeaderChangeMessage(node_id, voters, voters), offset, epoch, now_ms)
 
 
 def snapshot_header(last_record_ms: int, epoch: int, now_ms: int, quorum: Quorum) -> tuple[bytes, int]:
-    """The beginning of a snapshot, and the offset behind it: the header, then what is known of the quorum."""
+    """Encode the first batch of a snapshot (header, quorum records); returns it and the number of its records."""
     records = [kraft.SnapshotHeaderRecord(last_record_ms), *quorum.records()]
     values = [(now_ms, *kraft.encode_control_record(record)) for record in records]
     return build_batch(
@@ -93,7 +93,7 @@ def _control(record: Value, offset: int, epoch: int, now_ms: int) -> bytes:
 
 
 def ends_snapshot(batch: RecordBatch) -> bool:
-    """Whether a control batch is the last of a snapshot."""
+    """Whether a control batch contains the footer of a snapshot."""
     return any(
         isinstance(kraft.decode_control_record(record.key, record.value), kraft.SnapshotFooterRecord)
         for record in batch.records()
@@ -101,7 +101,7 @@ def ends_snapshot(batch: RecordBatch) -> bool:
 
 
 def decoded(batch: RecordBatch) -> Iterator[AnyRecord]:
-    """The metadata records of a data batch."""
+    """Yield the metadata records of a data batch."""
     for record in batch.records():
         if record.value is None:
             raise CorruptMetadata(f"the metadata record at offset {record.offset} has no value")
@@ -109,10 +109,10 @@ def decoded(batch: RecordBatch) -> Iterator[AnyRecord]:
 
 
 def whole_batches(data: bytes, name: str) -> Iterator[RecordBatch]:
-    """The good batches of a file, up to a tail that a crash has torn.
+    """Yield the valid batches of a file, up to a torn write at its end.
 
-    A batch that is bad although a good one follows was not torn: it was whole, was answered for, and has been
-    damaged since. To cut there would take back topics and hand out producer ids twice, so it is an error.
+    An invalid batch before a valid one was not torn: it was complete, clients were told of its changes, and it has been
+    damaged since. A truncation would remove topics and allocate producer ids twice, so `CorruptMetadata` is raised.
     """
     position = 0
     while position < len(data):
@@ -136,11 +136,11 @@ def _good_batch(data: bytes, position: int) -> RecordBatch | None:
 
 
 def _good_batch_after(data: bytes, position: int) -> bool:
-    """Whether the length that the bad batch claims leads to a good one."""
+    """Whether a valid batch follows the invalid one, by the invalid one's length field."""
     try:
         size = RecordBatch.parse(data, position).size
     except CorruptBatch as error:
-        # A wrong length or format hides where the next batch begins; its end is then the end of what we know.
+        # With a wrong length or format the position of the next batch is unknown.
         if error.reason is not Reason.MAGIC:
             return False
         size = int.from_bytes(data[position + 8 : position + 12], "big") + 12

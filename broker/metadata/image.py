@@ -1,8 +1,8 @@
-"""The cluster as its metadata log tells it: a value that records are folded into, one by one.
+"""The image of the cluster: a value to which the records of the metadata log are applied one by one.
 
-Pure: no file, no loop, no clock. What Kafka keeps in ``TopicsImage``, ``ClusterImage``, ``FeaturesImage``,
-``ConfigurationsImage`` and ``ProducerIdsImage`` is here. Records whose subject is not served (controllers)
-are kept as they are, so that a snapshot loses nothing that Kafka wrote.
+Pure: no file, no event loop, no clock. It contains what Kafka has in ``TopicsImage``, ``ClusterImage``, ``FeaturesImage``,
+``ConfigurationsImage`` and ``ProducerIdsImage``. Records of types that this broker does not use (controllers)
+are kept unchanged, so that a snapshot loses nothing that Kafka wrote.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Kept = dict[tuple[Any, ...], schema.MetadataRecord]
 
 @slotted
 class Image:
-    """Everything that the log says, up to ``offset``."""
+    """The state of the cluster after the record at ``offset``."""
 
     offset: int = -1
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -40,21 +40,21 @@ class Image:
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    """Settings of brokers, groups and client metrics, and of topics that do not exist (yet); those of a topic are in
-    ``Topic.configs``."""
+    """Settings of brokers, groups and client metrics, and of topics that do not exist (yet). Settings of existing topics
+    are in ``Topic.configs``."""
     quotas: Quotas = field(default_factory=dict)
     credentials: Credentials = field(default_factory=dict)
     tokens: Tokens = field(default_factory=dict)
     acls: Acls = field(default_factory=dict)
     next_producer_id: int = 0
     kept: Kept = field(default_factory=dict)
-    """Records that are only kept, by their identity."""
+    """Records that are only preserved, by the key under which a later record replaces them."""
     names_by_unified: dict[str, set[str]] = field(default_factory=dict)
-    """Topics whose name has a '.' or '_', by what remains when the two are not told apart."""
+    """Unified name -> topics with a '.' or '_' in their name; see `unified_name`."""
 
     @property
     def live_brokers(self) -> set[int]:
-        """The ids of those that may lead and be in sync: registered, not fenced, and not about to stop."""
+        """Ids of the brokers that may be leader and in sync: registered, not fenced, not in controlled shutdown."""
         return {
             broker.node_id
             for broker in self.brokers.values()
@@ -62,27 +62,27 @@ class Image:
         }
 
     def broker_configs(self, node_id: int) -> dict[str, str]:
-        """Settings that hold for one broker only."""
+        """Dynamic settings of one broker."""
         return self.configs.get((BROKER_RESOURCE, str(node_id)), {})
 
     @property
     def cluster_configs(self) -> dict[str, str]:
-        """Settings that hold for all brokers."""
+        """Dynamic settings of all brokers."""
         return self.configs.get((BROKER_RESOURCE, CLUSTER_DEFAULT), {})
 
     def colliding(self, unified: str) -> str | None:
-        """A topic whose name differs from others only in '.' and '_'."""
+        """A topic with this unified name, or None."""
         return next(iter(self.names_by_unified.get(unified, ())), None)
 
 
-# What each record is about: a later one takes the place of the one before.
+# Record type -> the key under which a later record replaces an earlier one.
 _IDENTITIES: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     schema.RegisterControllerRecord: lambda record: ("controller", record.controller_id),
 }
 
 
 def keep(kept: Kept, record: schema.MetadataRecord | schema.UnknownMetadataRecord) -> None:
-    """Keep a record whose subject this broker does not serve, so that a snapshot can write it again.
+    """Preserve a record of a type that this broker does not use, so that a snapshot can write it again.
 
     Records without a lasting effect are skipped.
     """

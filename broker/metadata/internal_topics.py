@@ -1,4 +1,4 @@
-"""The topics that coordinators keep their state in: sizes and settings, as Kafka creates them by itself.
+"""Partitions, replicas and settings of the coordinators' topics, as Kafka creates them.
 
 `DefaultAutoTopicCreationManager.creatableTopic`, `GroupCoordinatorService.groupMetadataTopicConfigs`,
 `TransactionStateManager.transactionTopicConfigs`, `ShareCoordinatorService.shareGroupStateTopicConfigs`.
@@ -26,13 +26,13 @@ PARTITIONS_SETTING: Final = {
 
 
 def startup_topic(spec: TopicSpec, config: BrokerConfig) -> NewTopic:
-    """A topic of the command line."""
+    """The topic for a ``--topic`` option of the command line."""
     new = NewTopic(spec.name, spec.partitions, spec.replication_factor, configs=dict(spec.configs))
     return creatable_topic(new, config)
 
 
 def creatable_topic(new: NewTopic, config: BrokerConfig) -> NewTopic:
-    """The topic to create: an internal topic gets its own partitions, replicas and settings where ``new`` has none."""
+    """The topic to create: for an internal topic, values that ``new`` does not set are those of `internal_topic`."""
     if not is_internal(new.name):
         return new
     own = internal_topic(new.name, config)
@@ -48,12 +48,12 @@ def creatable_topic(new: NewTopic, config: BrokerConfig) -> NewTopic:
 
 
 def default_partitions(name: str, config: BrokerConfig) -> int:
-    """The number of partitions of a topic that is created without one."""
+    """Number of partitions of a topic that is created without one."""
     return internal_topic(name, config).partitions if is_internal(name) else config.num_partitions
 
 
 def coordinator_partitions(name: str, find: Callable[[str], Topic | None], config: BrokerConfig) -> int:
-    """The number of partitions over which a coordinator that starts now spreads its keys."""
+    """Number of partitions by which a coordinator that starts now maps its keys: the topic's, or that in the settings."""
     topic = find(name)
     if topic is not None:
         return len(topic.partitions)
@@ -63,7 +63,7 @@ def coordinator_partitions(name: str, find: Callable[[str], Topic | None], confi
 
 
 def internal_topic(name: str, config: BrokerConfig) -> NewTopic:
-    """How the topic ``name`` is created. That its replication fits the cluster is the configuration's concern."""
+    """The coordinators' topic ``name`` as it is created. The caller checks the replication factor against the cluster."""
     if name == CONSUMER_OFFSETS:
         return NewTopic(
             name,

@@ -1,4 +1,4 @@
-"""Those who follow the metadata: replicas, coordinators."""
+"""The interface for components that follow the metadata: replicas, coordinators."""
 
 from __future__ import annotations
 
@@ -13,35 +13,38 @@ if TYPE_CHECKING:
 
 
 class MetadataListener:
-    """Called when the image has changed, in the same turn of the loop; what is not overridden is not of interest.
+    """Called when the image has changed, in the same turn of the event loop. A subclass overrides the methods that it needs.
 
-    A listener must not wait and must not fail: the change is durable, and others are still to be told.
+    A method must not wait and must not fail: the change is durable, and other listeners have yet to be called.
     """
 
     def on_topic_created(self, topic: Topic) -> None:
-        """With all its partitions and settings."""
+        """A topic was created, with all its partitions and settings."""
 
     def on_partitions_added(self, topic: Topic, first_new: int) -> None:
-        """Partitions from ``first_new`` on are new."""
+        """The partitions from ``first_new`` on were added."""
 
     def on_topic_deleted(self, topic: Topic) -> None:
-        """As it was last."""
+        """A topic was deleted; ``topic`` is its last state."""
 
     def on_config_changed(self, resource_type: int, resource_name: str) -> None:
-        """The settings of a topic (2), a broker (4; "" for all) or a group (32) are new."""
+        """Settings of a topic (2), a broker (4, "" for all brokers), client metrics (16) or a group (32) have changed."""
 
     def on_quotas_changed(self) -> None:
-        """Client quotas are others."""
+        """Client quotas have changed."""
 
     def on_acls_changed(self, removed: Collection[Acl], added: Collection[Acl]) -> None:
-        """ACLs are gone, and after that there are new ones: the same may be among both."""
+        """ACLs were removed, and then others added; an ACL may be in both."""
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        """Leader, epoch, replicas or in-sync replicas of a partition are new."""
+        """Leader, leader epoch, replicas or in-sync replicas of a partition have changed."""
 
 
 def tell(listener: MetadataListener, image: Image, changes: MetadataDelta) -> None:
-    """What goes comes first: a topic may be deleted and made again under one name."""
+    """Call the listener's methods for a commit.
+
+    Deletions come first: a topic may be deleted and created again by one name.
+    """
     for topic in changes.deleted.values():
         listener.on_topic_deleted(topic)
     for topic in changes.created.values():

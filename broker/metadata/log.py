@@ -1,8 +1,8 @@
 """The durable log of the cluster's metadata: ``__cluster_metadata-0``, in Kafka's own format.
 
-A commit is written at once, in one write, and counts once it is synced. Syncs run in a thread of their own, one at a
-time; commits that come while one runs share the next one. In the turn of the loop in which a sync has returned, the
-records are applied, in order, and their callers hear of it.
+A commit is written immediately, in one write, and is valid once it is synced. Fsyncs run in a separate thread, one at a
+time; commits that are written while one runs share the next one. In the turn of the event loop in which an fsync has
+returned, its commits are applied in order, and their callers resume.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ SNAPSHOT_RATIO: Final = 1
 log_events = get_logger()
 
 Apply = Callable[[Sequence[MetadataRecord], int], None]
-"""Told the records of a commit, and the offset of the last."""
+"""Called with the records of a durable commit, and the offset of the last one."""
 
 Sync = Callable[[AppendFile], None]
 
 
 class MetadataLogFailed(ApiError):
-    """The log could not be written or synced. What is on disk is not known, so nothing is committed any more.
+    """The log could not be written or synced. The state on disk is unknown, so nothing is committed any more.
 
-    Kafka's process ends here, and a cluster elects another controller. This broker has no other controller:
-    it serves what exists, and refuses changes until it is started again on a disk that works.
+    In this case Kafka's process terminates, and the cluster elects another controller. This broker has no other controller:
+    it continues to serve what exists, and refuses changes until it is restarted on a working disk.
     """
 
     def __init__(self, message: str) -> None:
@@ -68,7 +68,10 @@ class _Commit:
 
 
 class MetadataLog:
-    """One writer's log. ``replayed`` says what was found at open; ``next_offset`` is where the next commit begins."""
+    """The log, open for writing.
+
+    ``replayed`` is the result of the replay; ``next_offset`` is the offset of the next commit.
+    """
 
     def __init__(
         self, directory: Path, replayed: Replayed, file: AppendFile, epoch: int, apply: Apply, sync: Sync
@@ -98,7 +101,7 @@ class MetadataLog:
         now_ms: int,
         sync: Sync = AppendFile.sync,
     ) -> MetadataLog:
-        """Replay into the image, cut a torn tail, and begin a new epoch of leadership in the log."""
+        """Replay into the image, truncate a torn write at the end, and begin a new leader epoch of the controller."""
         directory.mkdir(exist_ok=True)
         replayed = replay(directory, image)
         _refuse_lost_log(directory, replayed)
@@ -108,13 +111,13 @@ class MetadataLog:
         epoch = max(replayed.epoch, voted_epoch(directory)) + 1
         file = _segment(directory, replayed)
         write_partition_metadata(directory)
-        # The vote comes first: an epoch that is in the log but was never voted for would be one too many for Kafka.
+        # The vote is written first: Kafka does not accept an epoch in the log that was never voted for.
         write_quorum_state(directory, node_id, epoch)
         write_leader_epochs(directory, [*replayed.epochs, (epoch, replayed.next_offset)])
         log = cls(directory, replayed, file, epoch, apply, sync)
         log._append(leader_change(node_id, log.next_offset, epoch, now_ms), 1)
         if replayed.held_back is not None:
-            # What a dead controller left unfinished never happened; the next snapshot or reader must see that too.
+            # A metadata transaction that a dead controller did not finish is aborted, also for the next snapshot and reader.
             abort = schema.AbortTransactionRecord(reason="Controller failover")
             log._append(data_batch([abort], log.next_offset, epoch, now_ms), 1)
         return log
@@ -130,7 +133,7 @@ class MetadataLog:
         return commit.done
 
     def commit_now(self, commits: Sequence[Sequence[MetadataRecord]], now_ms: int) -> None:
-        """Write, sync and apply before returning: for the start, when no loop runs and no caller waits."""
+        """Write, sync and apply before returning; only at the start, when no event loop runs."""
         assert self._syncing is None, "a synchronous commit must not overtake one that is being synced"
         ends = []
         for records in commits:
@@ -141,11 +144,11 @@ class MetadataLog:
             self._apply(records, last_offset)
 
     def defer_syncs(self) -> None:
-        """Apply commits without waiting for the disk, until `sync_deferred`. No client may be served meanwhile."""
+        """Apply commits without waiting for the fsync, until `sync_deferred`. No client may be served meanwhile."""
         self._defers_syncs = True
 
     async def sync_deferred(self) -> None:
-        """Return once all commits since `defer_syncs` are durable: one fsync for all of them. ``MetadataLogFailed``"""
+        """Make all commits since `defer_syncs` durable with one fsync. Raises ``MetadataLogFailed``."""
         self._defers_syncs = False
         await self._syncs_ended()
         if not self._has_deferred:
@@ -160,17 +163,17 @@ class MetadataLog:
     async def _syncs_ended(self) -> None:
         while self._syncing is not None:
             await asyncio.wait([self._syncing])
-            # The futures of that group are resolved by the same turn's callbacks.
+            # The callbacks of this fsync run in the same turn.
             await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Wait for what was written to be durable, then let go of the file."""
+        """Wait until all commits are durable, then close the file."""
         with suppress(MetadataLogFailed):  # it was logged
             await self.sync_deferred()
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the file as a kill would, but for the descriptor."""
+        """Close the file without waiting, like a kill. An fsync that is running is finished."""
         self._failure = self._failure or MetadataLogFailed("the metadata log is closed")
         self._threads.shutdown(wait=True)
         self._file.close()
@@ -209,7 +212,7 @@ class MetadataLog:
             for commit in group:
                 self._apply(commit.records, commit.last_offset)
         except Exception as broken:
-            # Image and log do not agree any more: no caller may wait for ever, and no commit may build on it.
+            # Image and log differ now: fail all waiting callers, and accept no further commit.
             self._fail(group + self._written, broken)
             raise
         for commit in group:
@@ -225,7 +228,7 @@ class MetadataLog:
         self._failure = MetadataLogFailed(f"the metadata log has failed: {failure}")
 
     def _fail(self, group: list[_Commit], failure: BaseException) -> None:
-        """After a failed fsync the kernel may have dropped the pages: trying again would prove nothing."""
+        """Fail all waiting commits. A failed fsync is not retried: the kernel may have dropped the pages."""
         self._note_failure(failure)
         self._written = []
         for commit in group:
@@ -234,27 +237,29 @@ class MetadataLog:
 
 
 def _refuse_lost_log(directory: Path, replayed: Replayed) -> None:
-    """Raises where the log is gone and what it described is not: all topics would be new ones, and empty.
+    """Raise `CorruptMetadata` if the metadata log is missing but logs of topics exist: they would all become empty.
 
-    Kafka starts on such a directory, and calls each log a stray (``LogManager.isStrayReplica``).
+    Kafka starts on such a directory, and treats each log as a stray (``LogManager.isStrayReplica``).
     """
     if replayed.next_offset > 0:
         return
     logs = [name for name in partition_folders(directory.parent) if name != LOG_DIRECTORY]
     if logs:
-        what = f"though {directory.parent} holds logs of topics ({logs[0]} and {len(logs) - 1} more)"
+        what = f"though {directory.parent} contains logs of topics ({logs[0]} and {len(logs) - 1} more)"
     elif replayed.segment is None and (directory / QUORUM_STATE).exists():
         what = f"though {QUORUM_STATE} says that there was one"
     else:
         return
     raise CorruptMetadata(
-        f"{directory} holds no log of the cluster metadata, {what}: restore it from a copy "
+        f"{directory} contains no log of the cluster metadata, {what}: restore it from a copy "
         "(each node of a cluster has one), or start on an empty directory"
     )
 
 
 def _refuse_invalid_settings(image: Image) -> None:
-    """Raises where a topic has a value that only an earlier Kafka accepts; Kafka ends there (``LogManager.startup``)."""
+    """Raise `CorruptMetadata` for a topic setting that only an earlier Kafka accepts; Kafka fails
+    (``LogManager.startup``).
+    """
     accepted: set[tuple[str, str]] = set()
     for topic in image.topics.values():
         for setting in topic.configs.items():
@@ -271,18 +276,19 @@ def _refuse_invalid_settings(image: Image) -> None:
 
 
 def _snapshot_is_due(replayed: Replayed) -> bool:
-    """Every restart writes a record for each partition: without snapshots each start would be slower than the last.
+    """Whether the log is so much larger than the last snapshot that a new one pays off.
 
-    A snapshot costs about what it saves, so one is taken when the log has outgrown the last one by a factor.
+    Every restart writes a record for each partition, so without snapshots each start would be slower than the last. Writing
+    a snapshot costs about as much as it saves.
     """
     due = max(SNAPSHOT_FROM_BYTES, SNAPSHOT_RATIO * replayed.snapshot_bytes)
     return replayed.log_bytes > due and replayed.held_back is None
 
 
 def take_snapshot(directory: Path, image: Image, replayed: Replayed, now_ms: int) -> None:
-    """Write all that was replayed into a snapshot, and let go of the files before it.
+    """Write the replayed state as a snapshot, then delete the log segments and older snapshots that it covers.
 
-    In this order a crash in between leaves both, and the next start reads the snapshot and skips the rest.
+    A crash in between leaves both, and the next start reads the snapshot and skips the rest.
     """
     snapshot = write_snapshot(
         directory,
@@ -303,7 +309,7 @@ def take_snapshot(directory: Path, image: Image, replayed: Replayed, now_ms: int
 
 
 def _segment(directory: Path, replayed: Replayed) -> AppendFile:
-    """The file to append to, cut to its whole batches; a new one where there is none or a snapshot is ahead of it."""
+    """Open the segment to append to, truncated to its valid batches; create one if none exists or a snapshot is ahead."""
     if replayed.segment is None or replayed.log_end < replayed.next_offset:
         file = AppendFile(directory / f"{replayed.next_offset:020d}.log", 0)
         os.close(os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666))

@@ -1,7 +1,7 @@
-"""The metadata log in the directories of the nodes that are not the controller.
+"""Copies the metadata log to the directories of the nodes that are not the controller.
 
-On Kafka every broker follows the controller's log and keeps a copy of it. Here all nodes see one image; the copy is made
-when a node starts and when it stops, so that each directory is complete for Kafka's tools, and for Kafka itself.
+In Kafka every broker follows the controller's log and has a copy of it. Here all nodes share one image. The copy is written
+when a node starts and when it stops, so that each directory is complete for Kafka and its tools.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ log = get_logger()
 
 
 def copy_metadata(source: Path, target: Path) -> None:
-    """Bring the copy in log directory ``target`` up to date. A failure is logged: no node reads the copy."""
+    """Update the copy in log directory ``target``. A failure is only logged, since no node reads the copy."""
     if source == target:
         return
     copy = target / LOG_DIRECTORY

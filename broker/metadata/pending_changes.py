@@ -1,4 +1,4 @@
-"""Topics that are being changed: written, and not yet in the image."""
+"""Topic changes that are written but not yet in the image."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from broker.metadata.topics import unified_name
 
 
 class PendingTopicChanges:
-    """One change of a topic at a time. Names that collide are one: of "a.b" and "a_b", asked for at once, one is refused."""
+    """Serialises the changes of a topic. Colliding names count as one: if "a.b" and "a_b" are created at once, one fails."""
 
     def __init__(self) -> None:
         self._commits: dict[str, asyncio.Future[None]] = {}
         self._everything: asyncio.Future[None] | None = None
 
     async def settled(self, names: Iterable[str]) -> None:
-        """Wait until no change of these topics is on its way to the disk: the image does not show it yet."""
+        """Wait until no change of these topics is being written: the image does not show it yet."""
         keys = [unified_name(name) for name in names]
         while waiting := self._under_way(keys):
             await asyncio.wait(waiting)
 
     async def all_settled(self) -> None:
-        """Wait until no change of any topic is on its way: a broker that comes or goes concerns them all."""
+        """Wait until no change of any topic is being written; registrations and fencing of brokers need that."""
         while waiting := self._under_way(self._commits):
             await asyncio.wait(waiting)
 
@@ -33,11 +33,11 @@ class PendingTopicChanges:
         return waiting
 
     def mark_all(self, done: asyncio.Future[None]) -> None:
-        """Every topic may change with the commit ``done``, and those that are about to be made wait for it."""
+        """Note that the commit ``done`` may change every topic: later changes of any topic wait for it."""
         self._everything = done
 
     def mark(self, names: Iterable[str], done: asyncio.Future[None]) -> None:
-        """These topics change with the commit ``done``."""
+        """Note that the commit ``done`` changes these topics."""
         for name in names:
             key = unified_name(name)
             self._commits[key] = done

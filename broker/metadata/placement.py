@@ -1,4 +1,4 @@
-"""Which brokers hold a partition: Kafka's striped placement, racks in turn (``StripedReplicaPlacer``)."""
+"""Placement of replicas on brokers: Kafka's striped placement, which alternates racks (``StripedReplicaPlacer``)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class UsableBroker(NamedTuple):
     node_id: int
     rack: str | None = None
     fenced: bool = False
-    """It gets no partition to lead, and where its rack has others, they come first."""
+    """A fenced broker gets no leader; other brokers of its rack are preferred."""
 
 
 class Shuffling(Protocol):
-    """Of a generator of random numbers (`random.Random`) what a placement needs."""
+    """The method of `random.Random` that a placement uses."""
 
     def sample(self, population: Sequence[T], k: int) -> list[T]: ...
 
 
 class Unplaceable(Exception):
-    """There are not as many brokers as replicas; in Kafka's words."""
+    """The replicas cannot be placed, for example with too few brokers; the message is Kafka's."""
 
 
 def place(
     brokers: Sequence[UsableBroker], count: int, replication_factor: int, random: Shuffling
 ) -> list[tuple[int, ...]]:
-    """The replicas of ``count`` partitions: leaders spread over all live brokers, replicas over racks."""
+    """The replicas of ``count`` partitions: leaders are spread over all live brokers, replicas over racks."""
     if replication_factor <= 0:
         raise Unplaceable(
             f"Invalid replication factor {replication_factor}: the replication factor must be positive."
@@ -54,14 +54,14 @@ def place(
     for index in range(count):
         turn = index % len(live)
         if turn == 0:
-            # A new order after each round, so that no two brokers stand next to each other in every partition.
+            # A new order in each round, so that different pairs of brokers are neighbours.
             order = _ordered(live, random)
         placed.append(_replicas(order, fenced, turn, replication_factor))
     return placed
 
 
 def _ordered(brokers: Sequence[UsableBroker], random: Shuffling) -> list[UsableBroker]:
-    """All brokers in a new order in which neighbours stand in different racks, as far as there are such."""
+    """Shuffle the brokers so that neighbours are in different racks as far as possible."""
     shuffled = random.sample(list(brokers), len(brokers))
     by_rack: dict[str | None, list[UsableBroker]] = {}
     for broker in shuffled:
@@ -75,7 +75,7 @@ def _ordered(brokers: Sequence[UsableBroker], random: Shuffling) -> list[UsableB
 def _replicas(
     order: Sequence[UsableBroker], fenced: Sequence[UsableBroker], turn: int, count: int
 ) -> tuple[int, ...]:
-    """The leader whose turn it is, and those behind it: first from racks that have none yet, then from any."""
+    """The replicas of one partition: leader ``order[turn]``, then those after it, racks without a replica first."""
     ring = [*(order[(turn + step) % len(order)] for step in range(len(order))), *fenced]
     chosen = ring[:1]
     while len(chosen) < count:

@@ -1,4 +1,4 @@
-"""The blocks of producer ids of all nodes (Kafka: ``ProducerIdControlManager``)."""
+"""Blocks of producer ids of all nodes (Kafka's ``ProducerIdControlManager``)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from broker.metadata.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerId
 from protocol.records.cluster_metadata import MetadataRecord
 
 Commit = Callable[[Sequence[MetadataRecord]], Coroutine[Any, Any, None]]
-"""Makes records durable; the image shows them when it returns."""
+"""Makes records durable; when it returns, the image contains them."""
 
 
 class ProducerIdControlManager:
-    """Gives producer ids to the coordinators of a node, out of blocks that the metadata log has assigned to it."""
+    """Allocates producer ids for the coordinators of a node, from blocks that the metadata log assigns to the node."""
 
     def __init__(self, image: Image, commit: Commit) -> None:
         self._image = image
@@ -25,14 +25,14 @@ class ProducerIdControlManager:
         self._claimed_to = 0
 
     def allocate(self, node_id: int) -> int | Awaitable[int]:
-        """A producer id that was never given out before; an awaitable where the node has no block, or has used it up.
+        """Allocate a new producer id; returns an awaitable if the node has no block, or has used it up.
 
-        Nodes get blocks in the order in which they are first asked, as on Kafka (``RPCProducerIdManager``).
+        Nodes get blocks in the order in which they first need one, as on Kafka (``RPCProducerIdManager``).
         """
         return self._of(node_id).allocate()
 
     def forget(self, node_id: int) -> None:
-        """The node starts anew: what is left of its block is thrown away."""
+        """Discard the rest of the node's block when the node restarts."""
         self._by_node.pop(node_id, None)
 
     def _of(self, node_id: int) -> ProducerIds:
@@ -42,7 +42,7 @@ class ProducerIdControlManager:
         return found
 
     async def _claim(self, node_id: int) -> int:
-        # Two nodes may ask at once: what is on its way to the disk is taken, too.
+        # Two nodes may claim at once, so blocks that are being written count, too.
         first = max(self._image.next_producer_id, self._claimed_to)
         if first > PRODUCER_ID_MAX - BLOCK_SIZE:
             raise ProducerIdsExhausted

@@ -1,8 +1,7 @@
-"""Producer ids, in blocks of a thousand (KIP-730).
+"""Allocation of producer ids from blocks of a thousand (KIP-730).
 
-A node asks for its first block when a client first asks the node for an id. A block belongs to this process from the
-moment its record is durable; what is left of it when the process ends is thrown away. So no id is ever given out twice,
-whatever way the process ends.
+A node claims its first block when a client first needs an id. A block may be used once its record is durable; its unused
+ids are discarded when the process ends. So no id is ever allocated twice, no matter how the process ends.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from typing import Final
 
 BLOCK_SIZE: Final = 1000
 PREFETCH_FROM: Final = 900
-"""Ids of a block that are given out before the next block is asked for (Kafka: 90 %)."""
+"""Number of ids of a block after which the next block is claimed (as in Kafka, 90 %)."""
 
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
 class ProducerIdsExhausted(Exception):
-    """2^63 ids were not enough."""
+    """All producer ids below 2^63 are allocated."""
 
 
 class ProducerIds:
-    """Gives out ids. ``claim`` makes the next block durable and returns its first id."""
+    """The producer ids of one node. ``claim`` makes the next block durable and returns its first id."""
 
     def __init__(self, claim: Callable[[], Awaitable[int]]) -> None:
         self._claim = claim
@@ -33,7 +32,7 @@ class ProducerIds:
         self._claiming: asyncio.Task[None] | None = None
 
     def allocate(self) -> int | Awaitable[int]:
-        """The next id; something to wait for only where the following block is not there yet."""
+        """Return the next id, or an awaitable if the next block is not durable yet."""
         if self._next == self._end and self._following is not None:
             (self._next, self._end), self._following = self._following, None
         if self._next == self._end:
@@ -46,7 +45,7 @@ class ProducerIds:
 
     async def _allocate_later(self) -> int:
         while True:
-            # Many may wait for one block; more than a block's worth of them wait for the one after it as well.
+            # Many callers may wait for one block. If they are more than its ids, the rest wait for the next block.
             await asyncio.shield(self._start_claim())
             producer_id = self.allocate()
             if isinstance(producer_id, int):
@@ -72,13 +71,13 @@ class ProducerIds:
 
 
 def _discard(unused: Awaitable[int]) -> None:
-    """Close a coroutine that will not be awaited, so that Python does not warn of it."""
+    """Close a coroutine that will not be awaited, so that Python does not print a warning."""
     close = getattr(unused, "close", None)
     if close is not None:
         close()
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:
-    """No caller waits for a prefetch: the next caller that runs out of ids tries again and gets the error."""
+    """Ignore the error of a prefetch, for which no caller waits; the next caller without an id claims again."""
     if not task.cancelled():
         task.exception()

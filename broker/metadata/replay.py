@@ -1,4 +1,4 @@
-"""Reading the log at start: newest snapshot, then every batch after it, into the image."""
+"""The replay of the metadata log at the start: newest snapshot, then every batch after it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from protocol.slotted import slotted
 
 @slotted
 class Replayed:
-    """What the files held, apart from the image."""
+    """The result of a replay, apart from the image."""
 
     next_offset: int = 0
     log_end: int = 0
-    """The end of what the segments hold: lower than ``next_offset`` where only a snapshot reaches further."""
+    """End offset of the segments; lower than ``next_offset`` if only a snapshot reaches further."""
     epochs: list[tuple[int, int]] = field(default_factory=list)
-    """(epoch, first offset), rising, of the batches in the segments."""
+    """(epoch, first offset) of the batches in the segments, in rising order."""
     snapshot_epoch: int = 0
     segment: Path | None = None
-    """The segment to append to."""
+    """The segment to append to; None if there is none."""
     segment_bytes: int = 0
-    """Its whole batches; what lies beyond is a torn tail."""
+    """Size of its valid batches; the rest is a torn write."""
     log_bytes: int = 0
-    """What had to be read after the snapshot."""
+    """Bytes of the batches that were read after the snapshot."""
     snapshot_bytes: int = 0
     last_record_ms: int = -1
     quorum: Quorum = field(default_factory=Quorum)
     held_back: list[AnyRecord] | None = None
-    """Records of a metadata transaction that has begun and not ended (KIP-868)."""
+    """Records of a metadata transaction that is not ended (KIP-868); None if there is none."""
 
     @property
     def epoch(self) -> int:
@@ -44,7 +44,7 @@ class Replayed:
 
 
 def replay(directory: Path, image: Image) -> Replayed:
-    """Fold the directory's snapshot and log into the (empty) image."""
+    """Apply the directory's newest snapshot and its log to the (empty) image."""
     state = Replayed()
     existing = snapshots(directory)
     if existing:
@@ -65,7 +65,7 @@ def replay(directory: Path, image: Image) -> Replayed:
             state.segment_bytes += batch.size
             _fold(state, image, batch)
         if state.segment_bytes != len(data) and path != segments[-1]:
-            raise CorruptMetadata(f"{path} is torn although the log goes on after it: restore it from a copy")
+            raise CorruptMetadata(f"{path} is torn although later segments follow it: restore it from a copy")
     return state
 
 
@@ -75,7 +75,7 @@ def _fold(state: Replayed, image: Image, batch: RecordBatch) -> None:
         state.epochs.append((epoch, batch.base_offset))
     state.log_end = batch.next_offset
     if batch.base_offset < state.next_offset:
-        return  # the snapshot has it
+        return  # covered by the snapshot
     if batch.base_offset != state.next_offset:
         raise CorruptMetadata(
             f"the metadata log jumps from offset {state.next_offset} to {batch.base_offset}"
@@ -90,7 +90,7 @@ def _fold(state: Replayed, image: Image, batch: RecordBatch) -> None:
                 _fold_record(state, image, record, changes)
             state.last_record_ms = batch.max_timestamp
     except (CorruptBatch, InconsistentMetadata, MalformedRecord) as error:
-        # The checksum is right, so this was written like that: by a newer Kafka, or by a mistake.
+        # The checksum is valid, so the writer wrote it like that: a newer Kafka, or a bug.
         raise CorruptMetadata(
             f"the metadata log cannot be read at offset {batch.base_offset}: {error}"
         ) from error
@@ -99,7 +99,7 @@ def _fold(state: Replayed, image: Image, batch: RecordBatch) -> None:
 
 
 def _fold_record(state: Replayed, image: Image, record: AnyRecord, changes: MetadataDelta) -> None:
-    """Records inside of a metadata transaction count when it ends, and not at all when it is aborted."""
+    """Apply a record. Records of a metadata transaction are applied when it ends, and dropped if it is aborted."""
     if isinstance(record, schema.BeginTransactionRecord):
         state.held_back = []
     elif isinstance(record, schema.AbortTransactionRecord):

@@ -1,4 +1,4 @@
-"""Topics and partitions that are created, deleted and led by others (Kafka: ``ReplicationControlManager``)."""
+"""Creation and deletion of topics and partitions, elections and reassignments (Kafka's ``ReplicationControlManager``)."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
 Take = Callable[[int], object]
-"""Asked before so many partitions are created or deleted; raises `ApiError` where that is too much."""
+"""Called with a number of partitions before they are created or deleted; raises `ApiError` if the quota is exceeded."""
 
 
 def unlimited(partitions: int) -> None:
-    """There is no quota."""
+    """No quota."""
 
 
 class ReplicationControlManager:
-    """Each change waits until no other change of its topics is under way."""
+    """Changes of topics: each waits until no other change of its topics is pending."""
 
     def __init__(
         self, image: Image, settings: Settings, config: BrokerConfig, writer: MetadataWriter, random: Random
@@ -64,10 +64,10 @@ class ReplicationControlManager:
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False, take: Take = unlimited
     ) -> list[CreatedTopic | ApiError]:
-        """Create what can be created; one result for each topic, in order. Raises ApiError for the request as a whole.
+        """Create topics; returns one result for each, in order. Raises ApiError for the request as a whole.
 
-        All that is created is one commit: after a crash either all of it is there or nothing. ``take`` is asked for
-        each partition (KIP-599), here and below.
+        All topics are in one commit: after a crash all of them exist or none. ``take`` is called for each topic with its
+        number of partitions (KIP-599), here and below.
         """
         defaults = self.topic_defaults
         check_total(wanted, defaults)
@@ -100,7 +100,7 @@ class ReplicationControlManager:
     async def delete_topics(
         self, topic_ids: Sequence[uuid.UUID], *, take: Take = unlimited
     ) -> list[ApiError | None]:
-        """Delete topics; None for each one that is gone now."""
+        """Delete topics; returns None or the error for each."""
         await self._writer.settled(
             topic.name for topic in map(self._image.topics_by_id.get, topic_ids) if topic is not None
         )
@@ -131,7 +131,7 @@ class ReplicationControlManager:
     async def create_partitions(
         self, wanted: Sequence[MorePartitions], *, validate_only: bool = False, take: Take = unlimited
     ) -> list[ApiError | None]:
-        """Grow topics; None for each one that has its partitions now."""
+        """Add partitions to topics; returns None or the error for each."""
         await self._writer.settled(more.name for more in wanted)
         results: list[ApiError | None] = []
         records: list[MetadataRecord] = []
@@ -153,7 +153,7 @@ class ReplicationControlManager:
         return results
 
     async def begin_leader_epoch(self, name: str, index: int, epoch: int) -> None:
-        """Let a partition be led in this epoch, if it is a later one: its log comes from a cluster that got further."""
+        """Raise the leader epoch of a partition to ``epoch``, if that is later: for a log imported from another cluster."""
         topic = self._image.topics[name]
         state = topic.partitions[index]
         if epoch > state.leader_epoch:
@@ -164,16 +164,19 @@ class ReplicationControlManager:
     # -- replicas and leaders ----------------------------------------------------------------------------------
 
     async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
-        """A leader proposes an ISR (AlterPartition). ApiError if it leads no more, or proposes an ineligible replica."""
+        """AlterPartition: change the ISR as the leader proposes.
+
+        ApiError for an outdated leader or an ineligible replica.
+        """
         await self._change_partition(
             (topic, index),
             lambda _, known, state: record_for_isr(self._image, known, state, leader_epoch, isr),
         )
 
     async def lose_replica(self, topic: str, topic_id: uuid.UUID, index: int, node_id: int) -> None:
-        """The files of a replica failed: another one leads, if any is in sync.
+        """The files of a replica have failed: elect another leader if one is in sync.
 
-        A topic that was created by the same name meanwhile has other files.
+        Nothing happens if the topic was deleted and created again meanwhile, because then its files are others.
         """
 
         def decide(_: int, known: Topic, state: PartitionState) -> MetadataRecord | None:
@@ -185,13 +188,13 @@ class ReplicationControlManager:
             raise refusal
 
     async def elect(self, partitions: Sequence[PartitionKey], kind: Election) -> list[ApiError | None]:
-        """ElectLeaders; None for each partition that has a new leader now, Kafka's code where that makes no sense."""
+        """ElectLeaders; returns for each partition None if a leader was elected, otherwise Kafka's error."""
         return await self._change_partitions(
             partitions, lambda number, topic, state: record_for_election(self._image, topic, state, kind)
         )
 
     async def move_leader(self, topic: str, index: int, node_id: int) -> None:
-        """Let another replica in sync lead a partition. ApiError if it cannot."""
+        """Make another in-sync replica the leader of a partition. ApiError if it cannot be the leader."""
         await self._change_partition(
             (topic, index),
             lambda number, topic, state: record_for_move(self._image, topic, state, node_id),
@@ -200,9 +203,9 @@ class ReplicationControlManager:
     async def reassign(
         self, wanted: Sequence[tuple[PartitionKey, Sequence[int] | None]], *, keeps_factor: bool = False
     ) -> list[ApiError | None]:
-        """Begin to move partitions to these brokers; None gives a move up. Each ends by itself, with the last in sync.
+        """Start moving partitions to these brokers, or (None) cancel the reassignment. Returns None or the error for each.
 
-        One result for each, in order. ``keeps_factor``: a move that changes the number of replicas is refused.
+        A reassignment ends when its last new replica is in sync. ``keeps_factor``: refuse changes of the replication factor.
         """
         targets = [target for _, target in wanted]
         decide = moves(
@@ -211,7 +214,7 @@ class ReplicationControlManager:
         return await self._change_partitions([key for key, _ in wanted], decide)
 
     async def _change_partition(self, key: PartitionKey, decide: Decide) -> None:
-        """Change one partition; raises what speaks against it."""
+        """Change one partition; raises the error of ``decide``."""
         (refusal,) = await self._change_partitions([key], decide)
         if refusal is not None:
             raise refusal
@@ -221,7 +224,7 @@ class ReplicationControlManager:
         partitions: Sequence[PartitionKey],
         decide: Decide,
     ) -> list[ApiError | None]:
-        """Change what can be changed, in one commit; ``decide`` gets the position in the list with each."""
+        """Change several partitions in one commit; returns None or the error for each, in order."""
         names = {name for name, _ in partitions}
         await self._writer.settled(names)
         results, records = decisions(self._image, partitions, decide)
@@ -238,7 +241,9 @@ class ReplicationControlManager:
 
     @property
     def _directories(self) -> Mapping[int, uuid.UUID]:
-        """A broker of an early metadata.version has none that is known (``DirectoryId.MIGRATING``)."""
+        """Log directory of each broker; the zero uuid (``DirectoryId.MIGRATING``) for a broker of an early
+        metadata.version.
+        """
         return {
             broker.node_id: broker.log_dirs[0] if broker.log_dirs else uuid.UUID(int=0)
             for broker in self._image.brokers.values()

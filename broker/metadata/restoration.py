@@ -1,6 +1,6 @@
-"""Back to an earlier image: pure functions from the image of now and the one that was saved to the records of the way.
+"""Restoring an earlier image: the records that lead from the current image to a saved one. Pure.
 
-The metadata log goes on: offsets, epochs, topic ids and producer ids are never issued twice.
+The metadata log continues: offsets, epochs, topic ids and producer ids are never issued twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Epochs = Mapping[tuple[UUID, int], tuple[int, int]]
 
 
 def copy_of(image: Image) -> Image:
-    """An image that says the same and does not change."""
+    """Copy an image, so that changes of the original do not affect the copy."""
     copy = Image()
     changes = MetadataDelta()
     for record in records_of(image):
@@ -46,7 +46,7 @@ def epochs_of(image: Image) -> Epochs:
 
 
 def records_for_removal(image: Image, saved: Image) -> list[MetadataRecord]:
-    """Remove the topics that are not those of ``saved``: new ones, and those that have more partitions than then."""
+    """Remove the topics that ``saved`` does not have, and those that have more partitions than in ``saved``."""
     return [
         record
         for topic in image.topics.values()
@@ -61,9 +61,9 @@ def _can_be_restored(topic: Topic, saved: Image) -> bool:
 
 
 def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterator[MetadataRecord]:
-    """All that ``saved`` says of features, topics, settings, clients and ACLs, once nothing else is there.
+    """Restore features, topics, settings, clients and ACLs of ``saved``, after `records_for_removal` was applied.
 
-    ``epochs`` are those before the removal: the new ones are higher, so that no client takes the metadata for old.
+    ``epochs`` are those before the removal: the new ones are higher, so that clients do not reject the metadata as outdated.
     """
     yield from records_for_features(_levels(image, saved))
     for topic in saved.topics.values():
@@ -84,7 +84,7 @@ def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterato
 
 
 def records_for_clients(image: Image, saved: Image) -> Iterator[MetadataRecord]:
-    """Back to what ``saved`` says of clients: their quotas, credentials, tokens and ACLs."""
+    """Restore the quotas, credentials, tokens and ACLs of ``saved``."""
     yield from client_quotas.records_between(image.quotas, saved.quotas)
     yield from scram_credentials.records_between(image.credentials, saved.credentials)
     if image.tokens or saved.tokens:
@@ -106,7 +106,7 @@ def _later(state: PartitionState, leader_epoch: int, partition_epoch: int) -> Pa
 
 
 def _levels(image: Image, saved: Image) -> dict[str, int]:
-    """The levels that differ; 0 is the absence of one."""
+    """The feature levels that differ; 0 removes a feature."""
     names = {**image.features, **saved.features}
     return {
         name: saved.features.get(name, 0)

@@ -1,4 +1,4 @@
-"""What came of a request to change the metadata."""
+"""Results of requests that change the metadata."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from protocol.errors import ErrorCode
 from protocol.slotted import slotted
 
 RECORDS_PER_REQUEST_MAX: Final = 10_000
-"""What one request may write into the metadata log."""
+"""Maximum number of records that one request may write into the metadata log."""
 
 
 class ApiError(Exception):
-    """A change that is not made: the code and the words (or null) to answer with."""
+    """A change that was refused: the error code and message (or None) of the response."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error.name)
@@ -24,7 +24,7 @@ class ApiError(Exception):
 
 @slotted(frozen=True)
 class CreatedTopic:
-    """A topic that exists now (or would, where the request was only to be checked)."""
+    """A topic that was created (or, with validate_only, would have been)."""
 
     name: str
     topic_id: uuid.UUID

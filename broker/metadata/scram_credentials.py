@@ -1,6 +1,7 @@
-"""SCRAM credentials in the image: which may be set, and what is told of them (KIP-554). Pure.
+"""SCRAM credentials in the image: checks, changes and descriptions (KIP-554). Pure.
 
-As Kafka's ``ScramControlManager`` and ``ScramImage``; and its ``ScramFormatter``, the keys that are made of a password.
+The counterpart of Kafka's ``ScramControlManager`` and ``ScramImage``, and of ``ScramFormatter``, which derives keys from a
+password.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from protocol.named_tuple import NamedTuple
 from protocol.records import cluster_metadata as schema
 
 Credentials = dict[tuple[str, int], schema.UserScramCredentialRecord]
-"""By user and mechanism."""
+"""Credentials by user and mechanism."""
 
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
 TYPES: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""The numbers of the mechanisms in requests and records."""
+"""Mechanism -> its number in requests and records."""
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _DIGEST_OF_TYPE: Final[Mapping[int, str]] = {TYPES[name]: digest for name, digest in DIGESTS.items()}
 
@@ -40,7 +41,7 @@ class Upsertion(NamedTuple):
 
 
 class ScramKeys(NamedTuple):
-    """What a SCRAM server knows of a password (RFC 5802)."""
+    """The keys that a SCRAM server stores for a password (RFC 5802)."""
 
     salt: bytes
     stored_key: bytes
@@ -69,7 +70,7 @@ def keys_of_salted(salted_password: bytes, digest: str, salt: bytes, iterations:
 
 
 def keys_of(password: bytes, mechanism: str, salt: bytes, iterations: int) -> ScramKeys:
-    """It takes milliseconds, and is meant to: not for the event loop."""
+    """Derive the keys of a password. It takes milliseconds by design: do not call it in the event loop."""
     digest = DIGESTS[mechanism]
     return keys_of_salted(hashlib.pbkdf2_hmac(digest, password, salt, iterations), digest, salt, iterations)
 
@@ -84,7 +85,7 @@ def alter(
     *,
     is_supported: bool = True,
 ) -> tuple[list[schema.MetadataRecord], Results]:
-    """The records of what may be changed, and what came of each user: one may be changed once in a request."""
+    """Return the records of the valid changes, and None or the error for each user, who may be listed once."""
     wanted: dict[str, Deletion | Upsertion] = {}
     results: Results = {}
     changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
@@ -127,7 +128,7 @@ def _check(credentials: Credentials, change: Deletion | Upsertion) -> None:
 
 
 def _record(change: Deletion | Upsertion) -> schema.MetadataRecord:
-    """The password itself is never in the log: two keys are made of it (RFC 5802)."""
+    """Build the record of a change. It contains two keys derived from the password, never the password (RFC 5802)."""
     if isinstance(change, Deletion):
         return schema.RemoveUserScramCredentialRecord(change.user, change.mechanism)
     keys = keys_of_salted(
@@ -154,14 +155,14 @@ def apply(
 
 
 def records_between(now: Credentials, then: Credentials) -> Iterable[schema.MetadataRecord]:
-    """Back from what there is now to what there was then."""
+    """Reverse delta: the records that lead from the current credentials to those of ``then``."""
     for user, mechanism in now.keys() - then.keys():
         yield schema.RemoveUserScramCredentialRecord(user, mechanism)
     yield from (record for key, record in then.items() if now.get(key) != record)
 
 
 class Described(NamedTuple):
-    """What is told of a user: (mechanism, iterations) of each credential, or why nothing is."""
+    """Description of a user: (mechanism, iterations) of each credential, or the error."""
 
     user: str
     error: ErrorCode
@@ -170,7 +171,7 @@ class Described(NamedTuple):
 
 
 def describe(credentials: Credentials, users: Sequence[str]) -> list[Described]:
-    """Of these users, or of all."""
+    """Describe these users, or all if the list is empty."""
     names = dict.fromkeys(users or (user for user, _ in credentials))
     return [_described(credentials, user, users.count(user) > 1 if users else False) for user in names]
 

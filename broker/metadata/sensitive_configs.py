@@ -1,4 +1,4 @@
-"""Settings whose values are never shown: passwords, and what Kafka does not know (``KafkaConfig.maybeSensitive``).
+"""Settings whose values are never returned: passwords, and settings unknown to Kafka (``KafkaConfig.maybeSensitive``).
 
 is_sensitive(BROKER_RESOURCE, "listener.name.internal.ssl.key.password")  # True
 broker_key("listener.name.internal.max.connections")  # the key of max.connections
@@ -18,7 +18,8 @@ from storage.config_def import ConfigKey
 
 LOGGER_RESOURCE: Final = 8
 
-# `DynamicBrokerConfig.LISTENER_CONFIG_REGEX`, and the settings that may have a mechanism between them and the prefix.
+# `DynamicBrokerConfig.LISTENER_CONFIG_REGEX`, and the settings that may have a mechanism between them and the listener
+# prefix.
 _LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _OF_MECHANISMS: Final = (
     "sasl.jaas.config",
@@ -28,11 +29,11 @@ _OF_MECHANISMS: Final = (
     "connections.max.reauth.ms",
 )
 _OPEN: Final = (LOGGER_RESOURCE, METRICS_RESOURCE)
-"""Kinds of resources none of whose settings is a secret."""
+"""Resource types without sensitive settings."""
 
 
 def base_of(name: str) -> str | None:
-    """The setting that a setting of a listener stands for; None for a name that is not a listener's.
+    """The setting without its listener prefix (and mechanism); None for a name without a listener prefix.
 
     >>> base_of("listener.name.internal.plain.sasl.jaas.config"), base_of("listener.name.internal.max.connections")
     ('sasl.jaas.config', 'max.connections')
@@ -44,7 +45,7 @@ def base_of(name: str) -> str | None:
 
 
 def broker_key(name: str) -> BrokerConfigKey | None:
-    """The definition of a broker's setting, with the prefix of a listener too; None if Kafka does not know it."""
+    """The definition of a broker's setting, with or without a listener prefix; None if Kafka does not have it."""
     return alterable_configs().get(name) or kafka_configs().get(base_of(name) or "")
 
 

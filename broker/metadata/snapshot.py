@@ -1,6 +1,7 @@
 """Snapshots: the whole image in one file, so that the log before it need not be read (KIP-630).
 
-``<end offset, 20 digits>-<epoch, 10 digits>.checkpoint`` lies beside the log: a header, the records, a footer.
+The file ``<end offset, 20 digits>-<epoch, 10 digits>.checkpoint`` in the log's directory has a header, the records, a
+footer.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
 class Snapshot(NamedTuple):
-    """A snapshot's file, and what it covers: all records below ``end_offset``, of epochs up to ``epoch``."""
+    """A snapshot file. It covers all records below ``end_offset``, of epochs up to ``epoch``."""
 
     path: Path
     end_offset: int
@@ -40,7 +41,7 @@ class Snapshot(NamedTuple):
 
 
 def snapshots(directory: Path) -> list[Snapshot]:
-    """The finished snapshots, oldest first."""
+    """The complete snapshots in a directory, oldest first."""
     found = []
     for path in directory.iterdir():
         match = _NAME.fullmatch(path.name)
@@ -50,7 +51,7 @@ def snapshots(directory: Path) -> list[Snapshot]:
 
 
 def read_snapshot(snapshot: Snapshot, image: Image, quorum: Quorum) -> None:
-    """Fold a snapshot into an empty image, and into what is known of the quorum."""
+    """Apply a snapshot to an empty image, and store its quorum records."""
     finished = False
     changes = MetadataDelta()
     for batch in whole_batches(snapshot.path.read_bytes(), snapshot.path.name):
@@ -61,7 +62,7 @@ def read_snapshot(snapshot: Snapshot, image: Image, quorum: Quorum) -> None:
         for record in decoded(batch):
             apply(image, record, changes)
     if not finished:
-        raise CorruptMetadata(f"{snapshot.path} has no end: restore it from a copy")
+        raise CorruptMetadata(f"{snapshot.path} is incomplete (it has no footer): restore it from a copy")
     image.offset = snapshot.end_offset - 1
 
 
@@ -74,7 +75,7 @@ def write_snapshot(
     now_ms: int,
     quorum: Quorum,
 ) -> Snapshot:
-    """Write a snapshot; it is there under its name once it is whole and synced."""
+    """Write and sync a snapshot; the file gets its name only when it is complete."""
     header, offset = snapshot_header(last_record_ms, epoch, now_ms, quorum)
     chunks = [header]
     remaining = iter(records)

@@ -1,4 +1,4 @@
-"""What a start writes into the metadata log."""
+"""The records that a start writes into the metadata log."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from protocol.records.cluster_metadata import MetadataRecord
 def startup_commits(
     image: Image, brokers: Sequence[BrokerRegistration], features: Mapping[str, int] | None, next_offset: int
 ) -> list[list[MetadataRecord]]:
-    """The commits of this start, to be synced together.
+    """The commits of this start, which are synced together.
 
-    Features first: Kafka refuses a log that does not begin with its metadata.version. Then the registrations, the
-    offset of each being the broker's epoch; and a new leader epoch for every partition.
+    Features come first: Kafka refuses a log that does not begin with its metadata.version. Then the registrations, where the
+    offset of each is the broker's epoch, and then a new leader epoch for every partition.
     """
     commits = []
     levels = _levels(image, features)
@@ -40,7 +40,7 @@ def startup_commits(
 
 
 def registration(broker: BrokerRegistration, epoch: int, levels: Mapping[str, int]) -> BrokerRegistration:
-    """A broker as it is registered: with what it can do, and with the offset of its record for an epoch.
+    """The registration as it is written: with the supported features, and with the offset of its record as epoch.
 
     ``levels`` are those of the cluster: an early metadata.version has no log directories.
     """
@@ -50,10 +50,10 @@ def registration(broker: BrokerRegistration, epoch: int, levels: Mapping[str, in
 
 
 def _levels(image: Image, features: Mapping[str, int] | None) -> dict[str, int]:
-    """The levels that are not as they should be."""
+    """The feature levels to write: all of a new cluster's, otherwise those that differ from the requested ones."""
     if METADATA_VERSION not in image.features:
         wanted = {**INITIAL_LEVELS, **(features or {})}
-        # 0 is the absence of a level: a new log says nothing about it.
+        # Level 0 means that the feature is absent, so a new log has no record for it.
         return {name: level for name, level in wanted.items() if level > 0}
     return {name: level for name, level in (features or {}).items() if image.features.get(name, 0) != level}
 

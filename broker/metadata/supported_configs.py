@@ -1,4 +1,4 @@
-"""Settings that a replay takes; others were removed from Kafka since they were written (``DefaultSupportedConfigChecker``).
+"""Settings that a replay accepts; it skips settings that Kafka has removed meanwhile (``DefaultSupportedConfigChecker``).
 
 >>> is_supported(TOPIC_RESOURCE, "retention.ms"), is_supported(TOPIC_RESOURCE, "message.format.version")
 (True, False)
@@ -16,7 +16,7 @@ from storage.config import ALL_TOPIC_CONFIGS
 
 _SUPPORTED: Final[Mapping[int, Callable[[str], bool]]] = {
     TOPIC_RESOURCE: lambda name: name in ALL_TOPIC_CONFIGS,
-    # A name may have the prefix of a listener, or be a plug-in's.
+    # A name may have a listener prefix, or belong to a plug-in.
     BROKER_RESOURCE: lambda name: True,
     METRICS_RESOURCE: lambda name: name in METRICS_CONFIGS,
     GROUP_RESOURCE: lambda name: name in group_configs(),

@@ -1,4 +1,4 @@
-"""What the controller does with delegation tokens (Kafka: ``DelegationTokenControlManager``, ``DelegationTokenCache``).
+"""The controller's part for delegation tokens (Kafka's ``DelegationTokenControlManager``, ``DelegationTokenCache``).
 
 token = await metadata.token_control.create("User:alice", "User:alice", [], -1)
 metadata.token_control.hmac_of(token.token_id)
@@ -41,23 +41,23 @@ log = get_logger()
 
 
 class TokenCredential(NamedTuple):
-    """By what a SCRAM login with a token is judged, and who it is."""
+    """The SCRAM keys for a login with a token, and the principal of the login."""
 
     salt: bytes
     stored_key: bytes
     server_key: bytes
     iterations: int
     owner: str
-    """The principal that the login has afterwards: `User:alice`."""
+    """Principal of the login: `User:alice`."""
     expires_ms: int
-    """By the now of connections, whose sessions end with it. It may be over: an expired token is there until the check."""
+    """When the token expires, in the time of domain CONNECTIONS; may be in the past, until the expired token is removed."""
 
     def __repr__(self) -> str:
         return f"TokenCredential([hidden], owner={self.owner!r}, expires_ms={self.expires_ms})"
 
 
 class DelegationTokenControlManager:
-    """Creates, renews and removes tokens, and makes what their holders log in with."""
+    """Creates, renews and removes tokens, and computes the HMACs and SCRAM keys for logins with them."""
 
     def __init__(
         self, image: Image, writer: MetadataWriter, config: BrokerConfig, clock: Clock, random: Random
@@ -78,7 +78,7 @@ class DelegationTokenControlManager:
 
     @property
     def is_enabled(self) -> bool:
-        """There is a secret key."""
+        """Whether ``delegation.token.secret.key`` is set."""
         return self._secret is not None
 
     # -- changes ------------------------------------------------------------------------------------------------
@@ -101,14 +101,14 @@ class DelegationTokenControlManager:
         return token
 
     async def renew(self, hmac: bytes, principal: str, period_ms: int) -> int:
-        """RenewDelegationToken: when the token expires now."""
+        """RenewDelegationToken; returns the new expiration time."""
         token = await self._settled_token(hmac)
         renewed = rules.renewed(token, principal, period_ms, self._lifetimes, self._now_for(token))
         await self._writer.commit([renewed], [TOKENS])
         return renewed.expiration_timestamp_ms
 
     async def expire(self, hmac: bytes, principal: str, period_ms: int) -> int:
-        """ExpireDelegationToken: when the token expires now; a negative period removes it."""
+        """ExpireDelegationToken; returns the new expiration time. A negative period removes the token."""
         token = await self._settled_token(hmac)
         now_ms = self._now_for(token)
         shortened = rules.shortened(token, principal, period_ms, now_ms)
@@ -129,7 +129,7 @@ class DelegationTokenControlManager:
             await self._writer.commit(removals, [TOKENS])
 
     def expiry_check(self, run: Callable[[Coroutine[object, object, None]], object]) -> Periodic:
-        """Begin to look for expired tokens; ``run`` does a piece of work in the background."""
+        """Start the periodic removal of expired tokens; ``run`` starts a coroutine in the background."""
 
         def check() -> object:
             return run(self.remove_expired()) if any(self._expired()) else NOTHING_DONE
@@ -139,7 +139,7 @@ class DelegationTokenControlManager:
         )
 
     async def _settled_token(self, hmac: bytes) -> Token:
-        """The token with this HMAC, of which no other change is under way."""
+        """Return the token with this HMAC after all pending changes of tokens. Raises `ApiError` if there is none."""
         self._check_supported()
         await self._writer.settled([TOKENS])
         token_id = self._ids_by_hmac().get(hmac)
@@ -153,7 +153,7 @@ class DelegationTokenControlManager:
         if metadata_version(self._image.features) < TOKENS_FROM:
             raise ApiError(ErrorCode.unsupported_version)
 
-    # -- time: what a token says of it counts from when it was issued -------------------------------------------
+    # -- time: a token's timestamps are relative to its issue timestamp -----------------------------------------
 
     def _now_for(self, token: Token) -> int:
         return self._clock.now_for(token.issue_timestamp_ms, Domain.CREDENTIALS)
@@ -168,7 +168,7 @@ class DelegationTokenControlManager:
         left_ms = min(map(self._left_ms, self._image.tokens.values()), default=None)
         return None if left_ms is None else self._clock.now_ms(Domain.CREDENTIALS) + left_ms + 1
 
-    # -- what holders of tokens have ----------------------------------------------------------------------------
+    # -- queries, HMACs and SCRAM keys --------------------------------------------------------------------------
 
     def describe(
         self,
@@ -176,7 +176,7 @@ class DelegationTokenControlManager:
         owners: Collection[str] | None,
         authorize: Callable[[str, str, str], bool],
     ) -> list[Token]:
-        """The tokens that the principal may see, of these owners; None is of all."""
+        """The tokens of these owners (None: of all) that the principal may describe."""
         return [
             token
             for token in self._image.tokens.values()
@@ -184,7 +184,7 @@ class DelegationTokenControlManager:
         ]
 
     def hmac_of(self, token_id: str) -> bytes:
-        """Of a token that there is."""
+        """HMAC of an existing token."""
         assert self._secret is not None
         return self._hmacs.get(token_id) or rules.hmac_of(token_id, self._secret)
 
@@ -200,7 +200,7 @@ class DelegationTokenControlManager:
         return self._ids
 
     async def credential(self, token_id: str, mechanism: str) -> TokenCredential | None:
-        """For a login with the token; None if there is no such token. The first login of a mechanism makes the keys."""
+        """Return the keys for a login with the token, None if there is no such token. The first login computes the keys."""
         if not self.is_enabled or mechanism not in DIGESTS or token_id not in self._image.tokens:
             return None
         keys = await self._keys(token_id, mechanism)
@@ -220,5 +220,5 @@ class DelegationTokenControlManager:
             making = asyncio.get_running_loop().run_in_executor(None, work)
             self._scram_keys[token_id, mechanism] = making
             self._clock.wait_for(making)
-        # A client that goes away must not take the keys of the others with it.
+        # Shielded, so that a client that disconnects does not cancel the computation for others.
         return await asyncio.shield(making)

@@ -1,4 +1,4 @@
-"""What a topic may be called, and which topics are the broker's own (Kafka's ``Topic.java``)."""
+"""Valid topic names, and the internal topics (Kafka's ``Topic.java``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_internal(name: str | None) -> bool:
 
 
 def invalid_topic_name(name: str) -> str | None:
-    """Why no topic may have this name, in Kafka's words; None for a good name."""
+    """The reason why a topic name is invalid, in Kafka's words; None for a valid name."""
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -40,7 +40,7 @@ def invalid_topic_name(name: str) -> str | None:
 
 
 def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """(topic, partition) -> the partitions of each topic, in the order given."""
+    """Group (topic, partition) pairs: topic -> its partitions, in the order given."""
     found: dict[str, list[int]] = {}
     for name, index in partitions:
         found.setdefault(name, []).append(index)
@@ -48,5 +48,5 @@ def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 def unified_name(name: str) -> str:
-    """Two topics with the same unified name collide: Kafka's metric names do not tell '.' from '_'."""
+    """Name for collision checks: topics with the same unified name collide, as Kafka's metric names map '.' to '_'."""
     return name.replace(".", "_")

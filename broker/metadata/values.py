@@ -1,4 +1,4 @@
-"""What the image of the cluster is made of."""
+"""The values that make up the image of the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROKER_RESOURCE: Final = 4
 METRICS_RESOURCE: Final = 16
 GROUP_RESOURCE: Final = 32
 CLUSTER_DEFAULT: Final = ""
-"""The resource name of broker settings that hold for every broker."""
+"""Resource name of the dynamic settings for all brokers."""
 
 NO_LEADER: Final = -1
 LEADER_UNCHANGED: Final = -2
@@ -27,15 +27,15 @@ AnyRecord = schema.MetadataRecord | schema.UnknownMetadataRecord
 
 
 class InconsistentMetadata(Exception):
-    """A record speaks of something that does not exist: the log is not one that Kafka or we have written."""
+    """A record refers to something that does not exist: neither Kafka nor this broker writes such a log."""
 
 
 @slotted
 class PartitionState:
-    """One partition: who holds it, who leads it, since which epoch.
+    """Replicas, leader and epochs of one partition.
 
-    A change makes a new one, so who holds one may keep it. (Not frozen: ten thousand are made at a start, and a frozen
-    one costs four times as much.)
+    A change creates a new instance, so references may be kept. (Not frozen: ten thousand are created at a start, and a
+    frozen instance takes four times as long.)
     """
 
     index: int
@@ -71,7 +71,7 @@ class Topic:
 
 @slotted(frozen=True)
 class Endpoint:
-    """An address that a broker has registered."""
+    """A registered address of a broker."""
 
     name: str
     host: str
@@ -100,16 +100,16 @@ class BrokerRegistration:
 
 @slotted
 class MetadataDelta:
-    """What a commit did, for those who follow the image. A topic that is new is nowhere but in ``created``."""
+    """The effect of a commit, for the listeners. A topic that was created is only in ``created``."""
 
     created: dict[uuid.UUID, Topic] = field(default_factory=dict)
     deleted: dict[uuid.UUID, Topic] = field(default_factory=dict)
     grown: dict[uuid.UUID, int] = field(default_factory=dict)
-    """The first partition that is new."""
+    """Topic id -> the first new partition."""
     leaders: set[tuple[uuid.UUID, int]] = field(default_factory=set)
     configs: set[tuple[int, str]] = field(default_factory=set)
     """(resource type, resource name)."""
     quotas: bool = False
-    """Client quotas are others."""
+    """Whether client quotas have changed."""
     acls_removed: dict[uuid.UUID, Acl] = field(default_factory=dict)
     acls_added: dict[uuid.UUID, Acl] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The writer of the metadata log: one change of a topic at a time, durable before the caller goes on."""
+"""The writer of the metadata log: serialises the changes of a topic, and waits until each is durable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MetadataWriter:
-    """Commits changes. A change awaits `settled`, checks against the image and commits, without an await in between."""
+    """Commits changes. A caller awaits `settled`, checks against the image and commits, without an await in between."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class MetadataWriter:
         self._log: MetadataLog
 
     def begin(self, log: MetadataLog) -> None:
-        """Write to this log from now on."""
+        """Set the log to write to."""
         self._log = log
 
     @property
@@ -38,15 +38,15 @@ class MetadataWriter:
         return self._log.epoch
 
     async def settled(self, topics: Iterable[str]) -> None:
-        """Return once the image shows every change of these topics that was committed."""
+        """Return once the image contains every change of these topics that was committed."""
         await self._pending_changes.settled(topics)
 
     async def all_settled(self) -> None:
-        """The same for every topic: a broker that comes or goes concerns them all."""
+        """Return once the image contains every change that was committed; registrations and fencing of brokers need that."""
         await self._pending_changes.all_settled()
 
     async def commit(self, records: Sequence[MetadataRecord], topics: Iterable[str] = ()) -> None:
-        """Make the records durable; ``topics`` are settled again once the image shows them.
+        """Make the records durable; returns once the image contains them. Changes of ``topics`` wait until then.
 
         The records are written before the first await, so what the caller has checked is still true.
         """
@@ -55,20 +55,20 @@ class MetadataWriter:
         done = self._log.commit(records, self._clock.now_ms())
         self._pending_changes.mark(topics, done)
         self._clock.wait_for(done)
-        # A caller that goes away must not take the commit with it: it is on its way.
+        # Shielded, so that a caller that is cancelled does not cancel the commit, which is already written.
         await asyncio.shield(done)
 
     async def commit_for_all(self, records: Sequence[MetadataRecord]) -> None:
-        """The same for what may concern every topic: in as many batches as it takes, one after the other in the log."""
+        """Commit records that may concern every topic, in several batches if needed."""
         if not records:
-            return  # a snapshot of what there is, in which no node runs
+            return  # for example the restore of an equal state in which no node runs
         done = [self._log.commit(chunk, self._clock.now_ms()) for chunk in chunks(iter(records))]
         self._pending_changes.mark_all(done[-1])
         self._clock.wait_for(done[-1])
         await asyncio.shield(done[-1])
 
     def defer_syncs(self) -> None:
-        """Apply changes without waiting for the disk, until `sync_deferred`. No client may be served meanwhile."""
+        """Apply changes without waiting for the fsync, until `sync_deferred`. No client may be served meanwhile."""
         self._log.defer_syncs()
 
     async def sync_deferred(self) -> None:
@@ -76,9 +76,9 @@ class MetadataWriter:
         await self._log.sync_deferred()
 
     async def close(self) -> None:
-        """End cleanly: what was committed is durable."""
+        """Close after all commits are durable."""
         await self._log.close()
 
     def abandon(self) -> None:
-        """End as by a kill: the descriptor is closed and nothing else happens."""
+        """Close like a kill: only the file descriptor is closed."""
         self._log.abandon()

@@ -100,7 +100,7 @@ class LostDecision:
         """What the coordinator will do with the transaction, as a sentence for the log."""
         if self.txn.state is not TransactionState.ONGOING:
             return "the transaction is ended for the coordinator, which writes nothing more"
-        ends = "the coordinator aborts it when it times out or when its producer is initialized again"
+        ends = "the coordinator aborts it when it times out or when its producer is initialised again"
         if self.is_torn:
             return f"{ends}: its records in the unmarked partitions are lost, those in the marked ones stay committed"
         return f"{ends}: consumers see no difference"

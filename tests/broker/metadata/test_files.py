@@ -104,7 +104,7 @@ def test_a_broken_vote_is_refused(tmp_path):
 def test_logs_without_meta_properties_are_refused_as_by_kafka(tmp_path, folder):
     (tmp_path / folder).mkdir()
     (tmp_path / folder / "00000000000000000000.log").touch()
-    with pytest.raises(WrongDirectory, match=r"No `meta.properties` found in .* which holds logs"):
+    with pytest.raises(WrongDirectory, match=r"No `meta.properties` found in .* which contains logs"):
         open_directory(tmp_path)
     assert not (tmp_path / "meta.properties").exists()
 
@@ -116,7 +116,7 @@ def test_logs_without_meta_properties_are_refused_as_by_kafka(tmp_path, folder):
         (bytes(40), "is empty"),
         (b"#\n#Sat Nov 21\n", "is empty"),
         (b"\xff\xfe", "cannot be read"),
-        (b"version=1\nnode.id=1\ncluster.id=c\ndirectory.id=x\n", "directory.id that is none"),
+        (b"version=1\nnode.id=1\ncluster.id=c\ndirectory.id=x\n", "invalid directory.id"),
     ],
 )
 def test_damaged_meta_properties_get_a_true_sentence(tmp_path, content, message):

@@ -255,7 +255,7 @@ def test_brokers_register_change_and_leave():
 def test_producer_ids_only_rise():
     image, _ = fold(schema.ProducerIdsRecord(next_producer_id=1000))
     assert image.next_producer_id == 1000
-    with pytest.raises(InconsistentMetadata, match="back from 1000 to 999"):
+    with pytest.raises(InconsistentMetadata, match="decreases the next producer id from 1000 to 999"):
         fold(schema.ProducerIdsRecord(next_producer_id=999), image=image)
 
 

@@ -164,7 +164,7 @@ def test_an_unfinished_snapshot_is_refused(directory, eager):
     [snapshot] = snapshots(directory)
     data = snapshot.path.read_bytes()
     snapshot.path.write_bytes(data[: len(data) - 20])
-    with pytest.raises(CorruptMetadata, match="has no end"):
+    with pytest.raises(CorruptMetadata, match="is incomplete"):
         Opened(directory)
 
 

@@ -180,7 +180,7 @@ async def test_a_leader_is_moved_to_a_replica_that_is_in_sync(open_control: Open
     await caller.post(f"/v1/nodes/{to % 3 + 1}/kill")
     assert await caller("POST", path, {"to": to % 3 + 1}) == (
         409,
-        {"error": f"node {to % 3 + 1} does not run"},
+        {"error": f"node {to % 3 + 1} is not running"},
     )
 
 
