@@ -1,4 +1,4 @@
-"""Logs in Kafka's files."""
+"""Partition logs on disk, in Kafka's file format."""
 
 from compiled.finder import use_compiled
 

@@ -1,4 +1,4 @@
-"""What a log remembers of an aborted transaction, for readers that must leave its records out (``.txnindex``)."""
+"""The entry of the transaction index (``.txnindex``): what read_committed readers need to skip an aborted transaction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from protocol.named_tuple import NamedTuple
 class AbortedTransaction(NamedTuple):
     """One aborted transaction with data in this partition.
 
-    ``last_offset`` is its marker's; ``last_stable_offset`` what became stable with that marker.
+    ``last_offset`` is the offset of its ABORT marker, ``last_stable_offset`` the last stable offset after that marker.
     """
 
     producer_id: int

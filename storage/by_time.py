@@ -1,4 +1,4 @@
-"""The first record of a batch at or after a timestamp, found in steps: a batch may hold a million records."""
+"""Finds the first record of a batch at or after a timestamp, in steps: a batch may contain a million records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _EVERY_DELTA = -(1 << 64)
 
 
 def first_in_batch(batch: RecordBatch, timestamp_ms: int, from_offset: int) -> Steps[tuple[int, int] | None]:
-    """Its offset and its timestamp in milliseconds; ``CorruptBatch`` where the records cannot be read."""
+    """(offset, timestamp in milliseconds) of the record, None if no record matches.
+
+    Skips records below ``from_offset``. Raises ``CorruptBatch`` if the records cannot be read.
+    """
     stamped_ms = batch.max_timestamp if batch.is_log_append_time else None
     since = _EVERY_DELTA if stamped_ms is not None else timestamp_ms - batch.base_timestamp
     try:

@@ -1,8 +1,8 @@
-"""Judging a segment's batches one by one, as a recovery must, and indexing those that are good.
+"""Checks a segment's batches one after the other in a recovery, and indexes the valid ones.
 
-A log of small batches has a million per GiB, so what is done for each is written out in one loop over the bytes: no
-object per batch, no call that is not needed. The first batch that the loop does not like is judged again by itself, with
-the words for what is wrong.
+A log of small batches has a million of them per GiB. So one loop over the bytes does all the work for each batch, without
+an object and without a call that is not needed. The first batch that the loop rejects is checked once more by `_check_one`,
+which says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from storage.room import RELATIVE_OFFSET_MAX
 from storage.segment import REPLAY_BYTES, Segment
 
 # base offset, length, leader epoch, magic, crc | attributes, last offset delta, max timestamp, producer id
-_JUDGED = Struct(">qiibIhi8xqq")
+_CHECKED_FIELDS = Struct(">qiibIhi8xqq")
 _OF_TRANSACTIONS = TRANSACTIONAL | CONTROL
 _CRC_FROM = 21
 _ONE_PIECE_BYTES = 64 * 1024
-"""Up to here a copy for the CRC stays in the processor's cache."""
+"""Size up to which a batch is copied for its CRC: the copy stays in the processor's cache."""
 
 
 class Check:
-    """The batches of one segment from a position on, up to the first bad one."""
+    """The check of one segment's batches, from a position up to the first invalid one."""
 
     __slots__ = (
         "_index_interval_bytes",
@@ -53,20 +53,20 @@ class Check:
         self._index_interval_bytes = index_interval_bytes
         self._offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         self.position = position
-        """Where the good batches end."""
+        """Position in the file behind the last valid batch."""
         self.end_offset = segment.base_offset
-        """The log's end there."""
+        """Offset after the last valid batch."""
         self.reason: str | None = None
-        """What is wrong with the next batch; None when there is none."""
+        """What is wrong with the batch at ``position``; None if the file ends there."""
         self.epochs: list[tuple[int, int]] = []
-        """(leader epoch, base offset) of each batch whose epoch is not that of the one before."""
+        """(leader epoch, base offset) of each batch whose epoch differs from the epoch of the batch before it."""
         self.has_transactions = False
-        """Whether there are transactional batches or markers: of these each counts for the producer state."""
+        """Whether there are transactional batches or markers. If so, the producer state depends on each of them."""
         self.last_batches: dict[int, deque[RecordBatch]] = {}
-        """By producer id the headers of its last batches outside of transactions, as many as are remembered."""
+        """For each producer id, the headers of its last ``BATCHES_REMEMBERED`` batches outside of transactions."""
 
     def run(self) -> None:
-        """Judge and index; afterwards the attributes say what was found.
+        """Check and index the batches. The attributes then contain the result.
 
         The transaction index needs the producer state and is rebuilt with it (`recovery`).
         """
@@ -76,19 +76,19 @@ class Check:
         try:
             while self.position < size and self.reason is None:
                 if not self._take_window():
-                    self._judge(next(segment.batches(self.position)))
+                    self._check_one(next(segment.batches(self.position)))
         except CorruptBatch as error:
             self.reason = str(error)
 
     def _take_window(self) -> bool:
-        """Take the good batches that one read brings; whether there was any."""
+        """Check the batches in the next ``REPLAY_BYTES`` of the file. Returns whether at least one was valid."""
         start, end_offset, offset_max = self.position, self.end_offset, self._offset_max
         note, interval, epochs = self._segment.note_batch, self._index_interval_bytes, self.epochs
         last_epoch = epochs[-1][0] if epochs else None
         places: dict[int, list[int]] = {}
         chunk = self._segment.log.read(start, REPLAY_BYTES)
         at, limit = 0, len(chunk)
-        unpack = _JUDGED.unpack_from
+        unpack = _CHECKED_FIELDS.unpack_from
         while at + HEADER_BYTES <= limit:
             offset, length, epoch, magic, crc, attributes, delta, max_timestamp, producer_id = unpack(
                 chunk, at
@@ -123,7 +123,10 @@ class Check:
         return at > 0
 
     def _remember(self, chunk: bytes, places: dict[int, list[int]]) -> None:
-        """Producers' last batches, by where they begin in a part of the file. Only headers, for the part is large."""
+        """Note the last batches of each producer, given their positions in ``chunk``.
+
+        The headers are copied, because a view would keep the large chunk in memory.
+        """
         if self.has_transactions:
             return
         for producer_id, begins in places.items():
@@ -133,8 +136,8 @@ class Check:
             for begin in begins[-BATCHES_REMEMBERED:]:
                 last.append(RecordBatch.parse_header(chunk[begin : begin + HEADER_BYTES]))
 
-    def _judge(self, batch: RecordBatch) -> None:
-        """One batch that does not fit into a window, or is bad."""
+    def _check_one(self, batch: RecordBatch) -> None:
+        """Check one batch that is invalid, or larger than a window."""
         self.reason = self._problem(batch)
         if self.reason is not None:
             return

@@ -1,4 +1,4 @@
-"""Kafka's small text files: a version line, a count, one row per line; and ``partition.metadata``."""
+"""Kafka's checkpoint files (a version line, a count, one row per line), and ``partition.metadata``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from storage.files import DamagedFile, Name, StorageError, read_file, replace_fi
 VERSION = 0
 PARTITION_METADATA = "partition.metadata"
 DAMAGED_BYTES_MAX = 4
-"""A `partition.metadata` that differs from the expected one in no more bytes than this is a damaged one."""
+"""Up to this number of wrong bytes, a `partition.metadata` is damaged. With more, it belongs to another topic."""
 
 
 def format_rows(rows: Iterable[tuple[object, ...]]) -> bytes:
-    """The text of a checkpoint file.
+    """Content of a checkpoint file.
 
     >>> format_rows([(0, 5)])
     b'0\\n1\\n0 5\\n'
@@ -26,7 +26,7 @@ def format_rows(rows: Iterable[tuple[object, ...]]) -> bytes:
 
 
 def parse_rows(path: Name, columns: int) -> list[list[str]]:
-    """The rows of a checkpoint file; none where the file is missing or blank (Kafka creates some empty)."""
+    """Rows of a checkpoint file; empty if the file is missing or blank (Kafka creates some of them empty)."""
     lines = (_text(path) or "").splitlines()
     if _is_blank(lines):
         return []
@@ -41,7 +41,7 @@ def parse_rows(path: Name, columns: int) -> list[list[str]]:
 
 
 def _text(path: Name) -> str | None:
-    """What a file says, None where there is none."""
+    """Text of a file, None if the file does not exist."""
     content = read_file(path)
     try:
         return None if content is None else content.decode("utf-8")
@@ -50,12 +50,12 @@ def _text(path: Name) -> str | None:
 
 
 def _is_blank(lines: list[str]) -> bool:
-    """Whether nothing was written: a power cut may leave the length of a file and, for its bytes, zeros."""
+    """Whether the file has no text: after a power cut a file may have its length, but only zero bytes."""
     return not any(line.strip("\0") for line in lines)
 
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:
-    """(topic, partition) -> offset, as in ``recovery-point-offset-checkpoint`` and its siblings."""
+    """(topic, partition) -> offset, from ``recovery-point-offset-checkpoint`` or another file of this format."""
     rows = parse_rows(path, 3)
     try:
         return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
@@ -70,9 +70,9 @@ def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
 
 
 class OffsetCheckpoint:
-    """The rows of such a file in memory, each as its text: to write ten thousand rows anew is one join.
+    """Rows of an offset checkpoint file in memory, each as text, so that writing ten thousand rows is one join.
 
-    ``changed`` says whether there is anything that was not given out by ``rows`` yet.
+    ``changed`` is true if an offset has changed since the last call of ``rows``.
     """
 
     __slots__ = ("_offsets", "_rows", "changed")
@@ -85,7 +85,7 @@ class OffsetCheckpoint:
         self.changed = False
 
     def get(self, key: tuple[str, int]) -> int:
-        """The offset of a partition, 0 where there is none."""
+        """Offset of a partition, 0 if the checkpoint has none."""
         return self._offsets.get(key, 0)
 
     def set(self, key: tuple[str, int], offset: int) -> None:
@@ -100,20 +100,21 @@ class OffsetCheckpoint:
             self.changed = True
 
     def rows(self) -> list[bytes]:
-        """What the file should hold, for ``write_rows``."""
+        """Rows to write with ``write_rows``. Clears ``changed``."""
         self.changed = False
         return list(self._rows.values())
 
 
 def write_rows(path: Path, rows: Sequence[bytes]) -> None:
-    """Replace a checkpoint file by these rows."""
+    """Replace a checkpoint file by one with these rows."""
     replace_file(path, b"".join((f"{VERSION}\n{len(rows)}\n".encode(), *rows)))
 
 
 def write_partition_metadata(directory: Path, topic_id: uuid.UUID) -> None:
-    """``partition.metadata``: 43 bytes, no newline at the end, as Kafka 4.3 writes it.
+    """Write ``partition.metadata``: 43 bytes, no newline at the end, as Kafka 4.3 writes it.
 
-    Not forced to the disk: the cluster metadata knows the id, and a file that a power cut left empty is written again.
+    The file is not synced: the cluster metadata contains the topic id, and a file that is empty after a power cut is
+    written again.
     """
     replace_file(directory / PARTITION_METADATA, _partition_metadata(topic_id), durable=False)
 
@@ -123,7 +124,7 @@ def _partition_metadata(topic_id: uuid.UUID) -> bytes:
 
 
 def is_damaged_partition_metadata(directory: Path, topic_id: uuid.UUID) -> bool:
-    """Whether the file differs from what it should be in a few bytes only: ids of two topics differ nearly everywhere."""
+    """Whether the file differs from its expected content in only a few bytes (ids of two topics differ in nearly all)."""
     content = (read_file(directory / PARTITION_METADATA) or b"").rstrip(b"\n")
     expected = _partition_metadata(topic_id)
     differing = sum(one != other for one, other in zip(content, expected, strict=False))
@@ -131,7 +132,7 @@ def is_damaged_partition_metadata(directory: Path, topic_id: uuid.UUID) -> bool:
 
 
 def read_partition_metadata(directory: Path) -> uuid.UUID | None:
-    """The topic id of a partition directory, or None when the file is not there or blank."""
+    """Topic id of a partition directory, or None if the file is missing or blank."""
     path = directory / PARTITION_METADATA
     text = _text(path)
     if text is None or _is_blank(text.splitlines()):

@@ -1,4 +1,4 @@
-"""The settings of one topic: a typed view over the table in `storage.topic_configs`."""
+"""Settings of one topic: a typed view of the table in `storage.topic_configs`."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -31,7 +31,7 @@ __all__ = [
 
 @slotted(frozen=True, kw_only=True)
 class LogConfig:
-    """One topic's settings. `segment_bytes` already holds `internal.segment.bytes` where that is set."""
+    """Settings of one topic. If `internal.segment.bytes` is set, `segment_bytes` is its value."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_type: str = "producer"
@@ -67,7 +67,7 @@ class LogConfig:
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
     stores_as_sent: bool = field(init=False, repr=False, compare=False)
-    """Whether these settings ask nothing of the records, and change nothing of a batch."""
+    """Whether these settings require no check of the records, and never change a batch."""
 
     def __post_init__(self) -> None:
         as_sent = (
@@ -82,7 +82,7 @@ class LogConfig:
     def from_properties(
         cls, topic_overrides: Mapping[str, str], defaults: "LogConfig | Mapping[str, str] | None" = None
     ) -> Self:
-        """The defaults with a topic's own values over them, checked singly and together, as in Kafka."""
+        """The defaults overridden by a topic's own values. All are checked, singly and together, as in Kafka."""
         values = _values_of(defaults)
         for name, raw in topic_overrides.items():
             values[topic_config_key(name).attribute] = parse_topic_config(name, raw)
@@ -94,7 +94,7 @@ class LogConfig:
         return config
 
     def check(self) -> None:
-        """What needs several settings to be judged (`LogConfig.validateTopicLogConfigValues`)."""
+        """Check the rules that concern several settings (`LogConfig.validateTopicLogConfigValues`)."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise ConfigError(
                 f"conflict topic config setting min.compaction.lag.ms ({self.min_compaction_lag_ms}) > "

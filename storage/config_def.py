@@ -1,6 +1,6 @@
-"""Kafka's rules for one setting: how its text is parsed, checked and written back.
+"""Kafka's rules for one setting: how its text is parsed, checked and written.
 
-The texts of the errors are Kafka's (`ConfigDef.java`, `ConfigException.java`): clients show them to people.
+The error messages are Kafka's (`ConfigDef.java`, `ConfigException.java`), because clients show them to users.
 """
 
 import math
@@ -13,7 +13,7 @@ from protocol.slotted import slotted
 
 
 class ConfigError(ValueError):
-    """A setting that Kafka would refuse; answered as INVALID_CONFIG, or ends the start of the broker."""
+    """A setting that Kafka would reject. The client gets INVALID_CONFIG; a broker with such a setting does not start."""
 
     @classmethod
     def of(cls, name: str, value: object, reason: str) -> "ConfigError":
@@ -32,19 +32,19 @@ class ConfigType(StrEnum):
     PASSWORD = "PASSWORD"
 
 
-# A parsed value is one of: bool, int, float, str, tuple[str, ...], None. `Any` because the setting's name
-# decides which, at run time; the typed views (LogConfig, BrokerConfig) are where types come back.
+# A parsed value is one of: bool, int, float, str, tuple[str, ...], None. `Any`, because which one depends on the setting's
+# name at run time. The typed views (LogConfig, BrokerConfig) have the types.
 Value = Any
 Validator = Callable[[str, Value], None]
 
 _INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
-_INTEGER = re.compile(r"[+-]?\d+")  # of any script, as in Java
+_INTEGER = re.compile(r"[+-]?\d+")  # digits of any script, as in Java
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
 _WHITESPACE = "".join(map(chr, range(0x21)))  # what Java's String.trim removes
 
 
 def parse_type(name: str, raw: str, config_type: ConfigType) -> Value:
-    """The value that `raw` stands for, before any validator has seen it."""
+    """Parse `raw` as a value of the type, without running any validator."""
     text = raw.strip(_WHITESPACE)
     if config_type is ConfigType.BOOLEAN:
         if text.lower() not in ("true", "false"):
@@ -57,14 +57,14 @@ def parse_type(name: str, raw: str, config_type: ConfigType) -> Value:
             raise ConfigError.of(name, raw, f"Not a number of type {config_type}")
         return float(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
     if config_type is ConfigType.LIST:
-        # A member that comes again says nothing new: Kafka drops it (KIP-1161).
+        # Kafka drops duplicate members (KIP-1161).
         return tuple(dict.fromkeys(re.split(r"\s*,\s*", text))) if text else ()
     return text
 
 
 def _parse_integer(name: str, raw: str, text: str, config_type: ConfigType) -> int:
     limit = 1 << (_INTEGER_BITS[config_type] - 1)
-    # The length is bounded before int() sees it: a long row of digits must cost nothing.
+    # Limit the length before int() sees the text: parsing a very long row of digits is expensive.
     if _INTEGER.fullmatch(text) and len(text.lstrip("+-").lstrip("0")) <= 19:
         value = int(text)
         if -limit <= value < limit:
@@ -73,14 +73,14 @@ def _parse_integer(name: str, raw: str, text: str, config_type: ConfigType) -> i
 
 
 def to_text(value: Value) -> str | None:
-    """A parsed value as Kafka writes it in DescribeConfigs and in config records."""
+    """The text that Kafka writes for a parsed value in DescribeConfigs and in config records."""
     if isinstance(value, tuple):
         return ",".join(value)
     return None if value is None else _java_text(value)
 
 
 def _java_text(value: object) -> str:
-    """`String.valueOf` of Java."""
+    """Java's `String.valueOf`."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -93,12 +93,12 @@ def _java_text(value: object) -> str:
 
 
 def _java_double(value: float) -> str:
-    """`Double.toString`: plain from 0.001 to 10,000,000, beyond with one digit before the point."""
+    """Java's `Double.toString`: plain from 0.001 to 10,000,000, otherwise with one digit before the point."""
     if not math.isfinite(value):
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), "NaN")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    from decimal import Decimal  # only for the few numbers of this kind
+    from decimal import Decimal  # imported here, because few numbers need it
 
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     first, *rest = map(str, digits)
@@ -108,7 +108,7 @@ def _java_double(value: float) -> str:
 
 @slotted(frozen=True)
 class Range:
-    """Inclusive bounds; None is no bound."""
+    """Inclusive bounds. None means unbounded."""
 
     minimum: float | None = None
     maximum: float | None = None
@@ -159,7 +159,7 @@ class OneOf:
 
 @slotted(frozen=True)
 class ListOf:
-    """A list without duplicates and without empty members; no choices means that any text will do."""
+    """A list without duplicates and without empty members. If there are no choices, any text is allowed."""
 
     choices: tuple[str, ...] = ()
     may_be_empty: bool = True
@@ -197,14 +197,14 @@ class ThrottledReplicas:
 
 @slotted(frozen=True)
 class ConfigKey:
-    """One setting of Kafka's; `effective` is ours: whether it changes anything here."""
+    """One of Kafka's settings. `effective` is not Kafka's: whether the setting changes anything in this broker."""
 
     name: str
     config_type: ConfigType
     default: Value
     validator: Validator | None = None
     effective: bool = False
-    internal: bool = False  # known to Kafka, but listed nowhere
+    internal: bool = False  # Kafka accepts the setting, but does not list it
 
     def parse(self, raw: str) -> Value:
         value = parse_type(self.name, raw, self.config_type)

@@ -1,4 +1,4 @@
-"""Damage in the files of a log that is not open, as a failing disk leaves it: for tests of what reads them next."""
+"""Damages the files of a closed log as a failing disk would, for tests of the code that reads them next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.segment import Segment, file_name
 
 
 class FoundBatch(NamedTuple):
-    """Where a batch stands in the files of a log."""
+    """Position of a batch in the files of a log."""
 
     path: Path
     position: int
@@ -22,7 +22,7 @@ class FoundBatch(NamedTuple):
 
 
 def find_batch(directory: Path, offset: int) -> FoundBatch | None:
-    """The batch that holds an offset; None if there is none. ``StorageError`` if an earlier batch is no whole one."""
+    """Find the batch that contains an offset; None if there is none. Raises ``StorageError`` if an earlier batch is damaged."""
     bases = [int(path.stem) for path in directory.glob("*.log") if path.stem.isdecimal()]
     base = max((each for each in bases if each <= offset), default=None)
     if base is None:
@@ -45,7 +45,7 @@ def find_batch(directory: Path, offset: int) -> FoundBatch | None:
 
 
 def flip(batch: FoundBatch) -> None:
-    """Change one byte in the middle of the batch's records: its CRC is wrong then."""
+    """Change one byte in the middle of the batch's records, so that its CRC no longer matches."""
     position = batch.position + min(HEADER_BYTES + (batch.size - HEADER_BYTES) // 2, batch.size - 1)
     file = AppendFile(batch.path)
     try:
@@ -60,7 +60,7 @@ def flip(batch: FoundBatch) -> None:
 
 
 def tear(batch: FoundBatch) -> None:
-    """Cut the file in the middle of the batch; later batches of the file are gone."""
+    """Cut the file in the middle of the batch. Later batches of the file are lost."""
     file = AppendFile(batch.path)
     try:
         file.truncate(batch.position + batch.size // 2)

@@ -1,7 +1,8 @@
-"""Spare file descriptors, kept open so that a log's file can still be opened when the process has no other left.
+"""Spare file descriptors: kept open, so that a log's file can be opened even when the process has no other descriptor left.
 
-EMFILE and ENFILE say nothing about the disk. The limit is one for files and sockets together, and a partition must not fail
-because clients have taken what was left. A caller that opens a file briefly gives the spare descriptor back at the close.
+EMFILE and ENFILE do not mean that the disk fails. The limit covers files and sockets together, and a partition must not go
+offline because clients use up the descriptors. Code that opens a file briefly returns the spare descriptor when it closes
+the file.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ T = TypeVar("T")
 
 
 class Spares:
-    """For all threads."""
+    """Spare descriptors. May be used by all threads."""
 
     def __init__(self, count: int = 0) -> None:
         self.count = count
-        """How many there are to be; none until the broker says so at its start."""
+        """Number of descriptors to keep open; 0 until the broker sets it at its start."""
         self._held: list[int] = []
         self._lock = threading.Lock()
 
@@ -32,7 +33,7 @@ class Spares:
         return len(self._held)
 
     def open(self, call: Callable[..., int], path: object, flags: int, mode: int = 0o777) -> int:
-        """``call``, which is ``os.open`` or stands for it, with a spare descriptor if there is no other."""
+        """Call ``call`` (``os.open`` or a substitute); if no descriptor is left, free a spare one and call it again."""
         return self._call(call, path, flags, mode)
 
     def _call(self, call: Callable[..., T], *arguments: object) -> T:
@@ -42,7 +43,7 @@ class Spares:
             if error.errno not in NONE_LEFT:
                 raise
             failure = error
-        # Another thread, or a socket, may be quicker to take what was set free.
+        # Another thread, or a socket, may take the freed descriptor first.
         while self._set_one_free():
             try:
                 return call(*arguments)
@@ -52,7 +53,7 @@ class Spares:
         raise failure
 
     def entries(self, path: Path | str) -> list[os.DirEntry[str]]:
-        """What a folder holds. To list it takes a descriptor, too: a spare one if there is no other."""
+        """Entries of a folder. Listing a folder needs a descriptor too, if necessary a spare one."""
         try:
             with self._call(os.scandir, path) as found:
                 return list(found)
@@ -60,7 +61,7 @@ class Spares:
             self._take_back()
 
     def close(self, fd: int) -> None:
-        """Close a file, and take back what was lent."""
+        """Close a file, and refill the spare descriptors."""
         os.close(fd)
         self._take_back()
 
@@ -69,7 +70,7 @@ class Spares:
             self.fill()
 
     def fill(self) -> None:
-        """Hold as many as there are to be, as far as that can be."""
+        """Open descriptors until there are ``count``, or no more can be opened."""
         with self._lock:
             while len(self._held) < self.count:
                 try:
@@ -78,7 +79,7 @@ class Spares:
                     return
 
     def drop(self) -> None:
-        """Hold none any more."""
+        """Close all spare descriptors."""
         self.count = 0
         while self._set_one_free():
             pass
@@ -92,4 +93,4 @@ class Spares:
 
 
 SPARES: Final = Spares()
-"""Of this process."""
+"""The spare descriptors of this process."""

@@ -1,4 +1,4 @@
-"""A node's log directory: the lock, the mark of a clean stop, the checkpoints, the partitions' folders."""
+"""A node's log directory: lock, clean shutdown file, checkpoints, partition directories."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PartitionKey = tuple[str, int]
 
 
 _OPEN: set[Path] = set()
-"""The log directories that this process has open. The lock of a file keeps other processes out, and not this one."""
+"""The log directories that this process has open. The file lock keeps out only other processes."""
 
 
 class DirectoryInUse(Exception):
-    """Another process, or another node of this one, works on this directory."""
+    """The directory is in use by another process, or by another node of this process."""
 
 
 def _lock(directory: Path) -> int:
@@ -55,7 +55,7 @@ def _refuse_if_open(directory: Path) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep brokers, ours and Kafka's, away from a directory that is not to be opened. ``DirectoryInUse``"""
+    """Lock a directory against brokers, ours and Kafka's, without opening it. Raises ``DirectoryInUse``."""
     _refuse_if_open(directory)
     fd = _lock(directory)
     try:
@@ -66,7 +66,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 def _segment_bytes(folder: Path) -> int:
     size = 0
-    # A topic may be deleted, or retention at work, while this looks.
+    # Files may disappear meanwhile, by retention or the deletion of a topic.
     with suppress(FileNotFoundError):
         for entry in SPARES.entries(folder):
             if entry.name.endswith(".log"):
@@ -76,7 +76,7 @@ def _segment_bytes(folder: Path) -> int:
 
 
 class LogDirectory:
-    """One directory with an exclusive lock for as long as it is open."""
+    """One log directory. It is locked exclusively while it is open."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -94,7 +94,7 @@ class LogDirectory:
 
     def _take_mark(self, mark: Path) -> None:
         self.was_clean = mark.exists() or not any(self.partition_directories())
-        # From here on a crash is a crash, and a power cut must not bring the mark back.
+        # A crash after this line must count as a crash, and a power cut must not bring the file back.
         if mark.exists():
             remove(mark)
             sync_directory(self.path)
@@ -103,7 +103,7 @@ class LogDirectory:
         return self.path / f"{topic}-{index}"
 
     def partition_directories(self) -> Iterator[tuple[PartitionKey, Path]]:
-        """The folders that hold a partition. The name is split at the last dash: topics may contain some."""
+        """(partition, path) of each partition directory. The name is split at the last dash, as topics may contain dashes."""
         entries = SPARES.entries(self.path)
         found = sorted(entry.name for entry in entries if "-" in entry.name and entry.is_dir())
         for name in found:
@@ -112,23 +112,23 @@ class LogDirectory:
                 yield (topic, int(index)), self.path / name
 
     def sizes(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, int]:
-        """Bytes of the segments of partitions, 0 for one without a folder (slow for many: call it off the loop)."""
+        """Bytes of each partition's segments, 0 for a missing directory. Slow for many partitions: call it in a thread."""
         return {key: _segment_bytes(self.partition_path(*key)) for key in keys}
 
     def volume(self) -> tuple[int, int]:
-        """(bytes in all, bytes that we may still use) of the file system that this directory lies on."""
+        """(total bytes, bytes available to this process) of the directory's file system."""
         found = os.statvfs(self.path)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def doomed_directories(self) -> Iterator[Path]:
-        """Folders of deleted topics whose removal was not finished."""
+        """Directories of deleted topics that have not been removed completely."""
         return (entry for entry in self.path.iterdir() if entry.name.endswith(DELETION) and entry.is_dir())
 
     def mark_for_deletion(self, topic: str, index: int) -> Path | None:
-        """Rename a partition's folder so that its name is free at once; its files can be removed later.
+        """Rename a partition's directory, which frees its name at once. Its files can be removed later.
 
-        The new name is another one each time (``LocalLog.logDeleteDirName``): a partition that comes back with its topic's
-        id may be removed again before the files of the last time are gone.
+        The new name differs each time (``LocalLog.logDeleteDirName``): a partition that is created again with the same
+        topic id may be deleted again before the earlier files are gone.
         """
         source = self.partition_path(topic, index)
         if not source.exists():
@@ -140,7 +140,7 @@ class LogDirectory:
 
     @staticmethod
     def remove(path: Path) -> None:
-        """Remove a folder and its files (slow for big ones: call it off the loop)."""
+        """Remove a directory and its files. Slow for big ones: call it in a thread."""
         remove_tree(path)
 
     def read_checkpoint(self, name: str) -> dict[PartitionKey, int]:
@@ -150,7 +150,7 @@ class LogDirectory:
         write_offsets(self.path / name, offsets)
 
     def close(self, *, clean: bool, broker_epoch: int = 0) -> None:
-        """Give the lock back; after a clean stop leave the mark that lets the next start skip recovery."""
+        """Release the lock. After a clean stop, write the clean shutdown file, so that the next start skips recovery."""
         self.is_open = False
         _OPEN.discard(self._resolved)
         try:

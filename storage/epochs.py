@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: the content of ``leader-epoch-checkpoint`` (KIP-101, KIP-279)."""
+"""Leader epochs and their start offsets: the content of ``leader-epoch-checkpoint`` (KIP-101, KIP-279)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ UNDEFINED = (-1, -1)
 
 
 class LeaderEpochs:
-    """Epochs and start offsets, both strictly rising. In memory; ``save`` writes the file."""
+    """Epochs and start offsets, both strictly rising. Kept in memory; ``save`` writes the file."""
 
     __slots__ = ("_changed_from", "_epochs", "_starts")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self._epochs = [epoch for epoch, _ in entries or []]
         self._starts = [start for _, start in entries or []]
-        # Below this offset the file says the same; None: it does so everywhere.
+        # The file is up to date below this offset; None: everywhere.
         self._changed_from: int | None = None
 
     @classmethod
     def load(cls, path: Name) -> LeaderEpochs:
-        """The epochs in a checkpoint file; lines that contradict later ones are dropped, as in Kafka."""
+        """Read a checkpoint file. Drops lines that contradict later ones, as Kafka does."""
         epochs = cls()
         try:
             for epoch, start in parse_rows(path, 2):
@@ -38,15 +38,15 @@ class LeaderEpochs:
         replace_file(path, self.unsaved(), durable=durable)
 
     def unsaved(self) -> bytes:
-        """What the file should hold, for the caller to write now."""
+        """Content of the file, for the caller to write now."""
         self._changed_from = None
         return format_rows(self.entries())
 
     def unsaved_below(self, end_offset: int) -> bytes | None:
-        """The same, if the file does not say yet in which epochs the records below an offset were written.
+        """Content of the file, or None if the file has all epochs of the records below an offset.
 
-        After a restart there is a new epoch in each of ten thousand logs, and most of them will never have a record
-        of it.
+        After a restart each of ten thousand logs has a new epoch, and most will never have a record of it. So the file
+        is written only when there is one.
         """
         if self._changed_from is None or self._changed_from >= end_offset:
             return None
@@ -54,7 +54,7 @@ class LeaderEpochs:
 
     @property
     def dirty(self) -> bool:
-        """Whether the file does not say all."""
+        """Whether the file lacks a change."""
         return self._changed_from is not None
 
     def _note_change(self, offset: int) -> None:
@@ -66,11 +66,11 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest epoch, -1 when none began yet."""
+        """The newest epoch, -1 if there is none."""
         return self._epochs[-1] if self._epochs else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins. Entries that it contradicts (same start, later start) go."""
+        """Add an epoch. Removes entries that contradict it (same start offset, or a later one)."""
         if epoch <= self.latest:
             return
         while self._starts and self._starts[-1] >= start_offset:
@@ -81,7 +81,7 @@ class LeaderEpochs:
         self._note_change(start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) for OffsetForLeaderEpoch; UNDEFINED when we cannot know."""
+        """(epoch, end offset) for OffsetForLeaderEpoch; UNDEFINED if the log does not have the epoch."""
         if epoch == -1 or not self._epochs or epoch > self.latest:
             return UNDEFINED
         if epoch == self.latest:
@@ -92,24 +92,24 @@ class LeaderEpochs:
         return self._epochs[index - 1], self._starts[index]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch in which an offset was written, -1 when before the first."""
+        """Epoch of the record at an offset, -1 if the offset is below the first epoch."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else -1
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that began at or after ``end_offset``."""
+        """Remove epochs that began at or after ``end_offset``."""
         while self._starts and self._starts[-1] >= end_offset:
             self._epochs.pop()
             self._note_change(self._starts.pop())
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all epochs."""
         if self._starts:
             self._note_change(self._starts[0])
         self._epochs, self._starts = [], []
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before ``start_offset``; the one it lies in now begins there."""
+        """Remove epochs that ended before ``start_offset``. The epoch that contains it now begins there."""
         index = bisect_right(self._starts, start_offset) - 1
         if index < 0 or (index == 0 and self._starts[0] == start_offset):
             return

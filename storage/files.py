@@ -1,7 +1,7 @@
-"""The only module that touches the operating system's files: append, read, sync, cut, rename, replace, remove.
+"""File operations: append, read, sync, truncate, rename, replace, remove. Only this module changes files.
 
-Every call that changes the disk goes through ``system``, so that a test can stop the process between any two of
-them, let one fail, or forget what was never synced.
+Every call that changes the disk goes through ``system``, so that a test can stop the process between any two calls, make one
+fail, or drop what was never synced.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from storage.descriptors import NONE_LEFT, SPARES
 
 Buffer = bytes | bytearray | memoryview
 Name = Path | str
-"""Of a file. To make a ``Path`` takes as long as a system call, and there are tens of thousands of files at a start."""
+"""A file name. Creating a ``Path`` takes as long as a system call, and a start handles tens of thousands of files."""
 
 
 class System:
-    """The system calls that change files, as in ``os``. Another one may be put in place with ``use_system``."""
+    """The system calls that change files, as in ``os``. ``use_system`` replaces the instance."""
 
     open = staticmethod(os.open)
     pwritev = staticmethod(os.pwritev)
@@ -36,22 +36,22 @@ class System:
 
 
 READ_BYTES = 64 * 1024
-"""How much of a small file is read at once; most are smaller."""
+"""Bytes per read of a small file. Most are smaller."""
 COPY_BYTES = 1024 * 1024
-"""How much of a file is copied at once."""
+"""Bytes per write when a file is copied."""
 
 system = System()
 
 
 def use_system(other: System) -> System:
-    """Let all file work of this process go through ``other`` from now on; returns what was used before."""
+    """Send all file operations of this process through ``other``. Returns the previous instance."""
     global system
     before, system = system, other
     return before
 
 
 class StorageError(Exception):
-    """A file could not be read or written; clients see KAFKA_STORAGE_ERROR. Carries the file's name."""
+    """A file could not be read or written. Has the file's name; clients get KAFKA_STORAGE_ERROR."""
 
     def __init__(self, path: Name, cause: OSError | str) -> None:
         super().__init__(f"{path}: {cause}")
@@ -63,10 +63,10 @@ class DamagedFile(StorageError):
 
 
 class Resting(Protocol):
-    """Something that can give back what it holds, and take it again when it is needed."""
+    """An object that can release its resources, and acquires them again when they are needed."""
 
     used: bool
-    """Since `Recent` last looked for something to rest; set by the thing itself, with one store."""
+    """Whether the object was used since `Recent` last examined it. The object itself sets this, in one assignment."""
 
     def rest(self) -> None: ...
 
@@ -75,9 +75,9 @@ T = TypeVar("T", bound=Resting)
 
 
 class Recent(Generic[T]):
-    """The things that hold something now, at most ``limit``: one more rests one that was not used lately (second chance).
+    """At most ``limit`` objects with resources. Another one makes one rest that was not used lately (second chance).
 
-    They belong to one thread, that of the loop.
+    All objects belong to one thread, that of the event loop.
     """
 
     def __init__(self, limit: int) -> None:
@@ -92,7 +92,7 @@ class Recent(Generic[T]):
         self.rest(len(self._held) - self.limit)
 
     def rest(self, count: int) -> None:
-        """Let so many of them rest."""
+        """Make ``count`` objects rest."""
         while count > 0 and self._held:
             thing, _ = self._held.popitem(last=False)
             if thing.used:
@@ -103,18 +103,18 @@ class Recent(Generic[T]):
                 count -= 1
 
     def forget(self, thing: T) -> None:
-        """It holds nothing any more."""
+        """Remove an object that has released its resources itself."""
         self._held.pop(thing, None)
 
 
 class Descriptors(Recent["AppendFile"]):
-    """The append files that are open now. One that was closed for others opens again when it is needed.
+    """The append files that are open. When the limit is reached, one is closed; it is opened again when it is needed.
 
-    The files belong to one thread, that of the loop; other threads open what they need by its path.
+    The files belong to one thread, that of the event loop. Other threads open files by path themselves.
     """
 
     def open(self, file: AppendFile) -> int:
-        """Open a file for reading and writing, created when it is not there."""
+        """Open a file for reading and writing. Creates a missing file."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
             try:
@@ -131,11 +131,11 @@ class Descriptors(Recent["AppendFile"]):
 
 
 DESCRIPTORS = Descriptors(limit=1024)
-"""Of this process, whose descriptors are limited as a whole (RLIMIT_NOFILE); the broker sets the limit at its start."""
+"""The open files of this process. RLIMIT_NOFILE limits the whole process, so the broker sets ``limit`` at its start."""
 
 
 class AppendFile:
-    """An append-only file, opened when needed. ``size`` is what is known to be whole.
+    """An append-only file, opened when needed. The first ``size`` bytes are whole batches.
 
     A write that fails half-way is cut off again, so that the file always ends with a whole batch.
     """
@@ -145,7 +145,7 @@ class AppendFile:
     def __init__(self, path: Name, size: int | None = None) -> None:
         self.name = str(path)
         self._fd = -1
-        # What the last fsync covered: how often the file had been cut, and its size.
+        # What the last fsync covered: (number of truncations, size).
         self._cuts = 0
         self._synced = (-1, -1)
         self._failed: StorageError | None = None
@@ -157,7 +157,7 @@ class AppendFile:
         return Path(self.name)
 
     def fileno(self) -> int:
-        """The open descriptor; the file is created when it is not there."""
+        """The open descriptor. Creates a missing file."""
         self.used = True
         if self._fd < 0:
             self._fd = DESCRIPTORS.open(self)
@@ -187,7 +187,7 @@ class AppendFile:
     def _cut_back(fd: int, position: int) -> None:
         try:
             system.ftruncate(fd, position)
-        except OSError:  # the disk is beyond help: the caller reports the first error, recovery cuts the tail
+        except OSError:  # the caller raises the first error, and recovery cuts the file
             return
 
     def read(self, position: int, length: int) -> bytes:
@@ -219,7 +219,7 @@ class AppendFile:
         self._cuts += 1
 
     def unshare(self) -> None:
-        """Give the name a file of its own where the file has other names too: those of snapshots, which must not change."""
+        """If a snapshot of the broker has a hard link to this file, replace the file by a copy: a snapshot must not change."""
         try:
             if os.fstat(self.fileno()).st_nlink < 2:
                 return
@@ -229,18 +229,18 @@ class AppendFile:
         except OSError as error:
             raise StorageError(self.name, error) from error
         self.close()
-        self._cuts += 1  # what was synced is the other file
+        self._cuts += 1  # the fsync covered the other file
 
     def sync(self) -> None:
-        """fsync: what was written survives a power cut once this has returned. Nothing new: nothing to do.
+        """fsync the file, unless nothing changed since the last fsync. After the return, a power cut loses none of it.
 
-        Any thread may call it, so it opens the file anew: the descriptor of the loop may be closed meanwhile. The
-        loop may append and cut at the same time: what was covered is noted as it was before the fsync, and a file
-        that was cut and has grown again to the same size is another one.
+        Any thread may call this, so it opens the file again: the event loop may close its descriptor meanwhile. The event
+        loop may also append and truncate meanwhile. So the size and the number of truncations are read before the fsync: a
+        file that was truncated and has grown to the same size again has other content.
 
-        A failed write-back is told by Linux to one fsync of those who open the file later, and the pages count as
-        written from then on: the next fsync would succeed. So a file that has failed stays
-        failed, until the process ends and recovery looks at what is really there.
+        Linux reports a failed write-back to only one fsync of a descriptor that is opened later, and then counts the pages
+        as written, so the next fsync would succeed. So a file that has failed stays failed until the process ends, and
+        recovery reads what is really on the disk.
         """
         covered = (self._cuts, self.size)
         if self._failed is not None:
@@ -255,22 +255,22 @@ class AppendFile:
 
     @property
     def synced_size(self) -> int:
-        """How many bytes are known to be on the disk: 0 if none was synced since the file was opened, or cut."""
+        """Number of bytes known to be on the disk: 0 if there was no fsync since the file was opened or truncated."""
         cuts, size = self._synced
         return size if cuts == self._cuts else 0
 
     def note_synced(self, size: int) -> None:
-        """So many bytes were synced before the file was opened."""
+        """Note that ``size`` bytes were synced before the file was opened."""
         if self._synced == (-1, -1):
             self._synced = (self._cuts, min(size, self.size))
 
     @property
     def can_be_forgotten(self) -> bool:
-        """Whether a new object for the same file would know as much."""
+        """Whether this object may be replaced by a new one for the same file without losing information."""
         return self._failed is None
 
     def rest(self) -> None:
-        """Give the descriptor back until the file is needed again."""
+        """Close the descriptor. It is opened again when the file is needed."""
         if self._fd >= 0:
             SPARES.close(self._fd)
             self._fd = -1
@@ -282,7 +282,7 @@ class AppendFile:
 
 
 def file_size(path: Name) -> int | None:
-    """The size of a file, None for one that is not there."""
+    """Size of a file, None if the file does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -292,7 +292,7 @@ def file_size(path: Name) -> int | None:
 
 
 def read_file(path: Name) -> bytes | None:
-    """All of a small file; None for one that is not there."""
+    """Content of a small file, None if the file does not exist."""
     try:
         fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -311,7 +311,7 @@ def read_file(path: Name) -> bytes | None:
 
 
 def end_of_file(path: Name, length: int) -> bytes:
-    """The last bytes of a file that ends with a whole number of so many; nothing of any other, or of none."""
+    """Last ``length`` bytes of a file whose size is a multiple of ``length``; empty for any other file, or none."""
     try:
         fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -333,7 +333,7 @@ def rename(source: Path, target: Path) -> None:
 
 
 def remove(path: Name) -> None:
-    """Remove a file; one that is gone already is as good."""
+    """Remove a file. A missing file is no error."""
     try:
         system.unlink(path)
     except FileNotFoundError:
@@ -343,7 +343,7 @@ def remove(path: Name) -> None:
 
 
 def remove_all(paths: Iterable[Path]) -> list[StorageError]:
-    """Remove files (big ones take long, 0.2 s per GiB: call it in a thread); returns what could not be done."""
+    """Remove files, and return the errors. Large files take long (0.2 s per GiB): call it in a thread."""
     errors = []
     for path in paths:
         try:
@@ -354,7 +354,7 @@ def remove_all(paths: Iterable[Path]) -> list[StorageError]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder with all that is in it, as far as that goes (call it in a thread)."""
+    """Remove a folder and its content, as far as possible. Call it in a thread."""
     try:
         for entry in SPARES.entries(path):
             if entry.is_dir(follow_symlinks=False):
@@ -363,17 +363,17 @@ def remove_tree(path: Path) -> None:
                 remove(Path(entry.path))
         system.rmdir(path)
     except (OSError, StorageError):
-        return  # what is left is found, and removed, at the next start
+        return  # the next start finds the rest and removes it
 
 
 def make_directory(path: Path) -> None:
-    """Make a folder, and those that it lies in, unless it is there."""
+    """Create a folder and its parents, unless they exist."""
     if path.is_dir():
         return
     try:
         system.mkdir(path, 0o777)
     except FileNotFoundError as error:
-        if path.parent.is_dir():  # a file system like /proc, in which nothing can be made
+        if path.parent.is_dir():  # a file system like /proc, where no folder can be created
             raise StorageError(path, error) from error
         make_directory(path.parent)
         make_directory(path)
@@ -388,8 +388,8 @@ def make_directory(path: Path) -> None:
 def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Write a small file so that a crash leaves the old content or the new (temporary file, fsync, rename).
 
-    Not ``durable`` is a hundred times quicker: a killed process still leaves the old or the new, but after a power
-    cut the file may be missing or empty. It is for what can be written again from elsewhere.
+    Without ``durable`` this is a hundred times faster: after a kill the file has the old content or the new, but after a
+    power cut it may be missing or empty. Use that for content that can be restored from elsewhere.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -402,7 +402,7 @@ def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 
 def copy_file(source: Name, target: Name, length: int | None = None) -> None:
-    """Copy a file, or its first ``length`` bytes, in place and without a sync. ``OSError`` as it comes."""
+    """Copy a file, or its first ``length`` bytes, neither atomically nor with a sync. Raises ``OSError``."""
     left = length
     read_fd = SPARES.open(os.open, source, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -424,9 +424,9 @@ def copy_file(source: Name, target: Name, length: int | None = None) -> None:
 
 
 def write_file(path: Name, content: bytes) -> None:
-    """Write a whole file: quick and not atomic, for what is rebuilt when it does not fit.
+    """Write a whole file, fast and not atomically, for content that is rebuilt if it is damaged.
 
-    It is a new file: one that was there may have another name, in a snapshot.
+    An existing file is replaced, not overwritten, because a snapshot of the broker may have a hard link to it.
     """
     try:
         try:
@@ -451,7 +451,7 @@ def _write_whole(path: Name, content: bytes, *, durable: bool, flags: int = os.O
 
 
 def sync_file(path: Name) -> None:
-    """Make the content of a file (or the names in a directory) durable; one that is gone needs it no more."""
+    """fsync a file's content, or the names in a directory. A missing file is no error."""
     try:
         fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -467,7 +467,7 @@ def sync_file(path: Name) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames, creations and removals in a directory durable."""
+    """fsync a directory: its renames, creations and removals become durable."""
     fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         system.fsync(fd)

@@ -1,4 +1,4 @@
-"""Syncing a log before its recovery point moves, in an order that is safe if the power fails at any step."""
+"""Syncs a log before its recovery point moves, in an order that is safe if the power fails at any step."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from storage.segment import Segment, file_name
 
 
 class Flush:
-    """One flush of a log: made and finished by the log's own thread, run by any.
+    """One flush of a log. The log's own thread creates and finishes it; any thread may run it.
 
-    ``whole`` flushes up to the log's end as it is when the flush is made, else up to the base of the active segment.
+    With ``whole`` it flushes up to the log end offset of the time of its creation, else up to the base of the active segment.
     Raises ``StorageError`` if the index entries that are still in memory cannot be written.
     """
 
@@ -37,14 +37,14 @@ class Flush:
             self.end_offset = segments.pop().base_offset
         self._segments: list[Segment] = segments
         self._snapshot: Path = log.directory / file_name(log.last_snapshot_offset, "snapshot")
-        # Epochs wait in memory until records of theirs are flushed (`Log.assign_epoch`).
+        # Epochs stay in memory until a record of theirs is flushed (`Log.assign_epoch`).
         self._epochs = log.epochs.unsaved_below(self.end_offset)
         self._epoch_file = log.directory / EPOCH_FILE
         self.abandoned = False
-        """The log was deleted meanwhile: write nothing any more where another one may stand by now."""
+        """The log was deleted meanwhile. Write nothing, since another log may have the same directory by now."""
 
     def run(self) -> StorageError | None:
-        """Force all of it to the disk; what has been deleted meanwhile needs it no more. Returns what went wrong."""
+        """Sync all files. Files deleted meanwhile are skipped. Returns the error, None if there was none."""
         try:
             for segment in self._segments:
                 segment.sync()
@@ -61,6 +61,6 @@ class Flush:
                 replace_file(self._epoch_file, epochs)
 
     def finish(self) -> None:
-        """It has run, and nothing went wrong. If the log was cut meanwhile, it says nothing of what stands there now."""
+        """Move the flushed offset, after a run without an error. Does nothing if the log was truncated meanwhile."""
         if self._truncations == self._log.truncations:
             self._log.flushed_up_to(self.end_offset)

@@ -1,4 +1,4 @@
-"""A partition's folder as it is found: which files there are, and what deletions and compactions left behind."""
+"""A partition's folder as a start finds it: its files, and the leftovers of unfinished deletions and compactions."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ TEMPORARY = ".tmp"
 
 @slotted
 class Folder:
-    """The files of a partition, from one look at its directory."""
+    """The files of a partition, from one listing of its directory."""
 
     path: Path
     sizes: dict[int, int] = field(default_factory=dict)
-    """Of the ``.log`` files, by base offset."""
+    """Sizes of the ``.log`` files, by base offset."""
     by_suffix: dict[str, set[int]] = field(default_factory=dict)
-    """``index`` -> the offsets in the names of such files; other suffixes are ignored here."""
+    """File suffix, such as ``index`` -> the offsets in the names of the files with that suffix."""
     temporary: list[str] = field(default_factory=list)
-    """Names without an offset, of files that were being written."""
+    """Names without an offset, of temporary files that were being written."""
     doomed: list[Path] = field(default_factory=list)
-    """Files that are out of the log and may be big: to be removed in a thread."""
+    """Files that do not belong to the log any more and may be big. The caller removes them in a thread."""
 
     def offsets(self, suffix: str) -> set[int]:
         return self.by_suffix.get(suffix, set())
 
     def look(self) -> None:
-        """Raises FileNotFoundError where there is no directory, StorageError where a log is none."""
+        """List the directory. Raises FileNotFoundError if it does not exist, StorageError if a ``.log`` is not a file."""
         self.sizes.clear()
         self.by_suffix.clear()
         self.temporary.clear()
@@ -50,24 +50,24 @@ class Folder:
             self.by_suffix.setdefault(suffix, set()).add(offset)
             if suffix == "log":
                 status = entry.stat()
-                # What a directory's size is differs by file system: small enough, it would pass for a torn tail.
+                # A directory's size depends on the file system. If it is small, it would pass for a torn tail.
                 if not S_ISREG(status.st_mode):
-                    raise StorageError(entry.path, "is no file")
+                    raise StorageError(entry.path, "is not a regular file")
                 self.sizes[offset] = status.st_size
 
     def names(self, ending: str) -> Iterator[tuple[int, str]]:
-        """(offset, suffix) of the files whose names end like this."""
+        """(offset, suffix) of the files whose names have this ending."""
         for suffix in [suffix for suffix in self.by_suffix if f".{suffix}".endswith(ending)]:
             for offset in sorted(self.by_suffix[suffix]):
                 yield offset, suffix
 
     def remove(self, ending: str) -> None:
-        """Remove the files whose names end like this."""
+        """Remove the files whose names have this ending."""
         for offset, suffix in self.names(ending):
             self._take(offset, suffix)
 
     def _take(self, offset: int, suffix: str) -> None:
-        """Take a file out: big ones are only renamed, small ones go at once."""
+        """Remove a file from the log. A big file is only renamed here, a small one is removed at once."""
         path = self.path / file_name(offset, suffix)
         if not suffix.startswith("log"):
             remove(path)
@@ -77,10 +77,10 @@ class Folder:
             self.doomed.append(path.with_name(path.name + DELETED))
             rename(path, self.doomed[-1])
 
-    # -- what was going on when the process ended ---------------------------------------------------------------
+    # -- unfinished deletions and compactions --------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Finish what a deletion or a compaction was doing when the process ended, and remove indexes without a log."""
+        """Finish the deletion or compaction that the process did when it ended, and remove indexes without a ``.log``."""
         if len(self.by_suffix) > sum(map(self.by_suffix.__contains__, (*SEGMENT_SUFFIXES, "snapshot"))):
             self._finish_changes()
             self.look()
@@ -95,7 +95,7 @@ class Folder:
         cleaned = {offset for offset, _ in self.names(CLEANED)}
         for ending in (DELETED, CLEANED, TEMPORARY):
             self.remove(ending)
-        # A swap from where on another file was still being cleaned belongs to a compaction that had not finished.
+        # A .swap file at or above the offset of a .cleaned file belongs to a compaction that had not finished.
         swaps = set()
         for offset, suffix in list(self.names(SWAP)):
             if cleaned and offset >= min(cleaned):
@@ -106,10 +106,10 @@ class Folder:
             self._swap_in(swaps)
 
     def _swap_in(self, swaps: set[int]) -> None:
-        """Compacted segments take the place of those whose offsets they cover.
+        """Replace the segments whose offsets the compacted segments cover.
 
-        The log's own file comes first: while it ends in ``.swap``, all of the segment that it replaces is in the way;
-        once it does not, what is there belongs to the new one.
+        The ``.log`` file is renamed first. As long as it ends in ``.swap``, all files of the replaced segments are removed;
+        afterwards, the files without ``.swap`` belong to the new segment.
         """
         whole = self.offsets(f"log{SWAP}") & swaps
         if whole:
@@ -122,7 +122,7 @@ class Folder:
             swap_in(Segment(self.path, offset, created_ms=0))
 
     def _end_of_swap(self, offset: int) -> int:
-        """The offset after the last batch of a segment whose ``.log`` has not its final name yet."""
+        """Offset after the last batch of a segment whose ``.log`` still ends in ``.swap``."""
         end = offset
         log = AppendFile(self.path / file_name(offset, f"log{SWAP}"))
         segment = Segment(self.path, offset, created_ms=0, log=log)

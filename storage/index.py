@@ -1,9 +1,9 @@
 """The three index files of a segment, in Kafka's layout.
 
-Entries are sorted and of one size, so that a look-up needs a few of them only: they stay in their file. The newest of
-the active segment wait in memory, few at a time. They are read, not mapped: a page of a mapped file that the disk does
-not deliver ends the process (SIGBUS), where an unreadable file must take no more than its partition offline; to map a
-file costs 20 us, a look-up that reads less than 10; and nothing has to be mapped anew when a file grows.
+Entries are sorted and have a fixed size, so a look-up reads only a few of them and the rest stay in the file. The newest
+entries of the active segment are in memory. The files are read, not mapped. A page of a mapped file that the disk cannot
+read ends the process (SIGBUS), but an unreadable file must take only its partition offline. Mapping a file costs 20 us, a
+look-up that reads costs less than 10. And a file that grows need not be mapped again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ABORTED_ENTRY = Struct(">hqqqq")
 OFFSET_ENTRY_BYTES = OFFSET_ENTRY.size
 TIME_ENTRY_BYTES = TIME_ENTRY.size
 TAIL_ENTRIES = 512
-"""How many entries wait in memory before they are added to their file: 2 MiB of log by Kafka's defaults."""
+"""Number of entries in memory at which they are written to the file: 2 MiB of log by Kafka's defaults."""
 BLOCK_ENTRIES = 256
-"""How many entries are read at once when a search has come so near."""
+"""Number of entries that a binary search reads at once when no more are left to search."""
 
 
 class IndexFile:
-    """Entries that only rise: those in the file, and behind them those that wait in memory."""
+    """Rising entries: first those in the file, then those that are still in memory."""
 
     __slots__ = ("_file", "_must_replace", "_saved", "_tail", "base_offset", "name")
 
@@ -39,10 +39,10 @@ class IndexFile:
         self.name = str(path)
         self.base_offset = base_offset
         self._file: AppendFile | None = None
-        # How many entries the file has; -1: not counted yet.
+        # Number of entries in the file; -1: not counted yet.
         self._saved = 0 if fresh else -1
         self._tail = bytearray()
-        # What is on the disk under this name, if anything is, does not count.
+        # Ignore and replace an existing file of this name.
         self._must_replace = fresh
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ class IndexFile:
 
     @property
     def has_unsaved(self) -> bool:
-        """Whether there is something that the file does not say."""
+        """Whether the file lacks entries."""
         return bool(self._tail) or self._must_replace
 
     @property
@@ -66,7 +66,7 @@ class IndexFile:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def _load(self) -> AppendFile:
-        """Look at the file: how many entries has it?"""
+        """Open the file and count its entries."""
         file = self._file
         if file is None:
             file = self._file = AppendFile(self.name)
@@ -75,7 +75,7 @@ class IndexFile:
         return file
 
     def _count(self, file: AppendFile) -> int:
-        """The whole entries, without the zeros that a preallocated file ends in when Kafka did not close it."""
+        """Number of whole entries, without the zeros at the end of a preallocated file that Kafka did not close."""
         size = self.ENTRY.size
         whole = file.size // size
         nothing = bytes(size)
@@ -85,13 +85,13 @@ class IndexFile:
 
         if not whole or not is_zero(whole - 1):
             return whole
-        # The first entry may be a real zero, and zeros follow entries, never the reverse.
+        # The first entry may be a real zero. Padding zeros follow the entries.
         count = 1 + bisect_right(range(1, whole), False, key=is_zero)
         return self._count_of_zeros(whole) if count == 1 and is_zero(0) else count
 
     @staticmethod
     def _count_of_zeros(whole: int) -> int:
-        """How many entries a file has that is all zeros."""
+        """Number of entries in a file that consists of zeros."""
         return 0
 
     def entry(self, index: int) -> tuple[Any, ...]:
@@ -102,7 +102,7 @@ class IndexFile:
         return self.ENTRY.unpack(self._read(file, index, 1))
 
     def _read(self, file: AppendFile | None, index: int, count: int) -> bytes:
-        """Entries of the file."""
+        """Bytes of ``count`` entries of the file."""
         size = self.ENTRY.size
         data = file.read(index * size, count * size) if file is not None else b""
         if len(data) < count * size:
@@ -110,7 +110,7 @@ class IndexFile:
         return data
 
     def search(self, target: int, column: int) -> int:
-        """How many entries are not above ``target`` in one of their columns, which rise together."""
+        """Number of entries that are not above ``target`` in one of their columns. Both columns rise together."""
         count = len(self)
         unpack, size, tail, saved = self.ENTRY.unpack_from, self.ENTRY.size, self._tail, self._saved
         if tail and unpack(tail)[column] <= target:
@@ -132,7 +132,7 @@ class IndexFile:
         )
 
     def rows(self, first: int = 0) -> Iterator[tuple[Any, ...]]:
-        """The entries from one on, as they stand in the file."""
+        """Entries from ``first`` on, as in the file."""
         count = len(self)
         while first < min(self._saved, count):
             some = min(self._saved - first, BLOCK_ENTRIES)
@@ -144,7 +144,7 @@ class IndexFile:
     # -- changing -----------------------------------------------------------------------------------------------
 
     def keep(self, count: int) -> None:
-        """Forget all entries but the first so many."""
+        """Remove all entries but the first ``count``."""
         if count >= len(self):
             return
         size = self.ENTRY.size
@@ -157,13 +157,13 @@ class IndexFile:
         self._rest()
 
     def clear(self) -> None:
-        """Begin anew, in memory; what is on the disk stays until ``save`` replaces it as a whole."""
+        """Remove all entries in memory. The file stays as it is until ``save`` replaces it."""
         self._tail.clear()
         self._saved = 0
         self._must_replace = True
 
     def save(self) -> None:
-        """Let the file have what waits in memory."""
+        """Write the entries in memory to the file."""
         if self._must_replace:
             self._replace()
         elif self._file is not None:
@@ -187,7 +187,7 @@ class IndexFile:
                 self._rest()
         else:
             if content:
-                # A kill in between must leave what was there: half an index looks like a whole one.
+                # A kill meanwhile must leave the old file, because half an index looks like a whole one.
                 replace_file(self.path, content, durable=False)
             else:
                 write_file(self.name, b"")
@@ -195,7 +195,10 @@ class IndexFile:
         self._must_replace = False
 
     def _size_if_beginning_of(self, content: bytes) -> int | None:
-        """The file's size if it holds just this, or the beginning of it: after a crash most do, and new files cost."""
+        """Size of the file if ``content`` begins with the file's bytes, else None.
+
+        After a crash most index files pass, and creating a file is expensive.
+        """
         size = file_size(self.name)
         if size is None or size > len(content):
             return None
@@ -206,13 +209,13 @@ class IndexFile:
             file.close()
 
     def sync(self) -> None:
-        """Make what was saved durable. Any thread may call it."""
+        """fsync the file. Any thread may call it."""
         file = self._file
         if file is not None:
             file.sync()
 
     def _rest(self) -> None:
-        """Give the descriptor back: the next entries come seconds or megabytes later."""
+        """Close the descriptor. The next entries come only seconds or megabytes later."""
         if self._file is not None:
             self._file.close()
 
@@ -221,25 +224,25 @@ class IndexFile:
 
     @property
     def can_be_forgotten(self) -> bool:
-        """Whether a new object for the same file would know as much."""
+        """Whether this object may be replaced by a new one for the same file without losing information."""
         return not self.has_unsaved and (self._file is None or self._file.can_be_forgotten)
 
 
 class PairIndex(IndexFile):
-    """Entries of two columns that rise together; one is an offset, less the segment's base."""
+    """Entries of two columns that rise together. One column is an offset relative to the segment's base."""
 
     __slots__ = ()
 
     OFFSET_COLUMN: ClassVar[int]
     BEFORE_FIRST: ClassVar[tuple[int, int]]
-    """What the first entry must be above, in both columns."""
+    """Values that the first entry must exceed, in both columns."""
 
     def truncate(self, offset: int) -> None:
-        """Forget entries at or after an offset."""
+        """Remove entries at or after an offset."""
         self.keep(self.search(offset - self.base_offset - 1, self.OFFSET_COLUMN))
 
     def count_below(self, offset: int) -> int:
-        """How many entries from the first on rise as they should and are below an offset: looks at each."""
+        """Number of entries, from the first on, that rise correctly and are below an offset. Reads each of them."""
         relative_end, column = offset - self.base_offset, self.OFFSET_COLUMN
         count, (last_first, last_second) = 0, self.BEFORE_FIRST
         for row in self.rows():
@@ -266,19 +269,19 @@ class OffsetIndex(PairIndex):
         self._tail += OFFSET_ENTRY.pack(offset - self.base_offset, position)
 
     def position_at_or_before(self, offset: int) -> int:
-        """Where to start scanning for ``offset``; the segment's start when nothing is known."""
+        """Position where a scan for ``offset`` starts; 0, the segment's start, if no entry is at or below it."""
         count = self.search(offset - self.base_offset, 0)
         position: int = self.entry(count - 1)[1] if count else 0
         return position
 
     def last_position(self) -> int:
-        """Of the last indexed batch; the segment's start when there is none."""
+        """Position of the last indexed batch; 0, the segment's start, if there is none."""
         count = len(self)
         position: int = self.entry(count - 1)[1] if count else 0
         return position
 
     def offset_after_position(self, position: int) -> int | None:
-        """The first indexed offset at or after a position: an upper bound for what a read up to there holds."""
+        """First indexed offset at or after a position, as an upper bound of the offsets before that position."""
         count = self.search(position - 1, 1)
         return self.base_offset + self.entry(count)[0] if count < len(self) else None
 
@@ -298,12 +301,12 @@ class TimeIndex(PairIndex):
         return int(whole == 1)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Timestamps only rise: an entry that says nothing new is left out."""
+        """Append an entry, unless the timestamp has not risen."""
         if timestamp_ms > self.last()[0]:
             self._tail += TIME_ENTRY.pack(timestamp_ms, offset - self.base_offset)
 
     def last(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry, (-1, base offset) when there is none."""
+        """(timestamp, offset) of the last entry; (-1, base offset) if there is none."""
         count = len(self)
         if not count:
             return -1, self.base_offset
@@ -311,7 +314,7 @@ class TimeIndex(PairIndex):
         return timestamp_ms, self.base_offset + relative
 
     def offset_at_or_before(self, timestamp_ms: int) -> int:
-        """The offset up to which every timestamp is smaller than the one asked for."""
+        """Offset up to which every timestamp is smaller than ``timestamp_ms``."""
         count = self.search(timestamp_ms - 1, 0)
         return self.base_offset + (self.entry(count - 1)[1] if count else 0)
 
@@ -320,7 +323,7 @@ _MARKER_COLUMN = 3
 
 
 def aborted_of(rows: Iterable[tuple[Any, ...]], path: Name) -> Iterator[AbortedTransaction]:
-    """What the entries of a transaction index say; ``path`` is for the complaint."""
+    """Decode the entries of a transaction index. ``path`` is for the error message."""
     for version, *fields in rows:
         if version != 0:
             raise StorageError(path, f"entry version {version} is not known")
@@ -328,9 +331,9 @@ def aborted_of(rows: Iterable[tuple[Any, ...]], path: Name) -> Iterator[AbortedT
 
 
 class TransactionIndex(IndexFile):
-    """The aborted transactions whose markers lie in this segment, in marker order. The file is made at the first one.
+    """The aborted transactions whose markers are in this segment, in marker order. The first one creates the file.
 
-    Each is written at once: they are rare, and tools like to see them.
+    Each entry is written at once: they are rare, and Kafka's tools can then read them.
     """
 
     __slots__ = ()
@@ -345,7 +348,7 @@ class TransactionIndex(IndexFile):
         return file.size // self.ENTRY.size  # never preallocated
 
     def from_offset(self, offset: int) -> Iterator[AbortedTransaction]:
-        """The transactions whose markers lie at or after ``offset``."""
+        """Aborted transactions whose markers are at or after ``offset``."""
         if not len(self):
             return
         for version, *fields in self.rows(self.search(offset - 1, _MARKER_COLUMN)):
@@ -357,7 +360,7 @@ class TransactionIndex(IndexFile):
         return list(self.from_offset(0))
 
     def is_sane(self, base_offset: int) -> bool:
-        """Whole entries of a known version whose markers rise from the segment's base on."""
+        """Whether the file has whole entries of a known version, with markers that rise from the segment's base on."""
         last_marker = base_offset - 1
         try:
             if self._load().size % self.ENTRY.size:
@@ -379,7 +382,7 @@ class TransactionIndex(IndexFile):
             self._tail.clear()
 
     def truncate(self, offset: int) -> None:
-        """Forget transactions whose markers lie at or after an offset."""
+        """Remove transactions whose markers are at or after an offset."""
         count = self.search(offset - 1, _MARKER_COLUMN)
         if count:
             self.keep(count)

@@ -1,7 +1,7 @@
 """One partition's log: segments, indexes, producer state, offsets. It does not depend on requests.
 
-Only ``append`` makes the log longer; it returns after the write has. Offsets are assigned by the caller's place in the
-order of calls. Nothing here waits and nothing reads the clock: ``now_ms`` is an argument.
+Only the ``append_…`` methods make the log longer, and they return after the write. A batch gets the next offset in the order
+of the calls. Nothing here waits, and nothing reads the clock: ``now_ms`` is an argument.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ EPOCH_FILE = "leader-epoch-checkpoint"
 
 
 class ClosedLog(AssertionError):
-    """Something wrote to a log after its end: its node is dead or its topic deleted, and its files belong to others."""
+    """A write to a closed log: its node is dead or its topic deleted, and its files may belong to another log by now."""
 
 
 class Log(ReadableLog):
-    """The files of one partition. ``directory`` is made at the first append or by ``create``."""
+    """The files of one partition. The first append creates ``directory``, or ``create`` does."""
 
     def __init__(
         self,
@@ -54,29 +54,29 @@ class Log(ReadableLog):
         self.producers = producers or ProducerStateManager()
         self.epochs = epochs or LeaderEpochs()
         self._jitter = jitter
-        # Everything below is on the disk for good (fsynced), and the indexes of each segment that ends there.
+        # Batches below this offset are synced, and so are the indexes of each segment that ends at or below it.
         self.flushed_offset = log_start_offset
         self._closed_clean = False
         self.epoch_file_lock = Lock()
-        """A flush in a thread writes the same file as a truncation."""
+        """Held while the epoch file is written, since a flush (in a thread) and a truncation both write it."""
         self.truncations = 0
-        """How often batches were cut off: what a flush noted of the end before may not hold any more."""
+        """Number of truncations. A flush compares it, because its end offset may not be valid after a truncation."""
         self._room: Room | None = None
-        # The active segment and the log's end when all files were last as a clean stop leaves them.
+        # (active segment, log end offset) when `seal` was last completed.
         self._sealed: tuple[Segment, int] | None = None
-        # Of an empty log there is nothing to say, so 0 counts as taken.
+        # Offset of the newest snapshot. An empty log needs none, so 0 counts as written.
         self.last_snapshot_offset = 0
         self.on_roll: Callable[[Segment], None] | None = None
-        """Called with each segment that was just sealed: it wants an fsync."""
+        """Called with each segment that was just sealed, to sync it."""
         self.on_snapshot_failed: Callable[[StorageError], None] | None = None
-        """Called when one could not be written, which without this fails the append that made the log roll."""
+        """Called when a snapshot could not be written. Without it, the append that rolled the log fails instead."""
 
     # -- writing ------------------------------------------------------------------------------------------------
 
     def create(self, now_ms: int) -> None:
-        """Make the directory and the first segment, unless they are there.
+        """Create the directory and the first segment, unless they exist.
 
-        Nothing is forced to the disk before there are records: the cluster metadata knows all the rest.
+        Nothing is synced before there are records: the cluster metadata has everything else.
         """
         if self.segments:
             return
@@ -87,9 +87,9 @@ class Log(ReadableLog):
         self.epochs.save(self.directory / EPOCH_FILE, durable=False)
 
     def append_data(self, batch: RecordBatch, leader_epoch: int, now_ms: int, timestamp_ms: int) -> int:
-        """Append a data batch at the end, and to the producer state; returns its base offset.
+        """Append a data batch to the log and to the producer state; returns its base offset.
 
-        ``timestamp_ms`` is the largest of its records as stored.
+        ``timestamp_ms`` is the largest timestamp of its records as stored.
         """
         base_offset = self._append(batch, leader_epoch, now_ms)
         if batch.producer_id >= 0:
@@ -114,10 +114,10 @@ class Log(ReadableLog):
             self._list.note_aborted(segment)
 
     def append_replicated(self, records: Buffer, now_ms: int) -> None:
-        """Append whole batches as the leader has them: offsets, epochs and CRC stay, a batch cut off at the end is left out.
+        """Append whole batches exactly as the leader has them, with offsets, epochs and CRC. Ignores a partial last batch.
 
-        They may leave out offsets (the leader has compacted), but never go back. Raises ``CorruptBatch`` for one that is
-        none or does not follow; those before it have been appended.
+        Offsets may be missing (the leader has compacted), but must not go back. Raises ``CorruptBatch`` at a batch that is
+        invalid or has an offset below the log end; the batches before it have been appended.
         """
         for batch in batches(records):
             end_offset = self.log_end_offset
@@ -160,7 +160,7 @@ class Log(ReadableLog):
             max_timestamp_ms,
             config.index_interval_bytes,
         )
-        # Field by field: compiled, that sets four fields, and a constructor would take its arguments out of a tuple.
+        # Field by field: compiled, that sets four fields. A call of the constructor would build and unpack a tuple.
         place = Place.__new__(Place)
         place.last_offset = last_offset
         place.segment = segment
@@ -179,7 +179,7 @@ class Log(ReadableLog):
         return segment
 
     def _must_roll(self, segment: Segment, batch: RecordBatch, last_offset: int, now_ms: int) -> bool:
-        """``LogSegment.shouldRoll``: by size, by the records' own time, by a full index, by a too distant offset.
+        """``LogSegment.shouldRoll``: by size, by the records' own time, by a full index, by an offset too far from the base.
 
         `Room` is the short form (ADR 23).
         """
@@ -194,24 +194,24 @@ class Log(ReadableLog):
             waited_ms = now_ms - segment.created_ms
         return (
             waited_ms > config.segment_ms - segment.jitter_ms
-            # Compacted logs need sealed segments in time (`LogConfig.maxSegmentMs`).
+            # Only sealed segments can be compacted, so max.compaction.lag.ms limits their age (`LogConfig.maxSegmentMs`).
             or (waited_ms > config.max_compaction_lag_ms - segment.jitter_ms and config.compact)
             or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
             or segment.index_is_full(config.segment_index_bytes)
         )
 
     def roll(self, now_ms: int) -> Segment:
-        """Seal the active segment and begin the next one, with a snapshot of the producers at its base."""
+        """Seal the active segment and create the next one, with a snapshot of the producers at its base offset."""
         self._check_open()
         sealed = self.active
         sealed.seal()
-        # Its records may be on the disk all of them, but its indexes are not yet.
+        # All records of the segment may be synced, but its final index entries are not yet.
         self.flushed_offset = min(self.flushed_offset, max(self.log_end_offset - 1, sealed.base_offset))
         self.try_snapshot()
         segment = self._add_segment(self.log_end_offset, now_ms)
         if self.on_roll is not None:
             self.on_roll(sealed)
-            self._check_open()  # the sealed segment's fsync may be where the node is killed
+            self._check_open()  # a fault rule may kill the node at the sealed segment's fsync
         return segment
 
     def _add_segment(self, base_offset: int, now_ms: int, new_names_in: Sequence[Path] = ()) -> Segment:
@@ -230,9 +230,9 @@ class Log(ReadableLog):
         return segment
 
     def take_snapshot(self, offset: int | None = None) -> None:
-        """Write the producer state up to the log end (or up to where a replay stands), unless that is on the disk.
+        """Write the producer state at the log end (or at ``offset``, during a replay), unless a snapshot of it exists.
 
-        Not forced to the disk: a torn one fails its CRC, and then the one before and the batches say the same.
+        The file is not synced: a torn one fails its CRC, and then the snapshot before it and the batches give the same state.
         """
         offset = self.log_end_offset if offset is None else offset
         if not self.segments or offset <= self.last_snapshot_offset:
@@ -242,7 +242,7 @@ class Log(ReadableLog):
         self.last_snapshot_offset = offset
 
     def try_snapshot(self) -> None:
-        """As ``take_snapshot``. If it fails, the one before and the batches say the same, and the next roll tries again."""
+        """Call ``take_snapshot``, and report a failure to ``on_snapshot_failed``. The next roll writes a snapshot again."""
         try:
             self.take_snapshot()
         except StorageError as error:
@@ -251,7 +251,7 @@ class Log(ReadableLog):
             self.on_snapshot_failed(error)
 
     def restore_producers(self, producers: ProducerStateManager, offset: int) -> None:
-        """Begin again with the state of a snapshot (offset 0: with none)."""
+        """Replace the producer state by that of the snapshot at ``offset`` (0: there is no snapshot)."""
         self.producers = producers
         self.last_snapshot_offset = offset
 
@@ -261,27 +261,27 @@ class Log(ReadableLog):
                 self.epochs.save(self.directory / EPOCH_FILE)
 
     def assign_epoch(self, epoch: int) -> None:
-        """This replica leads from the log's end on; the entry is there before any record of the epoch (KIP-101).
+        """Begin a leader epoch of this replica at the log end, before any record of the epoch is appended (KIP-101).
 
-        In memory. Kafka forces it to the disk at once, ten thousand times for as many partitions after a restart. Here
-        it goes there with the epoch's first records, before the recovery point passes them: until then a crash loses
-        nothing, since the batches carry their epoch and are read again, and an epoch without records says no more
-        than the next one, which begins at the same offset and takes its place.
+        The epoch stays in memory. Kafka syncs the file at once: after a restart that is one fsync for each of ten thousand
+        partitions. Here the file is written with the epoch's first records, before the recovery point passes them. Until
+        then a crash loses nothing: the batches contain their epoch and are read again, and an epoch without records is
+        replaced by the next one, which begins at the same offset.
         """
         self.epochs.assign(epoch, self.log_end_offset)
 
     # -- shortening ---------------------------------------------------------------------------------------------
 
     def advance_log_start(self, offset: int) -> None:
-        """Nothing below ``offset`` may be read any more."""
+        """Raise the log start offset: records below it cannot be read any more."""
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut every batch that holds ``offset`` or more; whether there was any.
+        """Cut every batch with offsets at or above ``offset``; returns whether there was any.
 
-        `recovery.truncate` does this and reloads the producers. An epoch that this replica began as a leader, and never
-        wrote in, goes in any case: the leader of the next one may have another to begin there (KIP-101).
+        `recovery.truncate` calls this and reloads the producers. An epoch that this replica began as a leader, without
+        writing a record in it, is removed in any case: the next leader may have another epoch at that offset (KIP-101).
         """
         self._check_open()
         self._room = None
@@ -301,7 +301,7 @@ class Log(ReadableLog):
         if not self.segments:
             return True
         if self.segments[-1:] != was_active:
-            # A compaction that began while it was sealed must not find it again.
+            # The segment was sealed. A compaction that began then must not recognise it as its source.
             self._list.append(self._list.pop().reopened())
         created_ms = self.active.created_ms
         if self.active.base_offset > offset:
@@ -316,7 +316,7 @@ class Log(ReadableLog):
         return True
 
     def truncate_fully(self, offset: int, now_ms: int) -> list[Path]:
-        """Drop everything and go on at ``offset``; returns the files to remove later. See `recovery`."""
+        """Remove all segments and continue at ``offset``; returns the files to remove later. See `recovery`."""
         self._check_open()
         doomed: list[Path] = []
         self._tail.clear()
@@ -325,7 +325,7 @@ class Log(ReadableLog):
         self.truncations += 1
         existed = self.exists
         while self.segments:
-            # The last one first: a crash on the way leaves the beginning of a log, and no hole in it.
+            # The last one first: after a crash in between, the log has a shorter end, but no gap.
             doomed += retire(self._list.pop())
         self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
         self.epochs.clear()
@@ -339,9 +339,10 @@ class Log(ReadableLog):
         delete(self._list.pop())
 
     def drop_oldest(self, count: int, now_ms: int) -> list[Path]:
-        """Take the first ``count`` segments out of the log; returns the files to remove later.
+        """Remove the first ``count`` segments from the log; returns the files to remove later.
 
-        The log start moves first, so that no reader is pointed at what goes. If all of them go, a new one begins.
+        The log start moves first, so that no reader reads a removed segment. If all segments are removed, a new one is
+        created.
         """
         if count == len(self.segments):
             self.roll(now_ms)
@@ -352,11 +353,11 @@ class Log(ReadableLog):
         return self._take_out(0, dropped, None)
 
     def replace(self, sources: list[Segment], compacted: Segment | None) -> list[Path] | None:
-        """Put one compacted segment in the place of several; returns the files to remove later.
+        """Replace several segments by one compacted segment; returns the files to remove later.
 
-        ``compacted`` has the base offset of the first source; its files are durable and end in ``.swap``, from where
-        a crash finishes the exchange (`recovery`). Without one the sources go (nothing of them was kept). None, and
-        nothing is changed, if the log does not have these segments any more.
+        ``compacted`` has the base offset of the first source. Its files are synced and end in ``.swap``, so after a crash
+        `recovery` finishes the replacement. If it is None, no record was kept, and the sources are only removed. Returns
+        None, and changes nothing, if the log no longer has these segments.
         """
         if not self.holds(sources):
             return None
@@ -364,7 +365,7 @@ class Log(ReadableLog):
         return self._take_out(index, sources, compacted)
 
     def holds(self, segments: list[Segment]) -> bool:
-        """Whether these are neighbours in this log."""
+        """Whether the log has these segments, one after the other."""
         index = self.segment_index(segments[0].base_offset)
         return self.segments[index : index + len(segments)] == segments
 
@@ -372,7 +373,7 @@ class Log(ReadableLog):
         self._check_open()
         self._tail.clear()
         retired: list[Path] = []
-        # The oldest first: a crash must not leave an old value of a key without the tombstone that came after it.
+        # The oldest first: a crash in between must not leave an old value of a key without the tombstone that followed it.
         for segment in segments:
             retired += retire(segment)
             snapshot = self.directory / file_name(segment.base_offset, "snapshot")
@@ -387,10 +388,10 @@ class Log(ReadableLog):
     # -- durability ---------------------------------------------------------------------------------------------
 
     def flush_targets(self) -> list[Segment]:
-        """The segments that hold bytes not yet fsynced; any thread may ``sync`` them.
+        """Segments with bytes that are not synced yet. Any thread may ``sync`` them.
 
-        Their index files have all entries so far, so that these are on the disk before the recovery point passes
-        the batches: a recovery that begins inside of a segment believes them.
+        All their index entries are written first, so that they are synced before the recovery point passes the batches:
+        a recovery that begins inside a segment trusts the entries below the recovery point.
         """
         if self.segments:
             self.active.save_indexes()
@@ -398,9 +399,9 @@ class Log(ReadableLog):
 
     @property
     def recovery_point(self) -> int:
-        """What a checkpoint may say: segments that end at or below it are on the disk, their indexes too.
+        """Offset for the recovery point checkpoint: segments that end at or below it are synced, with their indexes.
 
-        The active segment may end right where it was flushed, and its indexes come later: it is not vouched for.
+        If everything is flushed, the last offset of the active segment is excluded: its final index entries come later.
         """
         if self._closed_clean or not self.segments or self.flushed_offset <= self.active.base_offset:
             return self.flushed_offset
@@ -410,9 +411,9 @@ class Log(ReadableLog):
         self.flushed_offset = max(self.flushed_offset, offset)
 
     def seal(self) -> Callable[[], None]:
-        """Complete the files as a clean stop leaves them. What it returns makes them durable; any thread may run it.
+        """Complete the files for a clean stop. Returns a function that syncs them, which may run in any thread.
 
-        A log without an append since then needs nothing.
+        It does nothing if there was no append since the last time.
         """
         if not self.segments or self._sealed == (self.active, self.log_end_offset):
             return lambda: None
@@ -425,7 +426,7 @@ class Log(ReadableLog):
         return partial(_sync, self.flush_targets(), self.directory / EPOCH_FILE, epochs)
 
     def note_sealed(self) -> None:
-        """All files are on the disk as a clean stop leaves them: `seal` has done its work, or a clean mark says so."""
+        """Note that all files are synced and complete for a clean stop: after `seal`, or because there is a clean mark."""
         if self.segments:
             self.flushed_up_to(self.log_end_offset)
             self._sealed = self.active, self.log_end_offset
@@ -437,7 +438,7 @@ class Log(ReadableLog):
             self.note_sealed()
             self._closed_clean = True
         self.is_closed = True
-        # Nothing rolls any more. What hears of it knows this log as a rule: such cycles would wait for the collector.
+        # Break a reference cycle: the listener usually refers to this log, which would have to wait for the collector.
         self.on_roll = None
         for segment in self.segments:
             segment.close()

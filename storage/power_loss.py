@@ -1,9 +1,9 @@
-"""What a power loss takes of a log: the batches that were never forced to the disk.
+"""Simulates a power loss: removes the batches of a log that were never synced.
 
-The log is that of a dead node, and no thread works on it any more. Of each ``.log`` file stay the bytes that its last fsync
-has covered, and all bytes below the flushed offset. Segments that come later go with all their files, and so do the
-snapshots of producers above the new end. Indexes, leader epochs and checkpoints stay: recovery believes none of them
-further than the batches.
+The log belongs to a dead node, and no thread uses it any more. Each ``.log`` file is cut to the bytes that its last fsync
+covered, but not below the flushed offset. Later segments are removed with all their files, and so are the producer
+snapshots above the new end. Indexes, leader epochs and checkpoints stay as they are: recovery does not trust them further
+than the batches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.segment import Segment
 
 
 def synced_lengths(logs: Iterable[Log]) -> dict[str, int]:
-    """How many bytes of each ``.log`` file are known to be on the disk, by the files' names; of most it is not known."""
+    """Name of a ``.log`` file -> number of its bytes known to be on the disk. Files with no such number are left out."""
     return {
         segment.log.name: segment.synced_size
         for log in logs
@@ -27,9 +27,9 @@ def synced_lengths(logs: Iterable[Log]) -> dict[str, int]:
 
 
 def note_synced(logs: Iterable[Log], lengths: Mapping[str, int]) -> None:
-    """Tell logs that were opened again what an earlier life of their node had synced.
+    """Note for reopened logs how many bytes of each file were synced before the node's restart.
 
-    The recovery point says less: it is written later, and never vouches for the last batch.
+    The recovery point covers less: it is written later, and never covers the last batch.
     """
     if not lengths:
         return
@@ -41,9 +41,9 @@ def note_synced(logs: Iterable[Log], lengths: Mapping[str, int]) -> None:
 
 
 def forget_unsynced(log: Log, before_cut: Callable[[int], None]) -> dict[str, int]:
-    """Cut the files of a log to what was synced; returns what is known to be on the disk, as `synced_lengths` does.
+    """Cut a log's files to the synced bytes; returns the known sizes, as `synced_lengths` does.
 
-    ``before_cut`` gets the offset at which the log is about to end, if that is not where it ends now.
+    ``before_cut`` is called with the new log end offset, unless the log keeps its end.
     Raises ``StorageError`` if the files cannot be read or cut.
     """
     first = log.segment_index(log.flushed_offset) if log.segments else 0
@@ -54,7 +54,7 @@ def forget_unsynced(log: Log, before_cut: Callable[[int], None]) -> dict[str, in
         if kept < segment.size:
             end_offset = _end_offset(segment, kept)
             before_cut(end_offset)
-            # The last one first: a gap between segments would be another failure.
+            # The last one first: a failure in between must not leave a gap between segments.
             for later in reversed(unsure[index + 1 :]):
                 delete(later)
             _cut(segment, kept)
@@ -72,13 +72,13 @@ def _synced_bytes(segment: Segment, flushed_offset: int) -> int:
 
 
 def _end_offset(segment: Segment, size: int) -> int:
-    """The offset at which a log ends that is cut to so many bytes of a segment: that of the first batch behind them."""
+    """Log end offset if a segment is cut to ``size`` bytes: the offset of the first batch behind them."""
     return int.from_bytes(segment.log.read(size, 8), "big") if size else segment.base_offset
 
 
 def _cut(segment: Segment, size: int) -> None:
     if size == 0:
-        delete(segment)  # an empty file was not named on the disk either
+        delete(segment)  # the directory entry of an empty file was not synced either
     else:
         segment.log.truncate(size)
         segment.close()

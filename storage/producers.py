@@ -1,7 +1,8 @@
-"""The producer state of one partition: the sequence that each producer must send next, duplicates, open transactions.
+"""Producer state of one partition: the next sequence of each producer, duplicates, open transactions.
 
-Pure: batches and ``now_ms`` in, decisions out; the log appends between ``check`` and ``update``, so a refused batch
-changes nothing. Kafka's counterparts are ``ProducerStateManager``, ``ProducerAppendInfo`` and ``ProducerStateEntry``.
+Pure: the input is a batch and ``now_ms``, the output a decision. The log appends between ``check`` and ``update``, so a
+rejected batch changes nothing. Kafka's counterparts are ``ProducerStateManager``, ``ProducerAppendInfo`` and
+``ProducerStateEntry``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from protocol.slotted import slotted
 from storage.aborted import AbortedTransaction
 
 BATCHES_REMEMBERED = 5
-"""A client has at most five requests in flight (KIP-185), so a repeat is one of the last five batches."""
+"""A client has at most five requests in flight (KIP-185), so a retry repeats one of the last five batches."""
 NO_EPOCH = -1
 NO_OFFSET = -1
 EPOCH_MAX = 32767
@@ -28,7 +29,7 @@ TRANSACTION_VERSION_2 = 2
 
 
 class AppendOrigin(Enum):
-    """Where a batch comes from; the checks depend on it (Kafka's ``AppendOrigin``)."""
+    """Origin of a batch, on which the checks depend (Kafka's ``AppendOrigin``)."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -40,7 +41,7 @@ COORDINATOR: Final = AppendOrigin.COORDINATOR
 
 
 class BatchMetadata:
-    """One remembered batch."""
+    """One remembered batch of a producer, to recognise duplicates."""
 
     __slots__ = ("first_offset", "first_sequence", "last_offset", "last_sequence", "timestamp_ms")
 
@@ -60,7 +61,7 @@ class BatchMetadata:
         return f"BatchMetadata{self.values()}"
 
     def values(self) -> tuple[int, ...]:
-        """In the order in which a snapshot would have them."""
+        """The fields, in the order of a snapshot."""
         return (
             self.first_sequence,
             self.last_sequence,
@@ -71,7 +72,7 @@ class BatchMetadata:
 
 
 class ProducerStateEntry:
-    """The state of one producer id. ``last_timestamp_ms`` is that of its last record, which is what expiry looks at."""
+    """State of one producer id. ``last_timestamp_ms`` is the timestamp of its last record, by which the entry expires."""
 
     __slots__ = (
         "batches",
@@ -115,21 +116,21 @@ class ProducerStateEntry:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def take_epoch(self, epoch: int) -> None:
-        """A new epoch starts with no remembered batches."""
+        """Set the producer epoch. The batches of the earlier epoch are forgotten."""
         if epoch != self.epoch:
             self.batches.clear()
             self.epoch = epoch
 
 
 class VerificationGuard:
-    """Proof that the coordinator was asked about (producer, epoch); compared by identity (KIP-890)."""
+    """Proof that the coordinator has verified (producer id, epoch); compared by identity (KIP-890)."""
 
     __slots__ = ()
 
 
 @slotted
 class Verification:
-    """A transaction's first batch is on its way to the coordinator and back."""
+    """A verification by the coordinator that a transaction's first batch is waiting for."""
 
     guard: VerificationGuard
     epoch: int
@@ -139,29 +140,29 @@ class Verification:
 
 
 class AppendRefused(NamedTuple):
-    """A batch may not be appended."""
+    """Why a batch may not be appended."""
 
     error: ErrorCode
     message: str
 
 
 class ProducerStateManager:
-    """All producers of one partition."""
+    """The producers of one partition."""
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerStateEntry] = {}
         self.verifications: dict[int, Verification] = {}
-        # Open transactions: first offset -> producer id, in offset order because offsets only grow.
+        # Open transactions: first offset -> producer id. New ones have higher offsets, so the order is that of the offsets.
         self._open: OrderedDict[int, int] = OrderedDict()
-        # Ended ones whose marker is not below the high watermark yet: (first offset, marker offset).
+        # Ended transactions whose marker is not below the high watermark yet: (first offset, marker offset).
         self._unreplicated: deque[tuple[int, int]] = deque()
 
-    # -- may it be appended? ------------------------------------------------------------------------------------
+    # -- checks before an append --------------------------------------------------------------------------------
 
     def continues(self, batch: RecordBatch) -> bool:
-        """Does a batch plainly follow its producer's last one (ADR 23)? Then neither `duplicate_of` nor `check` objects.
+        """Whether a batch clearly follows its producer's last one (ADR 23): then `duplicate_of` and `check` accept it.
 
-        False says nothing: a first batch, a transaction's first one, and a wrong one all go through these two.
+        If False, call both: it may be the first batch of a producer or of a transaction, a duplicate, or an invalid batch.
         """
         entry = self.entries.get(batch.producer_id)
         if entry is None:
@@ -178,7 +179,7 @@ class ProducerStateManager:
         )
 
     def duplicate_of(self, batch: RecordBatch) -> BatchMetadata | None:
-        """The remembered batch that this one repeats: same epoch, same first and last sequence.
+        """The remembered batch that this one repeats: same epoch, same first and last sequence; None if there is none.
 
         `continues` is the short form of this and of `check`.
         """
@@ -194,7 +195,7 @@ class ProducerStateManager:
     def check(
         self, batch: RecordBatch, origin: AppendOrigin, guard: object | None, verification_enabled: bool
     ) -> AppendRefused | None:
-        """Kafka's order of checks for a data batch with a producer id, after the search for duplicates (`duplicate_of`).
+        """Check a data batch with a producer id, in Kafka's order, after `duplicate_of` has found no duplicate.
 
         `continues` is the short form of both.
         """
@@ -213,7 +214,7 @@ class ProducerStateManager:
             return AppendRefused(
                 ErrorCode.out_of_order_sequence_number,
                 f"producer {batch.producer_id} epoch {batch.producer_epoch}: sequence {batch.base_sequence} "
-                f"came, the last one was {entry.last_sequence if entry else 'none'}",
+                f"is out of order, the last one was {entry.last_sequence if entry else 'none'}",
             )
         if entry is not None and entry.current_txn_first_offset != NO_OFFSET and not transactional:
             return AppendRefused(
@@ -226,7 +227,7 @@ class ProducerStateManager:
         return guard is not None and verification is not None and verification.guard is guard
 
     def _in_sequence(self, batch: RecordBatch, entry: ProducerStateEntry | None) -> bool:
-        """``ProducerAppendInfo.checkSequence``; the two verification rules close KIP-890's gaps."""
+        """``ProducerAppendInfo.checkSequence``, with KIP-890's two rules for verified transactions."""
         sequence = batch.base_sequence
         verification = self.verifications.get(batch.producer_id)
         if verification is not None:
@@ -236,7 +237,7 @@ class ProducerStateManager:
             if sequence > verification.lowest_sequence:
                 return False
         if entry is None or entry.epoch == NO_EPOCH:
-            return True  # no state (retention, restart without snapshot): any sequence may begin
+            return True  # no state (after retention, or a restart without a snapshot): any sequence is accepted
         if batch.producer_epoch != entry.epoch:
             return sequence == 0
         last = entry.last_sequence
@@ -245,7 +246,7 @@ class ProducerStateManager:
     def check_marker(
         self, producer_id: int, epoch: int, marker: EndTxnMarker, transaction_version: int
     ) -> AppendRefused | None:
-        """Fencing of an end marker by producer epoch (strict for transaction version 2) and coordinator epoch."""
+        """Check an end marker's producer epoch (strictly, for transaction version 2) and coordinator epoch."""
         entry = self.entries.get(producer_id)
         if entry is None:
             return None
@@ -264,10 +265,10 @@ class ProducerStateManager:
             )
         return None
 
-    # -- it was appended ----------------------------------------------------------------------------------------
+    # -- updates after an append --------------------------------------------------------------------------------
 
     def update(self, batch: RecordBatch, base_offset: int, timestamp_ms: int) -> None:
-        """Remember a data batch that now stands at ``base_offset``."""
+        """Add a data batch that was appended at ``base_offset``."""
         producer_id = batch.producer_id
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -276,7 +277,7 @@ class ProducerStateManager:
             entry.take_epoch(batch.producer_epoch)
         first_sequence, delta = batch.base_sequence, batch.last_offset_delta
         last_sequence = NO_SEQUENCE if first_sequence < 0 else (first_sequence + delta) & SEQUENCE_MAX
-        # Field by field: compiled, that sets five numbers, and a constructor would take its arguments out of a tuple.
+        # Field by field: compiled, that sets five numbers. A call of the constructor would build and unpack a tuple.
         added = BatchMetadata.__new__(BatchMetadata)
         added.first_sequence = first_sequence
         added.last_sequence = last_sequence
@@ -299,7 +300,7 @@ class ProducerStateManager:
         offset: int,
         timestamp_ms: int,
     ) -> AbortedTransaction | None:
-        """Remember an end marker; returns the index entry of an aborted transaction that had data here."""
+        """End a producer's transaction with a marker; returns the index entry if it is aborted and had data here."""
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
@@ -319,10 +320,10 @@ class ProducerStateManager:
         return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
     def replay(self, batch: RecordBatch) -> AbortedTransaction | None:
-        """Remember a batch that has its place already: it was copied from a leader, or stands in a file.
+        """Add a batch that already has its offset: copied from a leader, or read from a file.
 
-        No sequence is checked, and an older epoch is taken as it is (``AppendOrigin.REPLICATION``): its leader has
-        checked both. Returns the index entry of a transaction that it aborts.
+        Neither sequence nor epoch is checked (``AppendOrigin.REPLICATION``), because the leader has checked both. Returns
+        the index entry of a transaction that the batch aborts.
         """
         if batch.producer_id < 0:
             return None
@@ -337,12 +338,12 @@ class ProducerStateManager:
         )
 
     def _forget_verification(self, producer_id: int, epoch: int) -> None:
-        """A marker ends what was verified before it (``UnifiedLog.updateProducers``)."""
+        """A marker invalidates earlier verifications (``UnifiedLog.updateProducers``)."""
         verification = self.verifications.get(producer_id)
         if verification is None:
             return
-        # Produce v12 of the next transaction waits for this marker, with a guard in the marker's epoch. The marker's
-        # transaction version does not count: EndTxn v4 leaves the epoch as it is, v5 has bumped it before.
+        # Produce v12 of the next transaction waits for this marker, and its guard has the marker's epoch. The marker's
+        # transaction version does not matter: EndTxn v4 does not change the epoch, and v5 has bumped it before.
         if verification.supports_epoch_bump and verification.epoch == epoch:
             return
         del self.verifications[producer_id]
@@ -352,7 +353,7 @@ class ProducerStateManager:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """The guard to pass to the append; None when the transaction is open here and needs no check."""
+        """The guard to pass to the append; None if the transaction is already open here and needs no verification."""
         if self.has_open_transaction(producer_id, epoch):
             return None
         known = self.verifications.get(producer_id)
@@ -368,19 +369,22 @@ class ProducerStateManager:
     def is_guard_current(self, producer_id: int, guard: VerificationGuard) -> bool:
         return self._is_verified(producer_id, guard)
 
-    # -- what readers may see -----------------------------------------------------------------------------------
+    # -- last stable offset -------------------------------------------------------------------------------------
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         entry = self.entries.get(producer_id)
         return entry is not None and entry.current_txn_first_offset != NO_OFFSET and entry.epoch == epoch
 
     def forget_replicated(self, high_watermark: int) -> None:
-        """Transactions whose marker is committed hold no reader up any more."""
+        """Remove ended transactions whose marker is below the high watermark: they no longer limit the last stable offset."""
         while self._unreplicated and self._unreplicated[0][1] < high_watermark:
             self._unreplicated.popleft()
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where read_committed readers must stop: the first open transaction, or one whose marker is not yet committed."""
+        """First offset of the oldest transaction that is open, or whose marker is not below the high watermark yet.
+
+        It is the last stable offset, where read_committed readers stop. None if there is no such transaction.
+        """
         self.forget_replicated(high_watermark)
         first_open = next(iter(self._open), None)
         if not self._unreplicated:
@@ -392,10 +396,10 @@ class ProducerStateManager:
         """(first offset, producer id) of each open transaction, in offset order."""
         yield from self._open.items()
 
-    # -- time and restarts --------------------------------------------------------------------------------------
+    # -- expiration and snapshots -------------------------------------------------------------------------------
 
     def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
-        """Drop idle producers without an open transaction; idle by the time of their last record, as in Kafka."""
+        """Remove idle producers without an open transaction; idle by the timestamp of the last record, as in Kafka."""
         expired = [
             producer_id
             for producer_id, entry in self.entries.items()
@@ -410,7 +414,7 @@ class ProducerStateManager:
         return expired
 
     def first_expiry_ms(self, expiration_ms: int) -> int | None:
-        """When `expire` finds the first one, as things are; None while there is none that may expire."""
+        """Time at which `expire` will remove the first producer if none appends before; None if no producer can expire."""
         if not self.entries and not self.verifications:
             return None
         since_ms = (
@@ -423,7 +427,7 @@ class ProducerStateManager:
         return None if first_ms is None else first_ms + expiration_ms
 
     def snapshot(self) -> list[ProducerSnapshotEntry]:
-        """What goes into a ``.snapshot`` file: of each producer the last batch only, as in Kafka."""
+        """Content of a ``.snapshot`` file. It has only the last batch of each producer, as in Kafka."""
         return [
             ProducerSnapshotEntry(
                 producer_id=entry.producer_id,
@@ -444,7 +448,7 @@ class ProducerStateManager:
     def restore(
         cls, entries: Iterable[ProducerSnapshotEntry], now_ms: int, expiration_ms: int
     ) -> ProducerStateManager:
-        """The state that a snapshot describes, less what has expired since."""
+        """The state in a snapshot, without producers that have expired since."""
         producers = cls()
         open_transactions = []
         for stored in entries:
@@ -480,5 +484,5 @@ class ProducerStateManager:
 def _stale_epoch(batch: RecordBatch, entry: ProducerStateEntry) -> AppendRefused:
     return AppendRefused(
         ErrorCode.invalid_producer_epoch,
-        f"producer {batch.producer_id}: epoch {batch.producer_epoch} came after epoch {entry.epoch}",
+        f"producer {batch.producer_id}: epoch {batch.producer_epoch} is older than epoch {entry.epoch}",
     )

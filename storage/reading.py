@@ -1,4 +1,4 @@
-"""Finding and reading in a log: by offset, by time, and the aborted transactions of what was read."""
+"""Searches and reads in a log, by offset and by time, and finds the aborted transactions of a range."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from storage.segment_list import SegmentList
 from storage.steps import Steps, run
 
 TAIL_BATCHES_REMEMBERED = 256
-"""Places of the newest batches, so that a reader at the tail finds its batch without a scan."""
+"""Number of newest batches whose positions are kept, so that a reader at the log end needs no scan."""
 
 
 class Span(NamedTuple):
-    """A stretch of one segment's file."""
+    """A range of bytes in one segment's file."""
 
     file: AppendFile
     position: int
     length: int
     base_offset: int
-    """Of the segment."""
+    """Base offset of the segment."""
 
     def bytes(self) -> bytes:
         return self.file.read(self.position, self.length)
 
 
 class TimestampedOffset(NamedTuple):
-    """A record found by time."""
+    """A record found by its timestamp."""
 
     offset: int
     timestamp_ms: int
@@ -42,7 +42,7 @@ class TimestampedOffset(NamedTuple):
 
 
 class Place:
-    """Where a batch stands."""
+    """Position of a batch in the log's files."""
 
     __slots__ = ("last_offset", "position", "segment", "size")
 
@@ -60,21 +60,21 @@ class Place:
 
 
 class ReadableLog:
-    """The segments of a log, and how one reads in them. What it costs does not depend on how many there are."""
+    """The segments of a log, for reading. The cost of a read does not depend on the number of segments."""
 
     def __init__(self, segments: list[Segment], log_start_offset: int) -> None:
         self._list = SegmentList(segments)
         self.segments = self._list.all
-        """By offset; only the log itself changes them."""
+        """Segments by offset. Only the log itself changes this list."""
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_start_offset
         self.is_closed = False
-        """Once it is, nothing may change its files (`ClosedLog`), and a search by time ends."""
+        """After the close, no write is allowed (`ClosedLog`), and a search by time ends."""
         self._tail: deque[Place] = deque(maxlen=TAIL_BATCHES_REMEMBERED)
 
     @property
     def exists(self) -> bool:
-        """Whether the directory has been made."""
+        """Whether the log has files."""
         return bool(self.segments)
 
     @property
@@ -88,15 +88,15 @@ class ReadableLog:
     # -- by offset ----------------------------------------------------------------------------------------------
 
     def segment_index(self, offset: int) -> int:
-        """The index of the segment whose range holds ``offset``."""
+        """Index of the segment whose range contains ``offset``."""
         return self._list.index_of(offset)
 
     def sealed_bytes(self, first: int, end: int) -> int:
-        """Bytes of the segments from one index up to another, all of them sealed."""
+        """Total bytes of the segments from index ``first`` up to (excluding) ``end``, all of them sealed."""
         return self._list.bytes_from(first, end) if first < end else 0
 
     def locate(self, offset: int) -> Place | None:
-        """The batch that holds ``offset``, or the next one; None at or after the log's end."""
+        """Position of the batch that contains ``offset``, or of the next one; None at or above the log end offset."""
         if offset >= self.log_end_offset or not self.segments:
             return None
         tail = self._tail
@@ -111,10 +111,10 @@ class ReadableLog:
         return None
 
     def read(self, offset: int, end_offset: int, max_bytes: int, *, whole_first_batch: bool) -> Span | None:
-        """Where the bytes of ``offset`` up to (not with) ``end_offset`` stand, at most ``max_bytes`` of them.
+        """Find the bytes from ``offset`` up to (excluding) ``end_offset``, at most ``max_bytes``; None if there are none.
 
-        A span begins with the batch that holds ``offset``, never leaves its segment and may cut its last batch, as
-        Kafka's do; with ``whole_first_batch`` the first one is whole even when it is larger. None: nothing there.
+        A span begins with the batch that contains ``offset``, does not leave its segment, and may end inside a batch, as in
+        Kafka. With ``whole_first_batch`` the first batch is complete even if it is larger.
         """
         if offset >= end_offset:
             return None
@@ -133,7 +133,7 @@ class ReadableLog:
         return Span(segment.log, position, length, segment.base_offset)
 
     def _end_position(self, segment: Segment, end_offset: int) -> int:
-        """The position in ``segment`` before which only offsets below ``end_offset`` stand."""
+        """Position in ``segment`` of the first batch at or above ``end_offset``."""
         if end_offset >= self.log_end_offset:
             return segment.size
         place = self.locate(end_offset)
@@ -142,14 +142,14 @@ class ReadableLog:
         return place.position
 
     def base_offset_at(self, offset: int) -> int:
-        """The base offset of the batch that holds ``offset``; ``offset`` itself where there is none."""
+        """Base offset of the batch that contains ``offset``; ``offset`` itself if there is none."""
         place = self.locate(offset)
         if place is None:
             return offset
         return int.from_bytes(place.segment.log.read(place.position, 8), "big")
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
-        """How many bytes a reader at ``offset`` could get; an upper bound where batches are cut."""
+        """Number of bytes between two offsets. An upper bound, because whole batches are counted."""
         if offset >= end_offset:
             return 0
         place = self.locate(offset)
@@ -163,7 +163,7 @@ class ReadableLog:
         return between + self._end_position(self.segments[last], end_offset) - place.position
 
     def batches(self, offset: int | None = None) -> Iterator[RecordBatch]:
-        """All batches from the one that holds ``offset`` (by default the log start) to the end."""
+        """All batches from the one that contains ``offset`` (default: the log start) to the end."""
         start = self.log_start_offset if offset is None else offset
         place = self.locate(start)
         if place is None:
@@ -177,12 +177,12 @@ class ReadableLog:
             position = 0
 
     def sound_batches(self, offset: int) -> Iterator[RecordBatch | Damaged]:
-        """As ``batches``, each checked by its CRC, and past damage: see `storage.salvage`."""
+        """All batches from ``offset`` on, each with a verified CRC, and the damaged ranges between: see `storage.salvage`."""
         if offset < self.log_end_offset and self.segments:
             yield from sound_batches(self.segments, self._list.index_of(offset), offset, self.log_end_offset)
 
     def aborted_transactions(self, offset: int, span: Span) -> list[AbortedTransaction]:
-        """The aborted transactions that a reader of ``span`` must know, in marker order: more than needed, never less."""
+        """Aborted transactions that overlap with ``span``, in marker order. May contain a few that do not."""
         first = self._list.index_of(span.base_offset)
         upper: int | None = None
         found = []
@@ -197,7 +197,7 @@ class ReadableLog:
         return found
 
     def was_aborted(self, producer_id: int, offset: int) -> bool:
-        """Whether a record of this producer, which is in a transaction that has ended, lies in an aborted one."""
+        """Whether a producer's record belongs to an aborted transaction. The record's transaction must have ended."""
         return any(
             entry.producer_id == producer_id and entry.first_offset <= offset <= entry.last_offset
             for segment in self._list.aborting_from(self._list.index_of(offset))
@@ -205,7 +205,7 @@ class ReadableLog:
         )
 
     def _upper_bound(self, index: int, span: Span) -> int:
-        """An offset that is not below any in a span of a segment."""
+        """An offset that is above all offsets in a span of the segment ``index``."""
         upper = self.segments[index].offset_index.offset_after_position(span.position + span.length)
         if upper is None:
             upper = self._list.next_base(index)
@@ -214,11 +214,11 @@ class ReadableLog:
     # -- by time ------------------------------------------------------------------------------------------------
 
     def find_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
-        """The first record at or after the log start whose timestamp is not smaller."""
+        """First record at or above the log start whose timestamp is at or after ``timestamp_ms``; None if there is none."""
         return run(self.timestamp_search(timestamp_ms))
 
     def find_max_timestamp(self) -> TimestampedOffset | None:
-        """The record with the largest timestamp, the first of them; control records count."""
+        """First of the records with the largest timestamp, control records included; None if the log is empty."""
         return run(self.max_timestamp_search())
 
     def timestamp_search(self, timestamp_ms: int) -> Steps[TimestampedOffset | None]:
@@ -228,8 +228,8 @@ class ReadableLog:
     def max_timestamp_search(self) -> Steps[TimestampedOffset | None]:
         """`find_max_timestamp` in steps, between which the log may change.
 
-        The record may stand below the log start, as on Kafka (``UnifiedLog.fetchOffsetByTimestamp``): DeleteRecords moves
-        the log start and leaves the batches of the segment that it lies in.
+        The record may be below the log start, as in Kafka (``UnifiedLog.fetchOffsetByTimestamp``): DeleteRecords moves the
+        log start, but does not remove the earlier batches of the segment that contains it.
         """
         largest_ms = self._list.largest_timestamp_ms() if self.size else 0
         from_offset = self.segments[self._list.first_since(largest_ms)].base_offset if self.size else 0
@@ -251,7 +251,7 @@ class ReadableLog:
         return None
 
     def _batch_since(self, timestamp_ms: int, from_offset: int) -> tuple[str, RecordBatch] | None:
-        """The first batch that may hold such a record, and its file."""
+        """The first batch that may contain such a record, with the name of its file."""
         for index in range(self._list.first_since(timestamp_ms), len(self.segments)):
             segment = self.segments[index]
             if segment.max_timestamp_ms < timestamp_ms:

@@ -17,14 +17,14 @@ from storage.log import EPOCH_FILE, Log
 from storage.segment import REPLAY_BYTES, Segment, file_name
 
 EPOCHS_CHECKED_MAX: Final = 8
-"""Of the newest leader epochs, how many are compared with the batches when a log is opened."""
+"""Number of the newest leader epochs that are compared with the batches when a log is opened."""
 GAPS_SEARCHED_SEGMENTS_MAX: Final = 1000
-"""Up to how many segments of a log are looked at for a gap between one and the next: about 0.1 ms each."""
+"""Logs with more segments are not searched for gaps between segments, which takes about 0.1 ms per segment."""
 SEARCHED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Up to which size a log is searched for ABORT markers whose transaction index is lost: about 30 ms."""
+"""Larger logs are not searched for ABORT markers without a transaction index, which takes about 30 ms for this size."""
 NO_MARKER_YET: Final = -1
-# The record of an ABORT marker as every Kafka writes it: length 16, no deltas, key of 4 bytes with version and type 0,
-# value of 6 bytes.
+# The record of an ABORT marker as every Kafka version writes it: length 16, all deltas 0, a key of 4 bytes with version and
+# type 0, a value of 6 bytes.
 _ABORT_RECORD: Final = bytes.fromhex("2000000008000000000c0000")
 
 
@@ -32,9 +32,9 @@ _ABORT_RECORD: Final = bytes.fromhex("2000000008000000000c0000")
 
 
 def load_epochs(log: Log) -> str | None:
-    """Give a log the epochs of its checkpoint file; from its batches, if that is damaged. Returns what is wrong with it.
+    """Load a log's epochs from its checkpoint file, or from its batches if the file is damaged; returns what is wrong.
 
-    Kafka's log directory goes offline with such a file (``LeaderEpochCheckpointFile``).
+    Kafka takes the whole log directory offline if such a file is damaged (``LeaderEpochCheckpointFile``).
     """
     path = f"{log.directory}/{EPOCH_FILE}"
     try:
@@ -56,7 +56,7 @@ def load_epochs(log: Log) -> str | None:
 
 
 def _contradicted(log: Log) -> tuple[int, int] | None:
-    """The newest entry that the batches around it deny; None if they agree. Compaction may have taken some of these."""
+    """The newest entry that contradicts the batches around it, None if all agree. Compaction may have removed batches."""
     exact = "compact" not in log.config.cleanup_policy
     entries = [(-1, -1), *log.epochs.entries()]
     newest = pairwise(entries)
@@ -66,7 +66,7 @@ def _contradicted(log: Log) -> tuple[int, int] | None:
         try:
             before, first = _batch_at(log, start - 1), _batch_at(log, start)
         except (StorageError, CorruptBatch):
-            return None  # the batches themselves are damaged, and say nothing
+            return None  # the batches themselves are damaged, so they prove nothing
         if first.base_offset < start or first.partition_leader_epoch < epoch:
             return epoch, start
         if before.base_offset >= start:
@@ -80,7 +80,7 @@ def _contradicted(log: Log) -> tuple[int, int] | None:
 def _batch_at(log: Log, offset: int) -> RecordBatch:
     place = log.locate(offset)
     if place is None:
-        raise StorageError(log.directory, f"offset {offset} is not there")
+        raise StorageError(log.directory, f"there is no batch at offset {offset}")
     return RecordBatch.parse_header(place.segment.log.read(place.position, HEADER_BYTES))
 
 
@@ -88,7 +88,7 @@ def _batch_at(log: Log, offset: int) -> RecordBatch:
 
 
 def gaps(segments: Sequence[Segment], log_start_offset: int) -> Iterator[tuple[int, int]]:
-    """(first, last) of the offsets that are missing between one segment and the next: a file that was deleted."""
+    """(first, last) offset of each gap between two neighbouring segments, left by a file that was deleted."""
     if len(segments) > GAPS_SEARCHED_SEGMENTS_MAX:
         return
     for segment, following in pairwise(segments):
@@ -106,10 +106,11 @@ def gaps(segments: Sequence[Segment], log_start_offset: int) -> Iterator[tuple[i
 
 
 class TransactionIndexes:
-    """Which segments of a folder have the ABORT markers of transactions with data, and no file that lists these.
+    """Finds segments that contain ABORT markers of transactions with data, but have no transaction index.
 
-    Without it their records would pass for committed, as they do on Kafka. A transaction that was aborted without data in
-    the partition is not listed, and one whose data lies below the log start need not be: consumers do not read there.
+    Without the index their records would pass for committed, as they do in Kafka. The index does not list transactions that
+    were aborted without data in this partition. It need not list those with data only below the log start, where consumers
+    do not read.
     """
 
     def __init__(self, folder: Folder, segments: Sequence[Segment], log_start_offset: int) -> None:
@@ -119,7 +120,7 @@ class TransactionIndexes:
         self._there = folder.offsets("txnindex")
 
     def is_lost(self, segment: Segment) -> bool:
-        """Whether a segment's index must be made anew. Logs without transactions, and large ones, are not searched."""
+        """Whether a segment's index must be rebuilt. Logs without transactions, and large ones, are not searched."""
         if segment.base_offset in self._there or not self._are_searched:
             return False
         aborts = _abort_markers(segment)
@@ -128,11 +129,11 @@ class TransactionIndexes:
         try:
             return not aborts.isdisjoint(self._with_data)
         except (CorruptBatch, StorageError):
-            return True  # the check of the segments says what is wrong
+            return True  # the check of the segment reports the damage
 
     @cached_property
     def _with_data(self) -> set[int]:
-        """The offsets of all markers that ended a transaction with data in this partition, from the log start on."""
+        """Offsets of all markers that ended a transaction with data in this partition at or above the log start."""
         ended: set[int] = set()
         under_way: set[int] = set()
         for segment in self._segments:
@@ -153,7 +154,7 @@ class TransactionIndexes:
 
 
 def _has_transactions(folder: Folder) -> bool:
-    """Whether a producer of the newest snapshot has had a marker. Without one the log is read anyway, from its beginning."""
+    """Whether a producer in the newest snapshot has had a marker. If there is no snapshot, the whole log is read anyway."""
     snapshots = folder.offsets("snapshot")
     if not snapshots:
         return False
@@ -166,7 +167,7 @@ def _has_transactions(folder: Folder) -> bool:
 
 
 def _abort_markers(segment: Segment) -> set[int]:
-    """The offsets of the ABORT markers in a segment."""
+    """Offsets of the ABORT markers in a segment."""
     found: set[int] = set()
     position = 0
     while position < segment.size:

@@ -1,4 +1,4 @@
-"""Opening a partition's directory: after a clean stop as it stands, after a crash by reading what was not yet flushed.
+"""Opens a partition's directory: after a clean stop as it is, after a crash by reading what was not flushed.
 
 The order is Kafka's (``LogLoader``): leftovers of deletions and compactions first, then segments, then the producers.
 """
@@ -27,7 +27,7 @@ from storage.rebuilding import TransactionIndexes, gaps, load_epochs
 from storage.renaming import retire
 from storage.segment import REPLAY_BYTES, SCAN_BYTES, Segment, file_name
 
-# offset | length, CRC-32 of all that follows it, magic
+# offset | length, CRC-32 of the rest, magic
 _OLD_HEADER = Struct(">8xiIB")
 _OLD_CRC_FROM = 16
 _OLD_FORMATS = (0, 1)
@@ -35,26 +35,26 @@ _OLD_FORMATS = (0, 1)
 
 @slotted
 class Recovered:
-    """A log that is ready, and what it took."""
+    """An open log, and what the recovery did."""
 
     log: Log
     cut_bytes: int = 0
-    """Bytes removed from the end: torn or corrupt batches, whole segments behind them."""
+    """Number of bytes removed from the end: torn or corrupt batches, and the segments behind them."""
     scanned_bytes: int = 0
     first_scanned: int | None = None
     """Base offset of the first segment that was checked batch by batch."""
     reason: str | None = None
     rebuilt: list[str] = field(default_factory=list)
-    """Files beside the log that were lost or damaged, each with what was wrong: the log says what was in them."""
+    """Lost or damaged files that were rebuilt from the batches, each with the damage."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """(first, last) of offsets that are in no segment, though there are later ones: in a log that was never compacted."""
+    """(first, last) offset of each gap in the log. Only for logs that were never compacted."""
     doomed: list[Path] = field(default_factory=list)
-    """Files that are out of the log (``.deleted``); the caller removes them, in a thread: big ones take long."""
+    """Files that do not belong to the log any more (``.deleted``). The caller removes them in a thread: big ones take long."""
 
 
 @slotted(frozen=True)
 class OpenOptions:
-    """What opening a log depends on besides its files."""
+    """Parameters of opening a log, besides its files."""
 
     topic_id: uuid.UUID
     config: LogConfig
@@ -63,13 +63,13 @@ class OpenOptions:
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int | None = None
-    """Below it all is committed; None if the log's end is all that there is to know (a single replica)."""
+    """Records below it are committed. None for a single replica, where all records are."""
     producer_id_expiration_ms: int = 86_400_000
     jitter: Callable[[int], int] = lambda bound_ms: 0
 
 
 def open_log(directory: Path, options: OpenOptions) -> Recovered:
-    """The log in ``directory``; an empty one, not yet on the disk, where there is no directory."""
+    """Open the log in ``directory``. If there is no directory, the log is empty and has no files yet."""
     recovered = Recovered(_empty(directory, options))
     folder = Folder(directory, doomed=recovered.doomed)
     try:
@@ -97,9 +97,10 @@ def open_log(directory: Path, options: OpenOptions) -> Recovered:
 
 
 def truncate(log: Log, offset: int, options: OpenOptions) -> None:
-    """Cut every batch that holds ``offset`` or more; producers stand afterwards where they stood then.
+    """Cut every batch with offsets at or above ``offset``, and restore the producer state of that offset.
 
-    If there is nothing to cut, they stay as they are: what is read again knows of each but the batches since a snapshot.
+    If there is nothing to cut, the producer state does not change: a reload would lose all but the last batch of each
+    producer before the snapshot.
     """
     if not log.truncate_to(offset):
         return
@@ -112,9 +113,9 @@ def truncate(log: Log, offset: int, options: OpenOptions) -> None:
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, now_ms: int) -> list[Path]:
-    """Drop all of a log and let it begin at ``offset``: what its leader has begins behind the end of it.
+    """Remove all batches and continue at ``offset``, because the leader's log starts above the end of this one.
 
-    Returns files that the caller removes, in a thread.
+    Returns files for the caller to remove in a thread.
     """
     doomed = log.truncate_fully(offset, now_ms)
     if log.exists:
@@ -133,13 +134,13 @@ def _empty(directory: Path, options: OpenOptions) -> Log:
 
 
 class _Checked(NamedTuple):
-    """What a check leaves to be done for the rest of a segment."""
+    """What the check of a segment found, for the rest of the recovery."""
 
     replay_from: int
-    """The offset from which on its aborted transactions are indexed anew."""
+    """Offset from which the segment's aborted transactions must be indexed again."""
     end_offset: int
     whole: Check | None
-    """If all of it was checked and there are no transactions: then this says all that a replay would."""
+    """The check, if it covered the whole segment and found no transactions: then no replay is needed."""
 
 
 def _segments(folder: Folder, options: OpenOptions) -> list[Segment]:
@@ -165,10 +166,10 @@ def _segments(folder: Folder, options: OpenOptions) -> list[Segment]:
 def _check_segments(
     folder: Folder, segments: list[Segment], options: OpenOptions, recovered: Recovered
 ) -> dict[int, _Checked]:
-    """Check every batch that may not have reached the disk; at the first bad one the log ends.
+    """Check every batch that may not have reached the disk. The log ends at the first invalid batch.
 
-    Returns what was checked, by base offset: after a crash from the recovery point on, else what lacks an index. A
-    segment that ends at the recovery point had, perhaps, not been sealed when that was written.
+    Returns what was checked, by base offset: after a crash from the recovery point on, otherwise segments without an index.
+    A segment that ends exactly at the recovery point is checked too, as it may not have been sealed by then.
     """
     checked: dict[int, _Checked] = {}
     transactions = TransactionIndexes(folder, segments, options.log_start_offset)
@@ -185,7 +186,7 @@ def _check_segments(
             recovered.rebuilt.append(f"{segment.path('txnindex')}: is missing")
         checked[base], cut = _check_segment(segment, options, recovered, believe=usable and not options.clean)
         if below and not cut:
-            segment.sync()  # no flush will: the recovery point says that it is on the disk
+            segment.sync()  # no flush will sync it, because it is below the recovery point
         if cut or _lacks_its_end(checked[base], next_base, options, recovered):
             _remove_from(segments, index + 1, recovered)
             break
@@ -195,9 +196,9 @@ def _check_segments(
 def _check_segment(
     segment: Segment, options: OpenOptions, recovered: Recovered, *, believe: bool
 ) -> tuple[_Checked, int]:
-    """Check one segment, rebuild its indexes and note what it took; returns the bytes that were cut as well.
+    """Check one segment, rebuild its indexes and note what was done; also returns the number of bytes cut off.
 
-    ``believe``: there are indexes, and what they say of batches below the recovery point may be taken for true.
+    ``believe``: the segment has indexes, whose entries below the recovery point may be trusted.
     """
     point = options.recovery_point
     start = _start_inside(segment, point) if believe and point > segment.base_offset else None
@@ -224,12 +225,12 @@ def _check_segment(
 
 
 def _start_inside(segment: Segment, recovery_point: int) -> int | None:
-    """Where the batch of the last index entry below the recovery point begins; entries after it are dropped.
+    """Position of the batch of the last index entry below the recovery point. Entries after it are removed.
 
-    The flush that moved the recovery point past a batch synced its index entries before (`Log.flush_targets`; Kafka
-    forces its mapped indexes when it flushes a segment, too). So they are there, each of them, and only what follows
-    may be torn: zeros, or entries of batches that are lost. The segment's beginning if there is no such entry; None
-    if at the place that one names there is no whole batch with its offset: then nothing of the index is believed.
+    The flush that moved the recovery point past a batch synced its index entries before (`Log.flush_targets`; Kafka also
+    forces its mapped indexes when it flushes a segment). So these entries are complete, and only later ones may be torn:
+    zeros, or entries of lost batches. Returns 0 if there is no such entry. Returns None if the entry does not point to a
+    whole batch with its offset: then the index cannot be trusted at all.
     """
     count = segment.offset_index.count_below(recovery_point)
     if not count:
@@ -249,7 +250,7 @@ def _start_inside(segment: Segment, recovery_point: int) -> int | None:
 
 
 def _refuse_old_format(segment: Segment, position: int) -> None:
-    """A whole message of format 0 or 1 (Kafka before 0.11) is no damage: to cut it off would lose it."""
+    """Raise if there is a whole message of format 0 or 1 (Kafka before 0.11). It is not damage, so it must not be cut off."""
     header = segment.log.read(position, _OLD_HEADER.size)
     if len(header) < _OLD_HEADER.size:
         return
@@ -275,7 +276,7 @@ def _lacks_its_end(
 ) -> bool:
     """Whether a power cut took whole batches from the end of a segment, but not the segment after it.
 
-    Compaction leaves such gaps as well, and so may a folder that came without its checkpoints: there they are kept.
+    Gaps are kept in compacted logs, where compaction makes them, and in a folder that came without its checkpoints.
     """
     if (
         next_base is None
@@ -286,7 +287,7 @@ def _lacks_its_end(
         return False
     if checked.end_offset >= next_base:
         return False
-    recovered.reason = f"offsets {checked.end_offset} to {next_base - 1} are not there"
+    recovered.reason = f"offsets {checked.end_offset} to {next_base - 1} are missing"
     return True
 
 
@@ -300,9 +301,9 @@ def _remove_from(segments: list[Segment], index: int, recovered: Recovered) -> N
 def _load_end(
     segments: list[Segment], options: OpenOptions, recovered: Recovered, checked: dict[int, _Checked]
 ) -> int:
-    """Where the log ends. A last segment that does not end with a whole batch is checked after all.
+    """Log end offset. Checks the last segment if it does not end with a whole batch.
 
-    A clean stop leaves none such; a partition folder copied from a running broker may be one.
+    That does not happen after a clean stop, but a partition folder may be a copy taken from a running broker.
     """
     if not segments:
         return options.log_start_offset
@@ -319,7 +320,7 @@ def _assemble(
     directory: Path, segments: list[Segment], end: int, options: OpenOptions, recovered: Recovered
 ) -> Log:
     if end < options.log_start_offset:
-        # Everything was deleted before the crash: begin again where the deletion ended.
+        # The process died while it deleted all segments: continue at the log start, where the deletion would have ended.
         for segment in segments:
             recovered.doomed += retire(segment)
         segments, end = [], options.log_start_offset
@@ -339,7 +340,7 @@ def _assemble(
     if not segments:
         log.create(options.now_ms)
     log.flushed_up_to(end if options.clean else min(options.recovery_point, end))
-    # An epoch that began at the end, with no record yet, stays.
+    # Keep an epoch that begins at the log end and has no records yet.
     log.epochs.truncate_from_end(end + 1)
     log.epochs.truncate_from_start(start)
     return log
@@ -351,12 +352,12 @@ def _assemble(
 def _load_producers(
     log: Log, options: OpenOptions, checked: dict[int, _Checked], snapshots: set[int]
 ) -> None:
-    """The newest usable snapshot, then the batches after it; without the rules for new batches (origin replication).
+    """Load the newest usable snapshot, then replay the batches after it, without the checks for new batches.
 
-    Checked segments get their aborted transactions indexed anew, for which the replay begins no later than the first. It
-    begins no later than the high watermark either: a transaction whose marker is above it holds the LSO, and a snapshot
-    behind the marker does not say where it began. (Kafka forgets such transactions:
-    ``ProducerStateManager.truncateAndReload``.)
+    The replay begins no later than the first checked batch, because it indexes the aborted transactions of checked segments
+    again. It begins no later than the high watermark either: a transaction whose marker is above the high watermark limits
+    the last stable offset, and a snapshot taken after the marker does not say where it began. (Kafka forgets such
+    transactions: ``ProducerStateManager.truncateAndReload``.)
     """
     if checked:
         _forget_aborted(log, checked)
@@ -375,10 +376,10 @@ def _load_producers(
         else:
             _take_over(known.whole, log)
     if log.producers.entries or log.size > REPLAY_BYTES:
-        log.take_snapshot()  # else it would say no more than the log does at one glance
+        log.take_snapshot()  # a small log without producers is read faster than a snapshot is written
     if checked:
-        # The last five batches of each producer stay, as they have been read: a client with five requests in flight may
-        # repeat any of them. Kafka goes on from the snapshot that it has just taken, which has the last one only.
+        # Keep the last five batches of each producer that were read: a client with five requests in flight may repeat any
+        # of them. Kafka continues with the snapshot that it has just written, which has only the last one.
         log.producers.expire(options.now_ms, options.producer_id_expiration_ms)
 
 
@@ -393,7 +394,7 @@ def _forget_aborted(log: Log, checked: dict[int, _Checked]) -> None:
 
 
 def _restore_snapshot(log: Log, options: OpenOptions, offset_max: int, snapshots: set[int]) -> int:
-    """Take the state of the newest good snapshot up to an offset; returns its offset, or the log start without any."""
+    """Load the newest valid snapshot up to an offset; returns its offset, or the log start offset if there is none."""
     log.restore_producers(ProducerStateManager(), 0)
     restored = None
     for offset in sorted(snapshots, reverse=True):
@@ -408,7 +409,7 @@ def _restore_snapshot(log: Log, options: OpenOptions, offset_max: int, snapshots
 
 
 def _read_snapshot(path: str, options: OpenOptions) -> ProducerStateManager | None:
-    """The state in a snapshot; one that cannot be used is removed."""
+    """Producer state of a snapshot. Removes an invalid snapshot and returns None."""
     try:
         entries = producer_snapshot.decode(read_file(path) or b"")
     except producer_snapshot.MalformedSnapshot:

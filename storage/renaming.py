@@ -1,4 +1,4 @@
-"""Segments that leave their log, and compacted ones that take their places: by the names of their files."""
+"""Removes segments from their log, and puts compacted ones in their place, by renaming files."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from storage.segment import SEGMENT_SUFFIXES, Segment
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
-"""Endings of files that are to be deleted, that a compaction is writing, and that it is putting in place."""
+"""Name endings of files that will be deleted, that a compaction is writing, and that a compaction is putting in place."""
 
 
 def delete(segment: Segment) -> None:
-    """Remove every file of a segment."""
+    """Remove all files of a segment."""
     segment.close()
     for path in segment.paths():
         remove(path)
 
 
 def retire(segment: Segment) -> list[Path]:
-    """Take the files out of the log by their names (``.deleted``); returns them, to be removed later in a thread."""
+    """Rename the files of a segment to ``.deleted``; returns them, for a thread to remove later."""
     segment.close()
     return [path for path in map(retire_file, segment.paths()) if path is not None]
 
 
 def retire_file(path: Path) -> Path | None:
-    """Give a file the name of one that is on its way out, and return it; None if there is no such file."""
+    """Rename a file to ``.deleted`` and return its new path; None if the file does not exist."""
     if not path.exists():
         return None
     retired = path.with_name(path.name + DELETED)
@@ -36,7 +36,7 @@ def retire_file(path: Path) -> Path | None:
 
 
 def swap_in(segment: Segment) -> None:
-    """Give the files of a compacted segment, which end in ``.swap``, their final names."""
+    """Rename the ``.swap`` files of a compacted segment to their final names."""
     segment.has_aborted = False
     for suffix in SEGMENT_SUFFIXES:
         path = segment.path(suffix)

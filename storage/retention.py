@@ -1,8 +1,8 @@
-"""Which of a log's oldest segments to delete, and when to check again (`UnifiedLog.deleteOldSegments`).
+"""Decides which of a log's oldest segments to delete, and when to check again (`UnifiedLog.deleteOldSegments`).
 
-Pure: segments and settings in, numbers out. Three rules apply in Kafka's order. Each deletes segments from the oldest on
-while its condition holds: all offsets of the segment lie below the log start; more than ``retention.bytes`` remain without
-it; its newest record is older than ``retention.ms``. No segment that reaches the high watermark is deleted.
+Pure: segments and settings in, numbers out. Three rules apply, in Kafka's order. Each deletes segments, from the oldest on, as
+long as its condition holds: all offsets of the segment are below the log start; the other segments have more than
+``retention.bytes``; its newest record is older than ``retention.ms``. No segment that reaches the high watermark is deleted.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Reason(Enum):
 
 
 class AnySegment(Protocol):
-    """What the rules need to know of a segment."""
+    """The properties of a segment that the rules need."""
 
     @property
     def base_offset(self) -> int: ...
 
     @property
     def size(self) -> int:
-        """Bytes of its ``.log``."""
+        """Size of the ``.log`` file in bytes."""
         ...
 
     @property
     def max_timestamp_ms(self) -> int:
-        """Of its records, -1 where none has any."""
+        """Largest timestamp of the segment's records, -1 if none has one."""
         ...
 
 
@@ -45,7 +45,7 @@ S = TypeVar("S", bound=AnySegment)
 
 
 class Expired(NamedTuple):
-    """The next so many of the oldest segments, ``size`` bytes in all."""
+    """The next ``segments`` of the oldest segments, ``size`` bytes in total, to be deleted for ``reason``."""
 
     reason: Reason
     segments: int
@@ -58,17 +58,17 @@ class Ageing(Generic[S]):
 
     segments: Sequence[S]
     size: Callable[[], int]
-    """Bytes of all segments: asked for only where there is a limit."""
+    """Returns the bytes of all segments. Called only if ``retention.bytes`` is set."""
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
     modified_ms: Callable[[S], int]
-    """When a segment was written to last: asked only where no record says anything about time."""
+    """Returns when a segment was last modified. Called only if its records have no timestamps."""
 
     def expired(self, config: LogConfig, now_ms: int, limit: int) -> list[Expired]:
-        """The segments to delete now, the oldest first, at most ``limit``. If these are all, the log has to roll.
+        """Segments to delete now, from the oldest on, at most ``limit``. If these are all segments, the log must roll first.
 
-        Without ``delete`` in ``cleanup.policy`` these are only the segments below the log start (DeleteRecords).
+        If ``cleanup.policy`` has no ``delete``, these are only the segments below the log start (DeleteRecords).
         """
         found: list[Expired] = []
         first = self._take(found, Reason.LOG_START, 0, limit, self._is_below_log_start)
@@ -87,7 +87,7 @@ class Ageing(Generic[S]):
         return found
 
     def due_ms(self, config: LogConfig) -> int | None:
-        """When time alone makes the oldest segment go; None if it never does. Later records may put it off."""
+        """Time at which the oldest segment expires; None if it never does. Later records may postpone it."""
         if not config.delete or config.retention_ms < 0 or self._is_empty_end(0):
             return None
         return self._time_of(0) + config.retention_ms + 1
@@ -95,7 +95,7 @@ class Ageing(Generic[S]):
     def _take(
         self, found: list[Expired], reason: Reason, first: int, limit: int, goes: Callable[[int], bool]
     ) -> int:
-        """Apply one rule from a segment on; the index of the first that stays."""
+        """Apply one rule from segment ``first`` on; returns the index of the first segment that stays."""
         index, size = first, 0
         end = min(limit, len(self.segments))
         while index < end and self._may_go(index) and goes(index):
@@ -109,11 +109,11 @@ class Ageing(Generic[S]):
         return self._end_of(index) <= self.high_watermark and not self._is_empty_end(index)
 
     def _is_empty_end(self, index: int) -> bool:
-        """An active segment without records is left alone: another one like it would take its place."""
+        """Whether this is an active segment without records: it stays, since a new one would only replace it."""
         return index >= len(self.segments) - 1 and (not self.segments or self.segments[index].size == 0)
 
     def _end_of(self, index: int) -> int:
-        """The offset before which a segment ends."""
+        """End offset of a segment (exclusive)."""
         following = index + 1
         return self.segments[following].base_offset if following < len(self.segments) else self.log_end_offset
 

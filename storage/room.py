@@ -1,4 +1,4 @@
-"""What the active segment surely takes, so that an append compares a few numbers instead of asking each rule of a roll."""
+"""Bounds within which a batch surely fits into the active segment, so that an append only compares a few numbers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from storage.config import LogConfig
 from storage.segment import Segment
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-"""An index has offsets relative to its segment's, in 32 bits."""
+"""Largest offset relative to a segment's base: indexes have 32 bits for it."""
 TIMESTAMP_MAX_MS: Final = 2**63 - 1
-"""Of a batch; ``segment.ms`` may be as large by itself, and a bound beyond it is no number of 64 bits."""
+"""Largest timestamp of a batch. ``segment.ms`` alone may be as large, and a sum beyond it would not fit into 64 bits."""
 
 
 class Room:
-    """What the active segment surely takes; beyond any of the bounds the log asks the full rule, `_must_roll` (ADR 23)."""
+    """Bounds for a batch to be appended without rolling. Beyond any of them the log calls `_must_roll` (ADR 23)."""
 
     __slots__ = ("bytes", "config", "last_offset", "leader_epoch", "segment", "timestamp_ms")
 
@@ -29,17 +29,17 @@ class Room:
     ) -> None:
         self.segment = segment
         self.config = config
-        """The settings that it was worked out with."""
+        """Settings from which the bounds were computed."""
         self.bytes = bytes
-        """The size of the segment with the batch in it."""
+        """Largest size of the segment, with the new batch."""
         self.timestamp_ms = timestamp_ms
         self.last_offset = last_offset
         self.leader_epoch = leader_epoch
-        """The newest that the log knows."""
+        """The newest leader epoch of the log."""
 
     @classmethod
     def of(cls, segment: Segment, config: LogConfig, leader_epoch: int) -> Self:
-        """Of `Log._must_roll`: the bounds of a segment with a first batch that has a timestamp; none of another."""
+        """The bounds that follow from `Log._must_roll`. If the first batch has no timestamp, no batch is within them."""
         if segment.size == 0 or (first_ms := segment.first_timestamp_ms) < 0:
             return cls(segment, None, 0, 0, 0, leader_epoch)
         lasts_ms = min(

@@ -1,8 +1,8 @@
-"""Reading a log of which some bytes are damaged: every sound batch, and what lies between them.
+"""Reads a damaged log: all valid batches, and the damaged byte ranges between them.
 
-A coordinator loads its partition like this (`broker.transactions.loading`, `broker.groups.shard`), so that one damaged batch
-does not cost it the transactional ids and groups in the batches behind it. Each batch is checked by its CRC. Where a length
-is damaged too, the next batch is searched for byte by byte: its base offset, magic and CRC tell it from other bytes.
+Coordinators load their partitions like this (`broker.transactions.loading`, `broker.groups.shard`), so that one damaged batch
+does not lose the transactional ids and groups in the batches behind it. Each batch's CRC is verified. If a length is damaged
+too, the next batch is searched for byte by byte: base offset, magic and CRC distinguish it from other bytes.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from protocol.named_tuple import NamedTuple
 from storage.segment import REPLAY_BYTES, Segment, batch_bytes
 
 DAMAGED_BYTES_KEPT_MAX: Final = 1024 * 1024
-"""Of a damaged stretch, how much is given to the reader, who may find names in it."""
+"""Largest number of bytes of a damaged range that the reader gets, to search them for names."""
 
 _BASE_OFFSET: Final = Struct(">q")
 _CRC_FROM: Final = 21
 _ONE_PIECE_BYTES: Final = 64 * 1024
-"""Up to here a copy for the CRC stays in the processor's cache."""
-# A base offset below 2^48, then magic 2; by a look ahead, because candidates may overlap.
+"""Size up to which a batch is copied for its CRC: the copy stays in the processor's cache."""
+# A base offset below 2^48, then magic 2. A lookahead, because candidates may overlap.
 _CANDIDATE: Final = re.compile(rb"(?=\0\0.{14}\x02)", re.DOTALL)
 
 
 class Damaged(NamedTuple):
-    """A stretch of a segment's file without a sound batch."""
+    """A range of a segment's file without a valid batch."""
 
     file: str
     position: int
-    """-1 where only the offset is known."""
+    """Position in the file; -1 if only the offset is known."""
     length: int
     """In bytes."""
     offset: int
-    """The first offset that is missing."""
+    """First missing offset."""
     next_offset: int
-    """The first offset after the damage."""
+    """First offset after the damage."""
     reason: str
     content: bytes
-    """The bytes, at most ``DAMAGED_BYTES_KEPT_MAX``."""
+    """The bytes of the range, at most ``DAMAGED_BYTES_KEPT_MAX``."""
 
 
 def sound_batches(
     segments: Sequence[Segment], first: int, offset: int, log_end_offset: int
 ) -> Iterator[RecordBatch | Damaged]:
-    """The batches from ``offset`` on, which lies in the segment ``first``, and each damaged stretch between them.
+    """Batches from ``offset`` on, which is in the segment ``first``, and the damaged ranges between them.
 
-    The first batch may begin below ``offset``. Raises ``StorageError`` where the disk does not deliver.
+    The first batch may begin below ``offset``. Raises ``StorageError`` if the disk cannot read.
     """
     for index in range(first, len(segments)):
         segment = segments[index]
@@ -65,14 +65,14 @@ def sound_batches(
 
 
 class _Walk:
-    """The way through one segment."""
+    """The reading of one segment."""
 
     def __init__(self, segment: Segment, position: int, offset: int, end_offset: int) -> None:
         self._segment = segment
         self._position = position
         self._offset = offset
         self._end_offset = end_offset
-        # A batch that holds the first wanted offset may begin below it, and an index entry may lie further below.
+        # The batch with the first wanted offset may begin below it, and an index entry may point further below.
         self._lowest = segment.base_offset
 
     def run(self) -> Iterator[RecordBatch | Damaged]:
@@ -94,7 +94,7 @@ class _Walk:
                     self._lowest = large.next_offset
 
     def _sound(self, window: bytes, at: int) -> RecordBatch | None:
-        """The batch at a place of a window, if all of it is there and it is sound."""
+        """The batch at a position of the window, if it is complete and valid, else None."""
         try:
             batch = RecordBatch.parse(window, at)
         except CorruptBatch:
@@ -108,14 +108,14 @@ class _Walk:
         if not (batch.has_valid_crc() if large else crc32c(window[at + _CRC_FROM : after]) == batch.crc):
             return None
         if after + HEADER_BYTES <= len(window):
-            # No CRC covers an offset. If the next batch begins before this one ends, then this one's is damaged.
+            # The CRC does not cover the base offset. If the next batch begins before this one ends, this offset is damaged.
             (next_base,) = _BASE_OFFSET.unpack_from(window, after)
             if lowest <= next_base <= last_offset and _has_valid_crc(window, after):
                 return None
         return batch
 
     def _sound_at(self, position: int) -> RecordBatch | None:
-        """The same for a place of the file, whatever the batch's size."""
+        """The batch at a position of the file, if it is valid, else None. It may be larger than a window."""
         header = self._segment.log.read(position, HEADER_BYTES)
         if len(header) < HEADER_BYTES:
             return None
@@ -125,7 +125,7 @@ class _Walk:
         return self._sound(self._segment.log.read(position, size), 0)
 
     def _damaged(self, window: bytes) -> Damaged:
-        """What is between here and the next sound batch; afterwards the walk stands there."""
+        """The range from here to the next valid batch. The position moves to that batch."""
         start, reason = self._position, _reason(window)
         offset = self._offset = max(self._offset, self._lowest)
         found = self._next_sound(window)
@@ -136,7 +136,7 @@ class _Walk:
         return Damaged(str(self._segment.log.path), start, length, offset, self._offset, reason, content)
 
     def _next_sound(self, window: bytes) -> tuple[int, int] | None:
-        """(position, base offset) of the next sound batch: where the length of the damaged one points to, if it is there."""
+        """(position, base offset) of the next valid batch: where the damaged one's length points to, else by a search."""
         start = self._position
         if len(window) >= LOG_OVERHEAD_BYTES:
             size = int.from_bytes(window[8:LOG_OVERHEAD_BYTES], "big") + LOG_OVERHEAD_BYTES
@@ -149,13 +149,13 @@ class _Walk:
                 batch = self._sound_at(place) if self._may_follow(window, candidate.start()) else None
                 if batch is not None:
                     return place, batch.base_offset
-            # The next window begins early enough to hold a header that this one cuts off.
+            # The next window overlaps, so that it contains a header that this one cuts off.
             start += len(window) - HEADER_BYTES + 1
             window = self._segment.log.read(start, REPLAY_BYTES)
         return None
 
     def _may_follow(self, window: bytes, at: int) -> bool:
-        """Whether the offset of a candidate is one that can stand here: of other bytes few pass."""
+        """Whether a candidate's base offset is plausible here. Few other byte sequences pass this check."""
         base_offset = int.from_bytes(window[at : at + 8], "big")
         return self._lowest <= base_offset < self._end_offset
 
@@ -168,7 +168,7 @@ def _has_valid_crc(window: bytes, at: int) -> bool:
 
 
 def unreadable(batch: RecordBatch, file: str, reason: str) -> Damaged:
-    """A batch whose CRC is right and whose records cannot be read all the same."""
+    """A batch with a valid CRC whose records cannot be parsed."""
     content = bytes(batch.data[:DAMAGED_BYTES_KEPT_MAX])
     return Damaged(file, -1, batch.size, batch.base_offset, batch.next_offset, reason, content)
 
@@ -180,4 +180,4 @@ def _reason(window: bytes) -> str:
         return str(error)
     if not batch.has_valid_crc():
         return f"the CRC of the batch at offset {batch.base_offset} does not match"
-    return f"offsets {batch.base_offset} to {batch.last_offset} cannot stand here"
+    return f"offsets {batch.base_offset} to {batch.last_offset} are out of order"

@@ -1,4 +1,4 @@
-"""One segment of a partition's log: the batches from its base offset on, and the indexes that find them."""
+"""One segment of a partition's log: the batches from its base offset on, and their indexes."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from storage.index import (
     TransactionIndex,
 )
 
-# base offset, batch length, last offset delta: all that a search by offset looks at.
+# base offset, batch length, last offset delta: the fields that a search by offset reads.
 _POSITIONS = Struct(">qi11xi")
 _MAX_TIMESTAMP = Struct(">35xq")
 SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex")
 SCAN_BYTES = 16 * 1024
-"""How much is read at once when looking for a batch: a few index intervals."""
+"""Bytes per read when searching for a batch: a few index intervals."""
 REPLAY_BYTES = 1024 * 1024
-"""How much is read at once when all batches are wanted."""
+"""Bytes per read when all batches are read."""
 UNKNOWN = -2
-"""Stands for a value that was not read from the segment's files yet (-1 means "no timestamp")."""
+"""A value that has not been read from the segment's files yet (-1 means "no timestamp")."""
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """
+    """File name of a segment.
     >>> file_name(979, "log")
     '00000000000000000979.log'
     """
@@ -47,11 +47,11 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 OPEN_SEGMENTS: Recent[Segment] = Recent(limit=2048)
-"""The recently used segments of this process, whose file objects exist. Of all others only a few numbers are kept."""
+"""The recently used segments of this process, which have file objects. Of all others only a few numbers are in memory."""
 
 
 class Segment:
-    """One ``.log`` file with its indexes, which are opened when they are needed."""
+    """One ``.log`` file and its indexes, which are opened when needed."""
 
     __slots__ = (
         "_bytes_since_index_entry",
@@ -86,9 +86,9 @@ class Segment:
         has_aborted: bool = True,
         log: AppendFile | None = None,
     ) -> None:
-        """``size`` and ``has_aborted`` are what a listing of the directory says of the files, if there was one.
+        """``size`` and ``has_aborted`` come from a listing of the directory, if there was one.
 
-        ``log`` is for a ``.log`` that has not its final name yet.
+        ``log`` is for a ``.log`` file that does not have its final name yet.
         """
         self.directory = directory
         self.base_offset = base_offset
@@ -96,25 +96,25 @@ class Segment:
         self.jitter_ms = jitter_ms
         self.used = False
         self.has_aborted = has_aborted and not fresh
-        """Whether there may be aborted transactions: if not, their index is not looked for."""
+        """Whether there may be aborted transactions. If not, the transaction index is not read."""
         self._size = size
         self._log = log
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
-        # In memory only, as in Kafka: after a restart the next entry comes later than it would have.
+        # Only in memory, as in Kafka: after a restart the next index entry comes later than it would have.
         self._bytes_since_index_entry = 0
         self._index_tail_is_full = False
         self._first_timestamp_ms: int | None = None
         self._max_timestamp_ms = UNKNOWN
         self._max_timestamp_offset = base_offset
-        # Directories with new names, which the first sync makes durable beside the segment's own files.
+        # Directories with new entries. The first sync of the segment syncs them too.
         self._unsynced_names: list[Path] | None = None
         if fresh:
             self._begin(new_names_in)
 
     def _begin(self, new_names_in: Sequence[Path]) -> None:
-        """Nothing is on the disk yet."""
+        """Initialise a segment that has no files yet."""
         self._size, self._max_timestamp_ms = 0, -1
         self._log = AppendFile(self._name("log"), 0)
         self._offset_index = OffsetIndex(self._name("index"), self.base_offset, fresh=True)
@@ -128,11 +128,11 @@ class Segment:
         return self.directory / file_name(self.base_offset, suffix)
 
     def _name(self, suffix: str) -> str:
-        """The same, quicker."""
+        """Like ``str(self.path(suffix))``, but faster."""
         return f"{self.directory}/{self.base_offset:020d}.{suffix}"
 
     def paths(self) -> list[Path]:
-        """Every file of the segment that there can be."""
+        """All files that the segment may have."""
         return [self.path(suffix) for suffix in SEGMENT_SUFFIXES]
 
     @property
@@ -167,7 +167,7 @@ class Segment:
         return index
 
     def rest(self) -> None:
-        """Give back what the files need of memory and descriptors, unless there is something that only they know."""
+        """Release memory and descriptors, unless an index has entries in memory only, or a file has failed."""
         log, indexes = self._log, (self._offset_index, self._time_index, self._transaction_index)
         if log is not None and not log.can_be_forgotten:
             return
@@ -182,7 +182,7 @@ class Segment:
             if file is not None:
                 file.close()
 
-    # -- what is known of it ------------------------------------------------------------------------------------
+    # -- properties ---------------------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
@@ -198,12 +198,12 @@ class Segment:
 
     @property
     def synced_size(self) -> int:
-        """How many bytes of the log are known to be on the disk (`AppendFile.synced_size`)."""
+        """Number of bytes of the ``.log`` file known to be on the disk (`AppendFile.synced_size`)."""
         return 0 if self._log is None else self._log.synced_size
 
     @property
     def first_timestamp_ms(self) -> int:
-        """The largest timestamp of the first batch, from which time-based rolling counts; -1 when there is none."""
+        """Largest timestamp of the first batch, from which time-based rolling counts; -1 if there is none."""
         known = self._first_timestamp_ms
         if known is None:
             header = self.log.read(0, HEADER_BYTES)
@@ -214,7 +214,7 @@ class Segment:
 
     @property
     def max_timestamp_ms(self) -> int:
-        """The largest timestamp, -1 when there is none."""
+        """Largest timestamp of the segment's records, -1 if none has one."""
         if self._max_timestamp_ms == UNKNOWN:
             self.load_timestamps()
         return self._max_timestamp_ms
@@ -225,7 +225,7 @@ class Segment:
 
     @property
     def max_timestamp_offset(self) -> int:
-        """The last offset of the batch that has the largest timestamp."""
+        """Last offset of the batch with the largest timestamp."""
         if self._max_timestamp_ms == UNKNOWN:
             self.load_timestamps()
         return self._max_timestamp_offset
@@ -235,14 +235,14 @@ class Segment:
         self._max_timestamp_offset = offset
 
     def load_timestamps(self) -> None:
-        """The largest timestamp of a segment that was sealed: the last entry of its time index."""
+        """Load the largest timestamp of a sealed segment, from the last entry of its time index."""
         if self._time_index is None:
             data = end_of_file(self._name("timeindex"), TIME_ENTRY_BYTES)
             if data.strip(b"\0"):
                 timestamp_ms, relative = TIME_ENTRY.unpack(data)
                 self._max_timestamp_ms, self._max_timestamp_offset = timestamp_ms, self.base_offset + relative
                 return
-        # There is none, or it is one that Kafka preallocated.
+        # The file has no entry, or Kafka preallocated it.
         self._max_timestamp_ms, self._max_timestamp_offset = self.time_index.last()
 
     # -- appending ----------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class Segment:
             self.save_indexes()
         position = (self.log if self._log is None else self._log).append(chunks, length)
         if position and self._bytes_since_index_entry <= index_interval_bytes:
-            # `note_batch` would do no more.
+            # The short form of `note_batch` for a batch that needs no index entry and has no larger timestamp.
             self._bytes_since_index_entry += length
             if max_timestamp_ms > self._max_timestamp_ms:
                 self._max_timestamp_ms, self._max_timestamp_offset = max_timestamp_ms, last_offset
@@ -272,7 +272,7 @@ class Segment:
     def note_batch(
         self, position: int, length: int, last_offset: int, max_timestamp_ms: int, index_interval_bytes: int
     ) -> None:
-        """Index a batch that stands at ``position`` (``LogSegment.append``: the entry comes before the count)."""
+        """Index a batch at ``position`` (``LogSegment.append``: the entry is written before the bytes are counted)."""
         if position == 0:
             self._first_timestamp_ms = max_timestamp_ms
         if max_timestamp_ms > self._max_timestamp_ms:
@@ -286,12 +286,12 @@ class Segment:
         self._bytes_since_index_entry += length
 
     def note_aborted(self, entry: AbortedTransaction) -> None:
-        """List an aborted transaction whose marker stands here."""
+        """Index an aborted transaction whose marker is in this segment."""
         self.transaction_index.append(entry)
         self.has_aborted = True
 
     def index_is_full(self, index_bytes_max: int) -> bool:
-        """No room for another entry; the time index keeps one place for its final entry."""
+        """Whether an index has no space for another entry. The time index reserves one for its final entry."""
         if self.size < self.bytes_until_index_is_full(index_bytes_max):
             return False
         offset_room = index_bytes_max // OFFSET_ENTRY_BYTES - len(self.offset_index)
@@ -299,13 +299,13 @@ class Segment:
 
     @staticmethod
     def bytes_until_index_is_full(index_bytes_max: int) -> int:
-        """Of a smaller segment no index is full: each entry stands for a batch, and so many have no place there."""
+        """Segment size below which no index can be full, as each entry stands for a batch of at least a header's size."""
         return (index_bytes_max // TIME_ENTRY_BYTES - 2) * HEADER_BYTES
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     def locate(self, offset: int) -> tuple[int, int] | None:
-        """(position, size) of the batch that holds ``offset``, or of the next one when it was compacted away."""
+        """(position, size) of the batch that contains ``offset``, or of the next one if it was compacted away."""
         self.used = True
         position = self.offset_index.position_at_or_before(offset)
         for last_offset, start, size in self._scan(position):
@@ -314,7 +314,7 @@ class Segment:
         return None
 
     def _scan(self, position: int) -> Iterator[tuple[int, int, int]]:
-        """(last offset, position, size) of each batch from a batch border on, by headers only."""
+        """(last offset, position, size) of each batch from ``position`` on. Reads only headers."""
         end = self.size
         while position < end:
             chunk = self.log.read(position, SCAN_BYTES)
@@ -331,7 +331,7 @@ class Segment:
             position += at
 
     def batches(self, position: int = 0, window: int = REPLAY_BYTES) -> Iterator[RecordBatch]:
-        """Whole batches from a batch border on. Raises ``CorruptBatch`` at the first that is none."""
+        """Whole batches from ``position`` on, where a batch must begin. Raises ``CorruptBatch`` at the first invalid one."""
         end = self.size
         while position < end:
             chunk = self.log.read(position, window)
@@ -344,14 +344,14 @@ class Segment:
                 yield batch
                 at += batch.size
             if at == 0:
-                # The batch is larger than the window, or by its own word larger than what is left of the file.
+                # The batch is larger than the window, or its length field exceeds the rest of the file.
                 if needed <= len(chunk) or position + needed > end:
                     raise CorruptBatch(Reason.SHORT, f"the file ends inside the batch at position {position}")
                 window = needed
             position += at
 
     def headers(self, position: int = 0, window: int = SCAN_BYTES) -> Iterator[RecordBatch]:
-        """As ``batches``, but of a batch that is larger than the window only the header is read."""
+        """As ``batches``, but only the header of a batch that is larger than the window."""
         end = self.size
         while position < end:
             chunk = self.log.read(position, window)
@@ -370,9 +370,9 @@ class Segment:
             position += at
 
     def load_end(self) -> int:
-        """The offset after the last batch; learns the largest timestamp on the way. Reads what follows the last entry.
+        """Offset after the last batch. Also loads the largest timestamp. Reads the batches behind the last index entry.
 
-        Raises ``CorruptBatch`` when the file does not end with a whole batch.
+        Raises ``CorruptBatch`` if the file does not end with a whole batch.
         """
         self.load_timestamps()
         end_offset = self.base_offset
@@ -385,7 +385,7 @@ class Segment:
     # -- shortening, and the disk --------------------------------------------------------------------------------
 
     def truncate(self, offset: int) -> None:
-        """Cut every batch that holds ``offset`` or more."""
+        """Cut every batch with offsets at or above ``offset``."""
         if (found := self.locate(offset)) is not None:
             self.log.truncate(found[0])
         self.offset_index.truncate(offset)
@@ -396,12 +396,12 @@ class Segment:
         self.load_end()
 
     def forget_batches(self) -> None:
-        """What is known of batches in memory is no longer so."""
+        """Discard the values in memory that were derived from the batches."""
         self._bytes_since_index_entry = 0
         self._first_timestamp_ms = None
 
     def reopened(self) -> Segment:
-        """The same files as a segment that takes appends again: not the object that was sealed."""
+        """A new object for the same files, which takes appends again. It is not identical to the sealed one."""
         self.log.unshare()
         segment = Segment(
             self.directory,
@@ -420,22 +420,22 @@ class Segment:
         return segment
 
     def seal(self) -> None:
-        """No more appends: write the final time entry and the indexes."""
+        """Write the final time index entry and the index files. There will be no more appends."""
         if self.size:
             self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
         self.save_indexes()
         OPEN_SEGMENTS.add(self)
 
     def save_indexes(self) -> None:
-        """Let the index files have all entries so far; the time index first: without it the largest times are lost."""
+        """Write all index entries to the files. The time index is first: without it the largest timestamps are lost."""
         for index in (self._time_index, self._offset_index):
             if index is not None:
                 index.save()
 
     def sync(self) -> None:
-        """fsync all files of the segment, and once the directories that name them.
+        """fsync all files of the segment and, the first time, the directories with its new entries.
 
-        Any thread may call it. What was appended, and saved of the indexes, before the call is on the disk after it.
+        Any thread may call it. It covers everything appended, and all index entries saved, before the call.
         """
         (self._log or AppendFile(self._name("log"), self._size)).sync()
         self.sync_indexes()
@@ -444,7 +444,7 @@ class Segment:
             del self._unsynced_names[0]
 
     def sync_indexes(self) -> None:
-        """fsync what was saved of the indexes since the last time."""
+        """fsync the index entries saved since the last time."""
         for suffix, index in (
             ("txnindex", self._transaction_index),
             ("index", self._offset_index),
@@ -457,7 +457,7 @@ class Segment:
 
 
 def batch_bytes(chunk: bytes, at: int) -> int:
-    """How many bytes the batch at ``at`` takes, by its own word; at least a header's."""
+    """Size of the batch at ``at`` by its own length field, at least a header's size."""
     if at + LOG_OVERHEAD_BYTES > len(chunk):
         return HEADER_BYTES
     length = int.from_bytes(chunk[at + 8 : at + LOG_OVERHEAD_BYTES], "big", signed=True)

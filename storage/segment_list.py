@@ -1,4 +1,4 @@
-"""The segments of one log, and in compact arrays what searches over all of them need: there may be 100,000."""
+"""The segments of one log, with compact arrays for searches over all of them: there may be 100,000."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from storage.segment import Segment
 
 
 class SegmentList:
-    """Segments in the order of their offsets. All but the last are sealed: neither their size nor their times change."""
+    """Segments in offset order. All but the last are sealed, so their sizes and timestamps do not change."""
 
     __slots__ = ("_aborting", "_bases", "_latest", "_running_latest", "_starts", "all")
 
     def __init__(self, segments: list[Segment]) -> None:
         self.all = segments
         self._bases = array("q", [segment.base_offset for segment in segments])
-        # Each of the following is made when it is needed for the first time.
-        # Where each segment begins if all stood in one file; what is dropped from its beginning leaves the rest alone.
+        # Each of the following arrays is created when it is first needed.
+        # Positions at which the segments would begin in one large file. Dropping the first segments changes no other entry.
         self._starts: array[int] | None = None
-        # Of the sealed segments, the largest timestamps, and the largest of all up to each.
+        # Largest timestamp of each sealed segment, and the running maximum.
         self._latest: array[int] | None = None
         self._running_latest: array[int] = array("q")
         # Base offsets of the segments that may list aborted transactions.
@@ -30,11 +30,11 @@ class SegmentList:
     # -- by offset ----------------------------------------------------------------------------------------------
 
     def index_of(self, offset: int) -> int:
-        """The index of the segment whose range holds ``offset``."""
+        """Index of the segment whose range contains ``offset``."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def next_base(self, index: int) -> int | None:
-        """Where the segment after this one begins; None after the last."""
+        """Base offset of the segment after this one; None for the last."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else None
 
     # -- by size ------------------------------------------------------------------------------------------------
@@ -48,14 +48,14 @@ class SegmentList:
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Total bytes of all segments."""
         if not self.all:
             return 0
         starts = self._loaded_starts()
         return starts[-1] - starts[0] + self.all[-1].size
 
     def bytes_from(self, first: int, last: int) -> int:
-        """Bytes of the segments from one to another, without that."""
+        """Total bytes of the segments from index ``first`` up to (excluding) ``last``."""
         starts = self._loaded_starts()
         return starts[last] - starts[first]
 
@@ -69,12 +69,12 @@ class SegmentList:
         return latest
 
     def first_since(self, timestamp_ms: int) -> int:
-        """The index of the first segment that may hold a timestamp that is not smaller; the last one if none does."""
+        """Index of the first segment that may have a record at or after ``timestamp_ms``; the last segment's if none has."""
         self._loaded_latest()
         return bisect_left(self._running_latest, timestamp_ms)
 
     def largest_timestamp_ms(self) -> int:
-        """Of all segments; -1 when there is none."""
+        """Largest timestamp in all segments; -1 if there is none."""
         if not self.all:
             return -1
         self._loaded_latest()
@@ -90,13 +90,13 @@ class SegmentList:
         return aborting
 
     def aborting_from(self, index: int) -> Iterator[Segment]:
-        """The segments from an index on that may list aborted transactions."""
+        """Segments from an index on that may list aborted transactions."""
         aborting = self._loaded_aborting()
         for at in range(bisect_left(aborting, self._bases[index]), len(aborting)):
             yield self.all[self.index_of(aborting[at])]
 
     def note_aborted(self, segment: Segment) -> None:
-        """A segment lists an aborted transaction for the first time."""
+        """Note that a segment lists its first aborted transaction."""
         if segment is self.all[-1] and self._aborting is not None:
             self._aborting.append(segment.base_offset)
         else:
@@ -105,7 +105,7 @@ class SegmentList:
     # -- changes ------------------------------------------------------------------------------------------------
 
     def append(self, segment: Segment) -> None:
-        """A new last segment; the one before it is sealed."""
+        """Add a new active segment. The previous one must have been sealed."""
         if self.all:
             sealed = self.all[-1]
             if self._starts is not None:
@@ -122,7 +122,7 @@ class SegmentList:
         self._bases.append(segment.base_offset)
 
     def pop(self) -> Segment:
-        """Take the last segment; the one before it is open again."""
+        """Remove and return the last segment. The one before it becomes the active one."""
         self._bases.pop()
         if self._starts is not None:
             self._starts.pop()
@@ -133,7 +133,7 @@ class SegmentList:
         return self.all.pop()
 
     def take_out(self, first: int, end: int, instead: Segment | None) -> None:
-        """Take sealed segments out; another one may stand in their place."""
+        """Remove sealed segments, and insert another one in their place if ``instead`` is given."""
         placed = [] if instead is None else [instead]
         self._take_out_sizes(first, end, placed)
         self._take_out_times(first, end, placed)
@@ -163,7 +163,7 @@ class SegmentList:
         for index in range(first, len(latest)):
             largest = max(largest, latest[index])
             if index >= first + len(placed) and running[index] == largest:
-                break  # from here on nothing that is gone was the largest
+                break  # from here on the removed segments never had the largest timestamp
             running[index] = largest
 
 

@@ -1,6 +1,6 @@
-"""Work on the records of a batch that may take long, in steps: a kilobyte can hold a million records.
+"""Runs long work on the records of a batch in steps: a kilobyte can contain a million records.
 
-The caller decides what is done between two steps: nothing (`run`), or a turn of the loop (``broker.loop.slices``).
+The caller decides what happens between two steps: nothing (`run`), or a turn of the event loop (``broker.loop.slices``).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from protocol.batch import RecordBatch
 from protocol.record_walk import Buffer
 
 DECOMPRESSED_AT_ONCE_BYTES: Final = 256 * 1024
-"""What is larger is decompressed in a thread."""
+"""Larger bodies are decompressed in a thread."""
 
 T = TypeVar("T")
 Steps = Generator[Callable[[], Any] | None, Any, T]
-"""Yields None at the end of a slice, or work for a thread, whose result it is sent. Returns what it has found."""
+"""Yields None at the end of a step, or a function for a thread, whose result it is sent. Returns the result of the work."""
 
 
 def run(steps: Steps[T]) -> T:
-    """All steps one after the other."""
+    """Run all steps one after the other, in this thread."""
     try:
         work = next(steps)
         while True:
@@ -40,7 +40,7 @@ def run(steps: Steps[T]) -> T:
 
 
 def plain_records(batch: RecordBatch, limit: int) -> Steps[Buffer]:
-    """The records, decompressed: here if they are few, else in a thread. Then `give_back` has to follow."""
+    """Decompress the records of a batch, in a thread if they are many. Call `give_back` with the result afterwards."""
     body = batch.body
     if batch.compression == codecs.NONE:
         return body if len(body) > DECOMPRESSED_AT_ONCE_BYTES else bytes(body)
@@ -57,6 +57,6 @@ def plain_records(batch: RecordBatch, limit: int) -> Steps[Buffer]:
 
 
 def give_back(body: Buffer) -> Steps[None]:
-    """The pages of what was decompressed in a thread return to the system in a thread, too."""
+    """Return the memory of a body that was decompressed in a thread to the system, also in a thread."""
     if codecs.is_apart(body):
         yield partial(codecs.give_back, body)

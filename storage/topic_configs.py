@@ -21,7 +21,7 @@ NEVER = (1 << 63) - 1  # Kafka's "no limit" of a 64-bit setting
 
 @slotted(frozen=True)
 class TopicConfigKey(ConfigKey):
-    """`synonyms` are the broker settings that a topic without its own value follows, strongest first."""
+    """`synonyms` are the broker settings with the default of a topic without its own value, highest precedence first."""
 
     synonyms: tuple[str, ...] = ()
     documentation: str = ""
@@ -308,7 +308,7 @@ _KEYS = (
         ("unclean.leader.election.enable",),
         "Whether a replica outside of the ISR may become leader, which loses the records that it lacks.",
     ),
-    # Kafka's own tests make small segments with this one: it wins over segment.bytes and has no lower bound.
+    # Kafka's own tests use this for small segments: it overrides segment.bytes and has no lower bound.
     _key(
         "internal.segment.bytes",
         _INT,
@@ -332,5 +332,5 @@ def topic_config_key(name: str) -> TopicConfigKey:
 
 
 def parse_topic_config(name: str, raw: str) -> Value:
-    """The value of one topic setting, or ConfigError with the text that Kafka answers."""
+    """Parse the value of one topic setting. Raises ConfigError with Kafka's message."""
     return topic_config_key(name).parse(raw)

@@ -1,8 +1,8 @@
-"""Whether a client's batch may be appended, and as which bytes. Pure; Kafka's counterpart is ``LogValidator``.
+"""Decides whether a client's batch may be appended, and which bytes are appended. Pure; Kafka's counterpart: ``LogValidator``.
 
-Records are read only where the topic's settings ask something of each record, or the broker's say so; header and CRC are
-always checked. Reading may take long (a kilobyte can hold a million records), so it comes in steps, and the caller decides
-what is done between two of them.
+Header and CRC are always checked. Records are read only if the topic's or the broker's settings require it. Reading may take
+long (a kilobyte can contain a million records), so it is done in steps, and the caller decides what happens between two of
+them.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ LOG_APPEND_TIME = "LogAppendTime"
 CODEC_IDS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 RECORD_ERRORS_MAX: Final = 1000
-"""So many records are named in one answer; Kafka names all of them."""
+"""Number of records named in one response. Kafka names all of them."""
 COMPRESSED_AT_ONCE_BYTES: Final = 32 * 1024
-"""What is larger is compressed in a thread."""
+"""Larger bodies are compressed in a thread."""
 NO_TIMESTAMP: Final = -1
 _ALL_TIMES: Final = 1 << 64
 
 Bounds = tuple[int | None, int]
-"""The earliest and the latest timestamp that a record may have, in milliseconds."""
+"""The earliest and the latest valid timestamp of a record, in milliseconds; None: no lower bound."""
 
 
 class BatchLimits(NamedTuple):
-    """What a batch of a client may claim, and whether each is read."""
+    """Bounds for a client's batch, and whether the records of every batch are read (``reads_all``)."""
 
     records_max: int = 1_000_000
     decompressed_bytes_max: int = codecs.DECOMPRESSED_BYTES_MAX
@@ -56,23 +56,23 @@ LIMITS: Final = BatchLimits()
 
 
 class Checked(NamedTuple):
-    """A batch that may be appended, not yet stamped."""
+    """A batch that may be appended, before its timestamps are set."""
 
     batch: RecordBatch
     max_timestamp: int | None
-    """That of its records where they were read."""
+    """Largest timestamp of the records; None if they were not read."""
 
 
 class Valid(NamedTuple):
-    """The batch to append: the client's own, or one rewritten as the topic's settings demand."""
+    """The batch to append: the client's own, or one rewritten for the topic's settings."""
 
     batch: RecordBatch
     log_append_time_ms: int
-    """-1 on a CreateTime topic."""
+    """Time of the append; -1 on a CreateTime topic."""
 
 
 class Invalid(NamedTuple):
-    """Why not. ``tells_log_start``: whether Kafka's answer carries the real log start offset with this error."""
+    """Why a batch is invalid. ``tells_log_start``: whether Kafka's response to this error has the real log start offset."""
 
     error: ErrorCode
     message: str
@@ -87,17 +87,17 @@ def validate(
     clients_now_ms: int | None = None,
     limits: BatchLimits = LIMITS,
 ) -> Valid | Invalid:
-    """The checks of an append by a client, in Kafka's order (size, CRC, counts, records, timestamps, result), in one go.
+    """Run all checks of an append by a client, in Kafka's order (size, CRC, counts, records, timestamps, result), at once.
 
-    ``clients_now_ms`` is what a client may think that it is, where the broker's ``now_ms`` is ahead.
+    ``clients_now_ms`` is the time that a client's clock may show, if the broker's ``now_ms`` is ahead.
     """
     return stamp(run_check(check(batch, config, now_ms, clients_now_ms, limits)), config, now_ms)
 
 
 def passes_as_sent(batch: RecordBatch, config: LogConfig, now_ms: int, limits: BatchLimits = LIMITS) -> bool:
-    """Do `check` and `stamp` plainly let the batch through, as the client has sent it? False: ask them.
+    """Whether the batch clearly passes `check` and `stamp` without a change. If False, call these.
 
-    It is their conditions for the common case in one expression, with nothing called but for the CRC.
+    This is their common case in one expression, without any call except for the CRC.
     """
     codec, count = batch.attributes & CODEC_MASK, batch.record_count
     return (
@@ -118,7 +118,7 @@ def passes_as_sent(batch: RecordBatch, config: LogConfig, now_ms: int, limits: B
 
 
 def run_check(checked: Checked | Invalid | Steps[Checked | Invalid]) -> Checked | Invalid:
-    """All steps of a check one after the other."""
+    """Run all steps of a check one after the other."""
     return checked if isinstance(checked, Checked | Invalid) else run(checked)
 
 
@@ -130,10 +130,10 @@ def check(
     limits: BatchLimits = LIMITS,
     partition: str = "",
 ) -> Checked | Invalid | Steps[Checked | Invalid]:
-    """What is known of the header alone; the steps that read the records where they must be read. Then comes `stamp`.
+    """Check the header, and return the result or, if the records must be read, the steps that do so. `stamp` comes next.
 
     `passes_as_sent` is the short form of both (ADR 23).
-    ``partition`` is the partition's name, for the texts of refusals.
+    ``partition`` is the partition's name, for error messages.
     """
     clients_now_ms = now_ms if clients_now_ms is None else clients_now_ms
     problem = _check_header(batch, config, limits)
@@ -167,7 +167,7 @@ def _read(
 
 
 def stamp(checked: Checked | Invalid, config: LogConfig, now_ms: int) -> Valid | Invalid:
-    """What follows `check`, with the time of the append: timestamps in the header, the size of the result.
+    """The part that follows `check`, with the time of the append: timestamps in the header, and the size of the result.
 
     `passes_as_sent` is the short form of both (ADR 23).
     """
@@ -201,9 +201,9 @@ def _too_large(size: int, config: LogConfig) -> Invalid:
 
 
 def _error_of(reason: Reason, batch: RecordBatch) -> ErrorCode:
-    """Kafka foresees most of what can be wrong with records (``DefaultRecord.readFrom``).
+    """The error for invalid records: INVALID_RECORD if Kafka expects the problem (``DefaultRecord.readFrom``).
 
-    Not a length that is no number, where it reads from memory, nor what its decompressors say.
+    It does not expect an invalid length in memory (an uncompressed batch), nor the errors of its decompressors.
     """
     foreseen = (
         batch.compression != codecs.NONE if reason is Reason.LENGTH else reason is not Reason.COMPRESSION
@@ -233,9 +233,9 @@ def _check_header(batch: RecordBatch, config: LogConfig, limits: BatchLimits) ->
 
 
 def _check_claims(batch: RecordBatch, limits: BatchLimits) -> Invalid | None:
-    """No more records than may be, nor than have room in bytes that are not compressed."""
+    """Check the record count: against the configured maximum and, uncompressed, against the size of the body."""
     if batch.record_count > limits.records_max:
-        # The error on which producers part a batch and send it again.
+        # Producers split a batch at this error and send the parts.
         return Invalid(
             ErrorCode.message_too_large,
             f"a batch of {batch.record_count} records is larger than odradek.batch.records.max {limits.records_max}",
@@ -255,7 +255,7 @@ def _timestamp_bounds(config: LogConfig, from_ms: int, to_ms: int) -> Bounds:
 
 
 def _asks_of_records(batch: RecordBatch, config: LogConfig, bounds: Bounds) -> bool:
-    """Null keys on a compacted topic, and timestamps that may not be."""
+    """Whether the records must be read, for null keys on a compacted topic or for timestamps out of bounds."""
     if config.compact:
         return True
     if config.log_append_time:
@@ -283,8 +283,8 @@ def _check_records(
     latest = max(latest, NO_TIMESTAMP)
     if wanted == batch.compression:
         if not walked.offsets_in_a_row and wanted != codecs.NONE:
-            # Kafka means to build such a batch anew, and has not kept what it would build it of: it skips keys and values
-            # of a batch whose codec stays (`PartialDefaultRecord`). Uncompressed ones stay as they are.
+            # Kafka tries to rebuild such a batch, but it has skipped the keys and values of a batch whose codec does not
+            # change (`PartialDefaultRecord`), and fails. Uncompressed batches are not rebuilt.
             return Invalid(ErrorCode.unknown_server_error, "the offsets inside are not 0, 1, 2, ...")
         return Checked(batch, latest)
     if not walked.offsets_in_a_row:
@@ -307,7 +307,7 @@ def _recompress(
 
 
 class _Offences:
-    """The records for which a batch is refused; the first of them are named."""
+    """The records for which a batch is rejected. The first ones are named."""
 
     def __init__(self, batch: RecordBatch, config: LogConfig, bounds: Bounds, partition: str) -> None:
         self.errors: list[tuple[int, str | None]] = []
@@ -357,7 +357,7 @@ class _Offences:
 
     @property
     def message(self) -> str:
-        """Of all records together, as ``LogValidator.processRecordErrors`` words it."""
+        """Message for all records together, as in ``LogValidator.processRecordErrors``."""
         if self.worst is ErrorCode.invalid_timestamp:
             return "One or more records have been rejected due to invalid timestamp"
         first = ", ".join(

@@ -1,6 +1,7 @@
-"""Compaction: of each key the last record, of each producer what it may be asked for, of the rest nothing.
+"""Compaction: keeps the last record of each key, and the batches that the producer state needs.
 
-`choice` says which part of a log may be compacted and whether it is worth it, `offset_map` and `transactions` learn what
-is in it, `filtering` decides what is left of a batch, `rewriting` does it all to files. Only the last touches the
-disk, and it may run in any thread: what it works on does not change. The rules are those of Kafka's `Cleaner`.
+`choice` decides which part of a log may be compacted, and whether it should be now. `offset_map` and `transactions` collect
+the keys and the transactions of that part. `filtering` decides which records of a batch stay. `rewriting` writes the new
+files. Only `rewriting` touches the disk. It may run in any thread, because the segments that it reads do not change. The
+rules are those of Kafka's `Cleaner`.
 """

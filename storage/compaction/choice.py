@@ -1,6 +1,7 @@
-"""Which part of a log may be compacted, whether that is worth it, and when to check again (`LogCleanerManager`).
+"""Decides which part of a log may be compacted, whether it should be now, and when to check again (`LogCleanerManager`).
 
-Writes nothing, and looks into a segment only for the first record's time, and a file's age where its records have none.
+Writes nothing. Reads from a segment only the first batch's timestamp, or the file's modification time if the records
+have no timestamps.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ class LogToClean(NamedTuple):
     """The part of a log that may be compacted now."""
 
     first_dirty_offset: int
-    """Up to here an earlier pass came."""
+    """Offset up to which an earlier pass has compacted the log."""
     upper_bound: int
-    """The base offset of the first segment that must be left alone."""
+    """Base offset of the first segment that may not be compacted."""
     clean_bytes: int
     dirty_bytes: int
     overdue: bool
-    """A record has waited for longer than ``max.compaction.lag.ms``."""
+    """Whether a record has been uncompacted for longer than ``max.compaction.lag.ms``."""
     ask_again_ms: int | None
-    """When passing time alone may change the answer; None: only when something happens to the log."""
+    """Time at which this result may change without an append; None if only a change of the log can change it."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -32,25 +33,28 @@ class LogToClean(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
     def is_wanted(self, min_dirty_ratio: float) -> bool:
-        """Tombstones and markers that are due do not count: they go when there is something dirty, as in Kafka."""
+        """Whether to compact the log now.
+
+        Tombstones and markers past their delete horizon do not count, as in Kafka: a pass that has other work removes them.
+        """
         return (self.overdue and self.dirty_bytes > 0) or self.dirty_ratio > min_dirty_ratio
 
 
 def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, str | None]:
-    """Where the uncompacted part begins, and why a checkpoint that says otherwise cannot be right."""
+    """Offset where the uncompacted part begins, and why the checkpoint was rejected (None if it was not)."""
     start = log.log_start_offset
     if checkpoint is None:
         return start, None
     if checkpoint > log.log_end_offset:
         return start, f"it lies behind the log's end {log.log_end_offset}"
     if checkpoint < start:
-        # With retention beside compaction that is how things go.
+        # With cleanup.policy=compact,delete, retention moves the log start past the checkpoint.
         return start, None if log.config.delete else f"it lies before the log's start {start}"
     return checkpoint, None
 
 
 def compactable(log: Log, first_dirty: int, last_stable_offset: int, now_ms: int) -> LogToClean:
-    """What may be compacted of a log; whole segments only."""
+    """The part of a log that may be compacted. It consists of whole segments."""
     segments = log.segments
     active = len(segments) - 1
     active_base = segments[active].base_offset
@@ -66,7 +70,7 @@ def compactable(log: Log, first_dirty: int, last_stable_offset: int, now_ms: int
         if young is not None:
             bound = min(bound, young.base_offset)
             ask_again.append(_largest_timestamp_ms(young) + lag_ms)
-    # The segment that the bound lies in is left alone as a whole.
+        # The segment that contains the bound is not compacted at all.
     end = log.segment_index(max(bound, first_dirty))
     overdue = False
     max_lag_ms = max(log.config.max_compaction_lag_ms, 0)

@@ -1,4 +1,4 @@
-"""What is left of one batch: all of it, some records, an empty shell, nothing (`Cleaner.cleanInto`, `filterTo`)."""
+"""Decides what stays of one batch: all of it, some records, the header only, or nothing (`Cleaner.cleanInto`, `filterTo`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECORDS_PER_TICK: Final = 64
 
 
 class LastRecord(NamedTuple):
-    """What must stay of a producer: the batch that ends at ``last_data_offset``, without any (-1) its epoch's marker."""
+    """What must stay of a producer: its batch that ends at ``last_data_offset``; if that is -1, the marker of its epoch."""
 
     last_data_offset: int
     epoch: int
@@ -24,17 +24,17 @@ class LastRecord(NamedTuple):
 
 @slotted(frozen=True)
 class Rules:
-    """What a pass goes by, besides the keys and the transactions."""
+    """What a pass depends on, besides the keys and the transactions."""
 
     upper_bound: int
-    """Where the part that may be compacted ends: the batch before it keeps its place in the log."""
+    """End of the part that may be compacted. The batch that ends there is kept, at least without records."""
     now_ms: int
     delete_retention_ms: int
     producers: Mapping[int, LastRecord]
 
 
 class Filter:
-    """Decides batch by batch, in the order of the log."""
+    """Filters the batches of one pass, which must come in the order of the log."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class Filter:
         self.records_read = 0
         self.records_kept = 0
         self.keyless = 0
-        """Records without a key, which a compacted topic should not have: they are dropped."""
+        """Number of dropped records without a key. A compacted topic should have none."""
 
     def left_of(self, batch: RecordBatch) -> RecordBatch | None:
-        """The batch to write for this one; the very same where nothing changes."""
+        """The batch to write instead of this one: the same object if no record is dropped, None for no batch at all."""
         discards = self._transactions.may_discard(batch)
         drops_records = discards
         if batch.is_control:
@@ -70,7 +70,7 @@ class Filter:
         return RecordBatch.parse(retain(batch, kept, horizon_ms))
 
     def _keeps_shell(self, batch: RecordBatch) -> bool:
-        """Its sequence answers for an active producer, or its end is where the compacted part ends."""
+        """Whether to keep the batch without records: it has its producer's last sequence, or ends at the upper bound."""
         if batch.next_offset == self._rules.upper_bound:
             return True
         last = self._rules.producers.get(batch.producer_id) if batch.producer_id >= 0 else None
@@ -81,7 +81,10 @@ class Filter:
         return batch.is_control and batch.producer_epoch == last.epoch
 
     def _new_horizon_ms(self, batch: RecordBatch, kept: list[Record], *, marker_is_done: bool) -> int | None:
-        """Until when tombstones and a marker stay, counted from the first pass that meets them (KIP-534)."""
+        """Delete horizon to write into the batch, from the first pass that could remove its tombstones or marker (KIP-534).
+
+        None if the batch has a horizon, or needs none.
+        """
         if batch.has_delete_horizon or not (marker_is_done or any(record.value is None for record in kept)):
             return None
         horizon_ms = self._rules.now_ms + self._rules.delete_retention_ms
@@ -107,7 +110,7 @@ class Filter:
 
 
 def learn(batch: RecordBatch, from_offset: int, offsets: OffsetMap, tick: Callable[[], object]) -> bool:
-    """Note the keys of a data batch from ``from_offset`` on; False when the map had no room for all of them."""
+    """Add the keys of a data batch, from ``from_offset`` on, to the map. False if the map was full before the last one."""
     for count, record in enumerate(batch.records()):
         if not count % RECORDS_PER_TICK:
             tick()

@@ -1,4 +1,4 @@
-"""Which neighbouring segments become one (`Cleaner.groupSegmentsBySize`)."""
+"""Decides which neighbouring segments are merged into one (`Cleaner.groupSegmentsBySize`)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from protocol.named_tuple import NamedTuple
 from storage.room import RELATIVE_OFFSET_MAX
 
 GROUP_SEGMENTS_MAX: Final = 32
-"""Each source is four renames when the result is put in its place, and that happens in one turn of the loop: no reader
-may see a log of which some is old and some new. 32 of them take about 5 ms. Kafka has no such bound; the next pass joins
-what this one has left apart."""
+"""Largest number of segments merged into one. Each source costs four renames when the result replaces it, and all renames
+happen in one turn of the event loop, because no reader may see a log that is partly old and partly new. 32 segments take
+about 5 ms. Kafka has no such bound. The next pass merges what this one has left separate."""
 
 
 class Source(NamedTuple):
-    """One sealed segment as a pass finds it: what it needs to know without touching the log's objects."""
+    """One sealed segment, as the values that a pass needs: its thread must not use the log's objects."""
 
     base_offset: int
     size: int
 
 
 class Sized(NamedTuple):
-    """A source and the bytes of its indexes."""
+    """A source and the sizes of its indexes in bytes."""
 
     source: Source
     offset_index_bytes: int
@@ -32,7 +32,7 @@ class Sized(NamedTuple):
 def groups(
     segments: Sequence[Sized], segment_bytes: int, index_bytes: int, upper_bound: int
 ) -> Iterator[list[Source]]:
-    """Neighbours that fit into one segment by size, by the size of either index, and by their range of offsets."""
+    """Groups of neighbours that fit into one segment by size, by the size of either index, and by their offset range."""
     at = 0
     while at < len(segments):
         first = segments[at]
@@ -44,7 +44,7 @@ def groups(
             log += following.source.size
             offsets += following.offset_index_bytes
             times += following.time_index_bytes
-            # A segment's last offset is not known without reading it: the next one's base says enough.
+            # A segment's last offset is known only after reading the segment. The next segment's base offset bounds it.
             end = segments[at + 1].source.base_offset if at + 1 < len(segments) else upper_bound
             too_distant = end - 1 - first.source.base_offset > RELATIVE_OFFSET_MAX
             if log > segment_bytes or max(offsets, times) > index_bytes:

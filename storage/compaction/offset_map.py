@@ -1,4 +1,4 @@
-"""Where each key was last written: the memory of one compaction pass."""
+"""The last offset of each key, for one compaction pass."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from collections.abc import Callable
 from typing import Final
 
 ENTRY_BYTES: Final = 160
-"""What one key costs here at most: its bytes object, the offset's int, its share of a table that has just grown."""
+"""Upper bound of the memory for one key: its bytes object, the offset's int, its share of a table that has just grown."""
 PLAIN_KEY_BYTES_MAX: Final = 32
-"""Longer keys are remembered by a digest, one byte longer than any plain key, so that the two are never confused."""
+"""Longer keys are replaced by a digest. It is one byte longer than any plain key, so that the two cannot be equal."""
 SHARDS: Final = 256
-"""Many small tables: one large one would stop every thread for as long as it takes to grow or to free it."""
+"""Number of small tables. Growing or freeing a single large one would stop every thread meanwhile."""
 
 
 def capacity(memory_bytes: int, load_factor: float) -> int:
-    """How many keys ``log.cleaner.dedupe.buffer.size`` and ``log.cleaner.io.buffer.load.factor`` allow.
+    """Number of keys that ``log.cleaner.dedupe.buffer.size`` and ``log.cleaner.io.buffer.load.factor`` allow.
 
-    Kafka counts 24 bytes for a key (`SkimpyOffsetMap`); a pass gets less far here, and goes on in the next.
+    Kafka counts 24 bytes for a key (`SkimpyOffsetMap`). Here a key needs more, so a pass covers less of the log, and the
+    next pass continues.
     """
     return max(int(memory_bytes // ENTRY_BYTES * load_factor), 1)
 
 
 class OffsetMap:
-    """Key -> offset of its last record, of at most ``capacity`` keys."""
+    """Maps each of at most ``capacity`` keys to the offset of its last record."""
 
     def __init__(self, capacity: int) -> None:
         self.latest_offset = -1
-        """The map covers all offsets up to this one, inclusive; -1 while it is empty."""
+        """The map covers all offsets up to this one, inclusive; -1 while the map is empty."""
         self._left = capacity
         self._shards: list[dict[bytes, int]] = [{} for _ in range(SHARDS)]
 
@@ -39,7 +40,7 @@ class OffsetMap:
         return self._left <= 0
 
     def put(self, key: bytes, offset: int) -> None:
-        """The record at ``offset`` is the last one of ``key`` so far."""
+        """Set the last offset of ``key`` to ``offset``."""
         if len(key) > PLAIN_KEY_BYTES_MAX:
             key = _digest(key)
         shard = self._shards[hash(key) % SHARDS]
@@ -49,13 +50,13 @@ class OffsetMap:
         self.latest_offset = offset
 
     def get(self, key: bytes) -> int:
-        """The offset of the key's last record, -1 if the map has none."""
+        """Offset of the key's last record, -1 if the key is not in the map."""
         if len(key) > PLAIN_KEY_BYTES_MAX:
             key = _digest(key)
         return self._shards[hash(key) % SHARDS].get(key, -1)
 
     def clear(self, tick: Callable[[], object]) -> None:
-        """Free the memory, piece by piece."""
+        """Free the memory, one table after the other."""
         for shard in self._shards:
             shard.clear()
             tick()

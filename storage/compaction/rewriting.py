@@ -1,7 +1,7 @@
-"""A compaction pass on a partition's files. It runs in any thread: what it is given does not change meanwhile.
+"""A compaction pass over a partition's files. It may run in any thread, because its input does not change meanwhile.
 
-Sealed segments are only read, and only ``.cleaned`` files are written, which no reader opens and which the next
-start removes. What makes them part of the log (``Cleaned.offer``, then ``Log.replace``) belongs to the log's own thread.
+A pass reads sealed segments and writes ``.cleaned`` files. No reader opens these, and the next start removes them. The log's
+own thread then makes them part of the log (``Cleaned.offer``, then ``Log.replace``).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from storage.renaming import CLEANED, SWAP
 from storage.segment import SEGMENT_SUFFIXES, Segment, batch_bytes, file_name
 
 READ_BYTES = 256 * 1024
-"""How much is read at once: little enough that one read does not hold up the others for long."""
+"""Bytes per read: few enough that one read does not delay other disk access for long."""
 WRITE_BYTES = 256 * 1024
 
 Tick = Callable[[int], None]
-"""Called between batches with the bytes moved since; may sleep, and raises to end the pass."""
+"""Called between batches with the number of bytes read and written since the last call. May sleep; raises to end the pass."""
 
 
 @slotted(frozen=True)
 class Order:
-    """What to compact: the sealed segments of a log below ``rules.upper_bound``, from its first one on."""
+    """What to compact: the sealed segments of a log below ``rules.upper_bound``, from the first one on."""
 
     directory: Path
     sources: Sequence[Source]
@@ -48,7 +48,7 @@ class Order:
 
 @slotted
 class Counts:
-    """What a pass has seen so far."""
+    """Counts of what a pass has read and written so far."""
 
     bytes_before: int = 0
     bytes_after: int = 0
@@ -58,7 +58,7 @@ class Counts:
 
 @slotted
 class Cleaned:
-    """The files of one compacted segment, complete and on the disk, under names that no reader opens."""
+    """The files of one compacted segment, complete and synced, under names that no reader opens."""
 
     directory: Path
     base_offset: int
@@ -66,17 +66,17 @@ class Cleaned:
     has_aborted: bool
 
     def offer(self) -> None:
-        """Rename the files to ``.swap``. Once the directory is synced, the start after a crash puts them in place."""
+        """Rename the files to ``.swap``. Once the directory is synced, a start after a crash puts them in place."""
         for path in self._paths():
             cleaned = path.with_name(path.name + CLEANED)
             if cleaned.exists():
                 rename(cleaned, path.with_name(path.name + SWAP))
 
     def discard(self) -> None:
-        """Remove the files: the log was truncated or deleted meanwhile.
+        """Remove the files, because the log was truncated or deleted meanwhile.
 
-        The ``.log`` file is the first to be renamed from ``.swap`` to ``.cleaned``, and the last to be removed: while it
-        ends in ``.cleaned``, a start removes all of them.
+        The ``.log`` file is the first to be renamed from ``.swap`` to ``.cleaned``, and the last to be removed: as long as
+        a ``.cleaned`` file exists, a start removes all of them.
         """
         log, *indexes = self._paths()
         cleaned, swap = log.with_name(log.name + CLEANED), log.with_name(log.name + SWAP)
@@ -91,7 +91,7 @@ class Cleaned:
         return [self.directory / file_name(self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
 
     def segment(self, now_ms: int) -> Segment:
-        """As a sealed segment, for ``Log.replace``."""
+        """The files as a sealed segment, for ``Log.replace``."""
         return Segment(
             self.directory,
             self.base_offset,
@@ -102,13 +102,13 @@ class Cleaned:
 
 
 class Pass:
-    """One pass over one log: ``prepare``, then ``rewrite`` for each group in turn."""
+    """One compaction pass over one log. Call ``prepare``, then ``rewrite`` for each group, then ``finish``."""
 
     def __init__(self, order: Order, tick: Tick = lambda moved: None) -> None:
         self.order = order
         self.counts = Counts()
         self.end_offset = -1
-        """Up to where the log is clean after this pass."""
+        """Offset up to which the log is compacted after this pass."""
         self.groups: list[list[Source]] = []
         self.keyless = 0
         self._tick = tick
@@ -116,7 +116,7 @@ class Pass:
         self._transactions = CleanedTransactionMetadata(())
 
     def prepare(self) -> None:
-        """Learn the last offset of each key of the dirty part, as far as there is room, and group the segments."""
+        """Map the keys of the dirty part to their last offsets, until the map is full, and group the segments."""
         self._build_map()
         self.end_offset = self._map.latest_offset + 1
         order = self.order
@@ -132,7 +132,7 @@ class Pass:
         self._transactions = CleanedTransactionMetadata(self._aborted_from(order.sources[0].base_offset))
 
     def finish(self, tick: Tick = lambda moved: None) -> None:
-        """Free the memory."""
+        """Free the memory of the map."""
         self._map.clear(lambda: tick(0))
 
     def _build_map(self) -> None:
@@ -154,7 +154,7 @@ class Pass:
                 if not aborted and not learn(batch, order.first_dirty_offset, self._map, self._breathe):
                     return
                 self._map.latest_offset = batch.last_offset
-            # Offsets that are missing at the segment's end belong to it.
+            # Offsets missing at the segment's end count as part of the segment.
             end = order.rules.upper_bound if following is None else following.base_offset
             self._map.latest_offset = end - 1
 
@@ -172,7 +172,7 @@ class Pass:
             raise StorageError(path, error) from error
 
     def _aborted_from(self, base_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions whose markers lie in the segments from this one on; later ones may have begun here."""
+        """Aborted transactions whose markers are in the segments from this one on. They may have begun in this one."""
         found: list[AbortedTransaction] = []
         for path in (Path(entry) for entry in SPARES.entries(self.order.directory)):
             if path.suffix == ".txnindex" and path.stem.isdecimal() and int(path.stem) >= base_offset:
@@ -180,7 +180,7 @@ class Pass:
         return [entry for entry in found if entry.last_offset >= self.order.log_start_offset]
 
     def rewrite(self, group: Sequence[Source]) -> Cleaned:
-        """Write what is left of some neighbouring segments into one, and force it to the disk."""
+        """Write what stays of some neighbouring segments into one, and sync it."""
         order = self.order
         filter_ = Filter(self._map, self._transactions, order.rules, self._breathe)
         writer = _Writer(order.directory, group[0].base_offset, order.config.index_interval_bytes)
@@ -206,7 +206,7 @@ class Pass:
         return cleaned
 
     def _batches(self, source: Source) -> Iterator[RecordBatch]:
-        """The batches of a segment, each with its CRC looked at: what is rewritten gets a new one."""
+        """Batches of a segment. Each CRC is verified here, since a rewritten batch gets a new one."""
         path = self.order.directory / file_name(source.base_offset, "log")
         try:
             fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
@@ -237,7 +237,7 @@ class Pass:
 
 
 def _read(fd: int, path: Path, position: int, left: int) -> bytes:
-    """The bytes from a batch's beginning on: a window of them, or as many as the batch has."""
+    """Bytes from the start of a batch: one window, or the whole batch if it is larger."""
     try:
         chunk = os.pread(fd, min(READ_BYTES, left), position)
         needed = batch_bytes(chunk, 0)
@@ -249,14 +249,14 @@ def _read(fd: int, path: Path, position: int, left: int) -> bytes:
 
 
 def _aborted_in(path: Path) -> Iterator[AbortedTransaction]:
-    """What a transaction index holds, less an entry that is being written; nothing if retention has taken it."""
+    """Entries of a transaction index, without a partly written last one; none if retention has removed the file."""
     data = read_file(path) or b""
     whole = len(data) // ABORTED_ENTRY.size * ABORTED_ENTRY.size
     return aborted_of(ABORTED_ENTRY.iter_unpack(data[:whole]), path)
 
 
 class _Writer:
-    """A segment in the making: ``.cleaned`` files."""
+    """A segment that is being written, as ``.cleaned`` files."""
 
     def __init__(self, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
         self._directory = directory
@@ -280,7 +280,7 @@ class _Writer:
             raise StorageError(self._log, error) from error
 
     def append(self, batch: RecordBatch) -> None:
-        """One batch, indexed as by an append (`LogSegment.append`)."""
+        """Append one batch, with index entries as for an append by a client (`LogSegment.append`)."""
         if batch.max_timestamp > self._max_timestamp_ms:
             self._max_timestamp_ms, self._max_timestamp_offset = batch.max_timestamp, batch.last_offset
         if self._since_entry > self._index_interval_bytes:
@@ -318,7 +318,10 @@ class _Writer:
             sync_file(self._aborted)
 
     def finish(self, last_source: Path) -> Cleaned:
-        """Everything on the disk, as old as the last source: retention goes by a file's age where records have no time."""
+        """Sync everything, and set the modification time of the last source.
+
+        Retention goes by a file's age if the records have no timestamps.
+        """
         self._write()
         self._index_time()
         for path, entries in ((self._offsets, self._offset_entries), (self._times, self._time_entries)):
@@ -339,7 +342,7 @@ class _Writer:
             self._fd = -1
 
     def abandon(self) -> None:
-        """Remove what was begun, as far as that can be done."""
+        """Remove the files, as far as the disk allows."""
         self._close()
         for path in (self._log, self._offsets, self._times, self._aborted):
             try:

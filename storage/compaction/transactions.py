@@ -1,6 +1,6 @@
-"""Which batches of a log that is read from front to back belong to aborted transactions, and which markers are done with.
+"""Finds the batches that belong to aborted transactions, and the markers that are not needed any more.
 
-Kafka's counterpart is `CleanedTransactionMetadata`.
+Reads the log from front to back. Kafka's counterpart is `CleanedTransactionMetadata`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from storage.aborted import AbortedTransaction
 
 
 class CleanedTransactionMetadata:
-    """Fed every batch in order; ``aborted`` are the transactions of the indexes, in any order."""
+    """State of the transactions. Pass every batch to it in order; ``aborted`` are the index entries, in any order."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        # The next one to begin is at the end.
+        # Sorted so that the transaction that begins next is the last one.
         self._coming = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
-        # Producers of which data of the current transaction was seen.
+        # Producers with data in their current transaction, among the batches read so far.
         self._aborted_with_data: set[int] = set()
         self._committed_with_data: set[int] = set()
         self.still_needed: list[AbortedTransaction] = []
-        """Aborted transactions whose marker was seen after some of their data: the new index needs them."""
+        """Aborted transactions with some data before their marker in this pass. The new index must list them."""
 
     def may_discard(self, batch: RecordBatch) -> bool:
-        """Data of an aborted transaction, or a marker of whose transaction nothing was left before this reading."""
+        """Whether the batch is data of an aborted transaction, or a marker whose transaction has no data left."""
         self._begin_up_to(batch.last_offset)
         return self._marker_is_done(batch) if batch.is_control else self._is_aborted(batch)
 
@@ -58,6 +58,6 @@ class CleanedTransactionMetadata:
         if entry is None or producer_id not in self._aborted_with_data:
             return True
         self._aborted_with_data.discard(producer_id)
-        # The next pass finds no data before the marker; until then a reader may still hold what this one removes.
+        # This pass removes the data. Readers may still have it, so the marker and this entry stay until the next pass.
         self.still_needed.append(entry)
         return False

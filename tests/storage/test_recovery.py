@@ -729,7 +729,7 @@ def test_a_log_that_cannot_be_read_is_named(three_segments: Log, directory: Path
     path = directory / name(8, "log")
     path.unlink()
     path.mkdir()
-    with pytest.raises(StorageError, match=r"8\.log: is no file"):
+    with pytest.raises(StorageError, match=r"8\.log: is not a regular file"):
         reopen(three_segments)
 
 
