@@ -237,7 +237,7 @@ class ProducerStateManager:
             if sequence > verification.lowest_sequence:
                 return False
         if entry is None or entry.epoch == NO_EPOCH:
-            return True  # no state (after retention, or a restart without a snapshot): any sequence is accepted
+            return True  # no state (expired, or no snapshot at a restart): any sequence is accepted
         if batch.producer_epoch != entry.epoch:
             return sequence == 0
         last = entry.last_sequence
