@@ -1,1 +1,1 @@
-"""The laboratory, which Kafka does not have: fault rules, trace, views, explanations, metrics, spans, the control port."""
+"""What Kafka does not have: fault rules, trace, views, explanations, metrics, spans, the control port."""

@@ -1,4 +1,4 @@
-"""What the command lines of broker and proxy say of the control port and of the first rules, in the same words."""
+"""Options of the control port and the first rules, with the same texts for broker and proxy."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def usage_error(message: str) -> click.UsageError:
-    """To be raised for an option that cannot be. A start that nothing is wrong with does not import click."""
+    """The exception for an invalid option. This function imports click, which a start without an error does not need."""
     import click
 
     return click.UsageError(message)
 
 
 def bad_setting(message: str) -> click.ClickException:
-    """To be raised for a setting that cannot be; a bad option ends the process with the same exit code."""
+    """The exception for an invalid setting. The process ends with the same exit code as for an invalid option."""
     import click
 
     class BadSetting(click.ClickException):
@@ -38,12 +38,12 @@ def bad_setting(message: str) -> click.ClickException:
 
 
 def rules_in(text: str) -> tuple[str, ...]:
-    """Rules, one in each line or between semicolons."""
+    """The rules in a text, separated by newlines or semicolons."""
     return tuple(filter(None, (rule.strip() for rule in re.split(r"[;\n]", text))))
 
 
 def port_of(text: str) -> int | None:
-    """The port that ``CONTROL_PORT_VARIABLE`` names; None if it is empty."""
+    """The port in ``CONTROL_PORT_VARIABLE``; None if the variable is empty."""
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and int(text[:6]) <= PORT_MAX):
@@ -60,8 +60,8 @@ def control_port(
     stage_token: str = "",
     look_token: str = "",
 ) -> ControlPort:
-    """Where a control port listens; ``click.UsageError`` if others could reach it without a token."""
-    # Only a start with a control port pays for the import.
+    """The settings of a control port. Raises ``click.UsageError`` if other machines could reach it without a token."""
+    # Imported here, as a start without a control port does not need it.
     from lab.control.access import Access, ControlConfigError, Tokens
 
     control = ControlPort(DEFAULT_HOST if host is None else host, port)

@@ -1,4 +1,5 @@
-"""Long work in a thread beside a loop that serves clients: how soon the thread hands the interpreter to the loop."""
+"""Lets the event loop run promptly while a thread does long work: the thread yields the interpreter after half a
+millisecond."""
 
 from __future__ import annotations
 
@@ -9,16 +10,16 @@ from contextlib import contextmanager
 from typing import Final
 
 SWITCH_S: Final = 0.000_5
-"""How long a thread keeps the interpreter while the loop waits for it; Python's own interval is 5 ms."""
+"""Interpreter switch interval while a thread works. Python's default is 5 ms."""
 
 _LOCK = threading.Lock()
 _usual: list[float] = []
-"""The interval before, once for each thread that is at work now."""
+"""The original switch interval, once for each thread that works now."""
 
 
 @contextmanager
 def loop_goes_first() -> Iterator[None]:
-    """Around work of a thread: the loop gets the interpreter within half a millisecond where no single call takes longer."""
+    """Context manager for work in a thread: the loop gets the interpreter within 0.5 ms, unless one call takes longer."""
     with _LOCK:
         _usual.append(_usual[0] if _usual else sys.getswitchinterval())
         sys.setswitchinterval(SWITCH_S)

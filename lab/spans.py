@@ -1,9 +1,9 @@
-"""Spans for OpenTelemetry: one for each request, and one around all requests of a transaction.
+"""OpenTelemetry spans: one for each request, and one around all requests of a transaction.
 
-A span's times are real ones, whatever the broker's clock says: they stand beside the spans of clients. The SDK's own thread
-sends them; what it cannot send in time it drops, and no request waits for it.
+Spans have real times, whatever the broker's clock says, because they are shown beside the spans of clients. The SDK's own
+thread sends them, and drops those that it cannot send in time. No request waits for it.
 
-This module needs odradek[otel], and is imported only where there is a collector.
+This module needs odradek[otel]. It is imported only if a collector is configured.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ if TYPE_CHECKING:
 END_TXN: Final = 26
 INIT_PRODUCER_ID: Final = 22
 BEGINNING: Final = frozenset({0, 24, 25, 28})
-"""Produce, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit: the first of them begins a transaction."""
+"""Produce, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit: the first of these requests begins a transaction's span."""
 OPEN_MAX: Final = 10_000
-"""Transactions that have a span; the span of the one that is used least ends for a further one."""
+"""Largest number of open transaction spans. Beyond it, the span of the least recently used transaction ends."""
 EXPORT_S_MAX: Final = 1
-"""A collector that takes no spans for so long loses them; a stop of the broker waits for it twice at most."""
+"""Timeout of an export. If the collector does not respond, the spans are lost. A stop of the broker waits for two at
+most."""
 EVERY_MS: Final = 1000
 NS_PER_US: Final = 1000
 NS_PER_MS: Final = 1_000_000
 
 
 class Spans:
-    """Spans of all calls of the nodes, from the start on. ``close`` sends what waits."""
+    """Spans for all requests to the nodes, from the start on. ``close`` sends the spans that are still buffered."""
 
     def __init__(self, calls: CallInterceptors, endpoint: str) -> None:
-        """``endpoint`` is the URL of a collector, OTLP over HTTP."""
+        """``endpoint`` is the URL of an OTLP collector (OTLP over HTTP)."""
         self._provider = TracerProvider(
             resource=Resource.create({"service.name": "odradek"}), shutdown_on_exit=False
         )
@@ -60,13 +61,13 @@ class Spans:
         calls.add(self, first=True)
 
     async def close(self) -> None:
-        """End the spans of open transactions, and send all that wait."""
+        """End the spans of open transactions, and send all buffered spans."""
         self._calls.remove(self)
         while self._transactions:
             self._end_oldest()
         await asyncio.to_thread(self._provider.shutdown)
 
-    # -- what connections tell (`broker.net.calls.CallInterceptor`) ---------------------------------------------
+    # -- called by connections (`broker.net.calls.CallInterceptor`) ----------------------------------------------
 
     def wants(self, api_key: int) -> bool:
         return True
@@ -94,7 +95,10 @@ class Spans:
         return self._ahead_ns + stopwatch_us() * NS_PER_US
 
     def _transaction(self, api_key: int, facts: TransactionFacts) -> Span | None:
-        """The span around the requests of a transaction; InitProducerId belongs to none, and ends one that was left open."""
+        """The span of the request's transaction, None if there is none.
+
+        InitProducerId ends the span of an open transaction.
+        """
         name = facts.transactional_id
         if name is None:
             return None
@@ -143,7 +147,7 @@ class Spans:
 
 
 def _attributes(call: Call, facts: TransactionFacts | None) -> Mapping[str, Any]:
-    """By OpenTelemetry's conventions for messaging where they have a name, else Kafka's own words."""
+    """Attributes named by OpenTelemetry's messaging conventions where these have a name, otherwise in Kafka's terms."""
     found: dict[str, Any] = {
         "messaging.system": "kafka",
         "client.address": call.connection.host,

@@ -22,7 +22,10 @@ class FoundBatch(NamedTuple):
 
 
 def find_batch(directory: Path, offset: int) -> FoundBatch | None:
-    """Find the batch that contains an offset; None if there is none. Raises ``StorageError`` if an earlier batch is damaged."""
+    """Find the batch that contains an offset; None if there is none.
+
+    Raises ``StorageError`` if an earlier batch is damaged.
+    """
     bases = [int(path.stem) for path in directory.glob("*.log") if path.stem.isdecimal()]
     base = max((each for each in bases if each <= offset), default=None)
     if base is None:

@@ -103,7 +103,10 @@ class LogDirectory:
         return self.path / f"{topic}-{index}"
 
     def partition_directories(self) -> Iterator[tuple[PartitionKey, Path]]:
-        """(partition, path) of each partition directory. The name is split at the last dash, as topics may contain dashes."""
+        """(partition, path) of each partition directory.
+
+        The name is split at the last dash, as topics may contain dashes.
+        """
         entries = SPARES.entries(self.path)
         found = sorted(entry.name for entry in entries if "-" in entry.name and entry.is_dir())
         for name in found:

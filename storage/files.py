@@ -219,7 +219,7 @@ class AppendFile:
         self._cuts += 1
 
     def unshare(self) -> None:
-        """If a snapshot of the broker has a hard link to this file, replace the file by a copy: a snapshot must not change."""
+        """Replace the file by a copy if a snapshot of the broker has a hard link to it: a snapshot must not change."""
         try:
             if os.fstat(self.fileno()).st_nlink < 2:
                 return

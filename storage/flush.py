@@ -12,8 +12,8 @@ from storage.segment import Segment, file_name
 class Flush:
     """One flush of a log. The log's own thread creates and finishes it; any thread may run it.
 
-    With ``whole`` it flushes up to the log end offset of the time of its creation, else up to the base of the active segment.
-    Raises ``StorageError`` if the index entries that are still in memory cannot be written.
+    With ``whole`` it flushes up to the log end offset of the time of its creation, else up to the base of the active
+    segment. Raises ``StorageError`` if the index entries that are still in memory cannot be written.
     """
 
     __slots__ = (

@@ -232,7 +232,8 @@ class Log(ReadableLog):
     def take_snapshot(self, offset: int | None = None) -> None:
         """Write the producer state at the log end (or at ``offset``, during a replay), unless a snapshot of it exists.
 
-        The file is not synced: a torn one fails its CRC, and then the snapshot before it and the batches give the same state.
+        The file is not synced: a torn one fails its CRC, and then the snapshot before it and the batches give the same
+        state.
         """
         offset = self.log_end_offset if offset is None else offset
         if not self.segments or offset <= self.last_snapshot_offset:

@@ -376,7 +376,7 @@ class ProducerStateManager:
         return entry is not None and entry.current_txn_first_offset != NO_OFFSET and entry.epoch == epoch
 
     def forget_replicated(self, high_watermark: int) -> None:
-        """Remove ended transactions whose marker is below the high watermark: they no longer limit the last stable offset."""
+        """Remove ended transactions whose marker is replicated: they no longer limit the last stable offset."""
         while self._unreplicated and self._unreplicated[0][1] < high_watermark:
             self._unreplicated.popleft()
 

@@ -177,7 +177,7 @@ class ReadableLog:
             position = 0
 
     def sound_batches(self, offset: int) -> Iterator[RecordBatch | Damaged]:
-        """All batches from ``offset`` on, each with a verified CRC, and the damaged ranges between: see `storage.salvage`."""
+        """All batches from ``offset`` on, with verified CRCs, and the damaged ranges between: see `storage.salvage`."""
         if offset < self.log_end_offset and self.segments:
             yield from sound_batches(self.segments, self._list.index_of(offset), offset, self.log_end_offset)
 

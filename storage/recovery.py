@@ -49,7 +49,7 @@ class Recovered:
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """(first, last) offset of each gap in the log. Only for logs that were never compacted."""
     doomed: list[Path] = field(default_factory=list)
-    """Files that do not belong to the log any more (``.deleted``). The caller removes them in a thread: big ones take long."""
+    """Renamed files (``.deleted``) for the caller to remove in a thread: big ones take long."""
 
 
 @slotted(frozen=True)
@@ -250,7 +250,10 @@ def _start_inside(segment: Segment, recovery_point: int) -> int | None:
 
 
 def _refuse_old_format(segment: Segment, position: int) -> None:
-    """Raise if there is a whole message of format 0 or 1 (Kafka before 0.11). It is not damage, so it must not be cut off."""
+    """Raise if there is a whole message of format 0 or 1 (Kafka before 0.11).
+
+    It is not damage, so it must not be cut off.
+    """
     header = segment.log.read(position, _OLD_HEADER.size)
     if len(header) < _OLD_HEADER.size:
         return

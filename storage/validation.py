@@ -1,8 +1,8 @@
-"""Decides whether a client's batch may be appended, and which bytes are appended. Pure; Kafka's counterpart: ``LogValidator``.
+"""Decides whether a client's batch may be appended, and which bytes are appended. Kafka's counterpart: ``LogValidator``.
 
-Header and CRC are always checked. Records are read only if the topic's or the broker's settings require it. Reading may take
-long (a kilobyte can contain a million records), so it is done in steps, and the caller decides what happens between two of
-them.
+Pure. Header and CRC are always checked. Records are read only if the topic's or the broker's settings require it. Reading
+may take long (a kilobyte can contain a million records), so it is done in steps, and the caller decides what happens between
+two of them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Calls for a whole cluster that no Kafka has: reset, snapshots, clock skew, power loss and damaged files."""
+"""Operations on a whole cluster that Kafka does not have: reset, snapshots, clock skew, power loss, damaged files."""

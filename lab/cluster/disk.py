@@ -1,9 +1,10 @@
-"""What the disk of a node does to it: a power loss, and damage in files.
+"""Disk failures of a node: a power loss, and damage in files.
 
     await lose_power(cluster, 2)
     await damage(cluster, 2, "orders", 0, offset=5, how="flip")
 
-The cluster metadata loses nothing with a node: the controller outlives the node, and syncs each change before it is visible.
+A node's power loss does not affect the cluster metadata: the controller keeps running, and syncs each change before it is
+visible.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _DOES: Final = {"flip": flip, "tear": tear}
 
 
 class NoSuchBatch(Exception):
-    """There is nothing to damage there; the text says what is missing."""
+    """There is no such batch to damage. The message says what is missing."""
 
 
 async def lose_power(cluster: Cluster, node_id: int) -> None:
-    """End a running node as by a kill, and cut its logs to what was synced. Return once its files are cut.
+    """Kill a running node, and cut its logs to what was synced. Returns when the files are cut.
 
-    ``NoSuchNode`` if it does not run.
+    Raises ``NoSuchNode`` if the node is not running.
     """
     async with cluster.lifecycle.call():
         runtime = _node(cluster, node_id)
@@ -44,16 +45,17 @@ async def lose_power(cluster: Cluster, node_id: int) -> None:
 async def damage(
     cluster: Cluster, node_id: int, topic: str, partition: int, *, offset: int, how: How
 ) -> FoundBatch:
-    """Damage the batch that holds an offset, in the files of a node that does not run.
+    """Damage the batch that contains an offset, in the files of a stopped or killed node.
 
-    ``NoSuchNode`` if the node runs; ``NoSuchBatch``; ``StorageError`` if the file cannot be read or changed.
+    Raises ``NoSuchNode`` if the node is not stopped or killed, ``NoSuchBatch`` if there is no such batch, and
+    ``StorageError`` if the file cannot be read or changed.
     """
     async with cluster.lifecycle.call():
         runtime = _node(cluster, node_id)
         _expect_dead(runtime)
         await runtime.await_termination()
         runtime = cluster.nodes[node_id]
-        _expect_dead(runtime)  # it may have been started meanwhile
+        _expect_dead(runtime)  # the node may have been started meanwhile
         found = _find(cluster, runtime, topic, partition, offset)
         _DOES[how](found)
         return found

@@ -1,12 +1,12 @@
-"""Back to the state after the first start: no topics but those of the command line, with the records of --seed; no groups,
-no other transactional ids.
+"""Resets the broker to the state after its first start.
 
-Quotas, credentials, tokens and ACLs are those of then.
+Only the topics of the command line exist afterwards, with the records of --seed. There are no groups and no other
+transactional ids. Quotas, credentials, tokens and ACLs are those of the first start.
 
     await reset(cluster, forget=control.faults.clear)
 
-All nodes die first, as by a kill: their connections are reset, and no request that a client sent before can reach the new
-state. The cluster metadata log stays, so that neither producer ids nor topic ids are ever issued twice.
+All nodes are killed first: their connections are reset, and no request sent before can reach the new state. The cluster
+metadata log is not deleted, so that no producer id and no topic id is ever issued twice.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ async def reset(
     forget: Callable[[], object] = lambda: None,
     remember: Callable[[], object] = lambda: None,
 ) -> None:
-    """Return once all nodes serve clients again, on their ports; `all_killed` says when the others are called.
+    """Return when all nodes handle requests again, on the same ports. `all_killed` describes the callbacks.
 
-    ``StartError`` if a node cannot start, or is killed on the way: the others run then. ``BrokerEnding``
+    Raises ``StartError`` if a node cannot start, or is killed meanwhile; the other nodes run then. Raises ``BrokerEnding``
+    if the broker is stopping.
     """
     async with cluster.lifecycle.call_on_all_nodes(), all_killed(cluster, forget, remember):
         await _reset(cluster)
 
 
 async def _reset(cluster: Cluster) -> None:
-    # Before the controller has noted the loss of the nodes: partitions that are gone need no other leader.
+    # Before the controller has noted the loss of the nodes: deleted partitions need no election.
     topics = await _delete_topics(cluster)
     await cluster.all_terminated()
-    # What a dead node's client had asked for may have been created meanwhile.
+    # A request of a dead node's client may have created a topic meanwhile.
     topics += await _delete_topics(cluster)
     cluster.startup_topics.are_due = True
     await cluster.metadata.update_features(cluster.first_features)
@@ -67,7 +68,7 @@ async def _reset(cluster: Cluster) -> None:
 
 
 async def _delete_topics(cluster: Cluster) -> list[Topic]:
-    """Delete all topics, and return them. A commit comes after those that were under way, so it is looked again."""
+    """Delete all topics and return them. Repeats until there is none, since a pending creation may commit meanwhile."""
     deleted: list[Topic] = []
     await cluster.metadata.auto_topic_creation.settled()
     while topics := list(cluster.metadata.topics.values()):
@@ -77,7 +78,7 @@ async def _delete_topics(cluster: Cluster) -> list[Topic]:
 
 
 def _forget_logs(data_dir: Path, topics: list[Topic]) -> None:
-    """The partitions' directories are renamed, and the next start removes them in a thread."""
+    """Rename the partitions' directories. The next start removes them in a thread."""
     names = {topic.name for topic in topics}
     directory = LogDirectory(data_dir)
     try:

@@ -1,4 +1,4 @@
-"""All nodes die, and start again together, each step for all of them, as at the first start."""
+"""Kills all nodes and starts them again together, step by step, as at the first start."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     from broker.cluster.runtime import NodeRuntime
 
 Prepare = Callable[[list["NodeRuntime"]], Awaitable[None]]
-"""Called while the directories are locked and not read yet; it has the nodes registered in the metadata."""
+"""Called when the directories are locked, but not yet read. It registers the nodes in the metadata."""
 
 
 @asynccontextmanager
 async def all_killed(
     cluster: Cluster, forget: Callable[[], object], remember: Callable[[], object]
 ) -> AsyncIterator[None]:
-    """Kill all nodes, for a call that starts them again. ``StartError`` for an error that is expected meanwhile.
+    """Context manager: kill all nodes, for a body that starts them again.
 
-    Nothing has changed if the directory of a dead node is in use elsewhere. ``forget`` is called when all nodes are dead:
-    rules that would act on the start have to go before it. ``remember`` is called at the end, however it ends. The
-    metadata's changes meanwhile are made durable together, before a node serves clients.
+    Raises ``StartError`` for the errors expected in the body. If another process uses the directory of a dead node, it is
+    raised before anything has changed. ``forget`` is called when all nodes are dead, to remove rules that would act on the
+    start. ``remember`` is called at the end, also after an error. The metadata's changes meanwhile are synced once, at the
+    end, or before a node handles requests.
     """
     try:
         for runtime in cluster.nodes.values():
@@ -50,11 +51,11 @@ async def all_killed(
 
 
 async def start_together(cluster: Cluster, node_ids: Iterable[int], prepare: Prepare) -> None:
-    """Return once these nodes serve clients; nothing of their earlier lives may be under way.
+    """Start nodes, and return when they handle requests. Nothing of their earlier lives may still run.
 
-    One of ``EXPECTED`` if a directory or a port cannot be had, or if ``prepare`` fails: then none of the nodes runs. If a
-    later step of one node fails, or the node is killed, the others go on; the ``StartError`` comes at the end.
-    ``BrokerEnding``
+    Raises one of ``EXPECTED`` if a directory or port is not available, or if ``prepare`` fails; then none of the nodes runs.
+    If a later step fails for one node, or the node is killed, the others continue, and ``StartError`` is raised at the end.
+    Raises ``BrokerEnding`` if the broker is stopping.
     """
     cluster.lifecycle.check()
     starts = _Starts(cluster)
@@ -74,12 +75,12 @@ async def start_together(cluster: Cluster, node_ids: Iterable[int], prepare: Pre
 
 
 class _Starts:
-    """The nodes whose starts have not failed, and the errors of the others."""
+    """The nodes that are starting, and the errors of those whose start has failed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._starting: list[tuple[NodeRuntime, NodeRuntime]] = []
-        """Each with its earlier life."""
+        """(new life, earlier life) of each node."""
         self.failures: list[object] = []
 
     @property
@@ -87,7 +88,7 @@ class _Starts:
         return [runtime for runtime, _ in self._starting]
 
     def lock_and_bind(self, node_ids: Iterable[int]) -> None:
-        """In one turn of the loop: no kill comes before the last directory is locked."""
+        """Lock directories and bind ports in one turn of the event loop: a kill cannot come in between."""
         for node_id in node_ids:
             before = self._cluster.nodes[node_id]
             runtime = self._cluster.new_life(before)

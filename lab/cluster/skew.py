@@ -1,4 +1,4 @@
-"""Clocks of single nodes that are ahead of the cluster's, or behind it."""
+"""Sets the clock of a single node ahead of the cluster's clock, or behind it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def skew(cluster: Cluster, node_id: int, skew_ms: int) -> None:
-    """Set the clock of a node, in whatever state it is: so far ahead, behind if negative, or as the others with 0.
+    """Set how far the clock of a node, in any state, is ahead of the cluster's clock. Negative: behind; 0: not skewed.
 
-    ``NoSuchNode`` if there is none; ``BadDuration`` if it is too much.
+    Raises ``NoSuchNode`` if there is no such node, ``BadDuration`` if the skew is too large.
     """
     checked_skew_ms(skew_ms)
     runtime = cluster.nodes.get(node_id)
@@ -30,7 +30,7 @@ def skew(cluster: Cluster, node_id: int, skew_ms: int) -> None:
 
 
 def skew_text(skew_ms: int) -> str:
-    """``5m ahead``, ``30s behind``, ``not skewed``"""
+    """The skew as text, such as ``5m ahead``, ``30s behind``, ``not skewed``."""
     if not skew_ms:
         return "not skewed"
     return f"{duration_text(abs(skew_ms))} {'ahead' if skew_ms > 0 else 'behind'}"

@@ -1,17 +1,17 @@
-"""Snapshots: the state of all nodes at one instant, and back to it.
+"""Snapshots of all nodes at one instant, and restoring them.
 
     snapshots = Snapshots(cluster)
     snapshot = await snapshots.take()
     await snapshots.restore(snapshot.id, forget=control.faults.clear)
     await snapshots.remove(snapshot.id)
 
-A snapshot is taken in one turn of the loop, in which no append is under way. Folders are made before it and what grows is
-copied after it, so that clients wait for the links only: 8 ms for 100 partitions with both internal topics, 22 ms for
-three replicas of each.
+The files are linked in one turn of the event loop, in which no append is in progress. Folders are created before, and files
+that still grow are copied afterwards, so that clients wait only for the links: 8 ms for 100 partitions with both internal
+topics, 22 ms for three replicas of each.
 
-A restore kills all nodes first, as a reset does. Then the metadata gets the topics, settings and features of the snapshot
-by new records, and the nodes that ran start on its files. The metadata log goes on, so that topic ids, producer ids and
-epochs are never issued twice.
+A restore kills all nodes first, as a reset does. Then new metadata records bring back the topics, settings and features of
+the snapshot, and the nodes that ran start on its files. The metadata log is not replaced, so that no topic id, producer id
+or epoch is ever issued twice.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ SNAPSHOTS_MAX: Final = 64
 
 
 class NoSuchSnapshot(LookupError):
-    """There is none of this id, or not any more; the text says so."""
+    """There is no snapshot with this id, or it was removed. The message says so."""
 
 
 class SnapshotRefused(Exception):
-    """No snapshot can be taken now; the text says why."""
+    """A snapshot cannot be taken now. The message says why."""
 
 
 @slotted(frozen=True)
 class Snapshot:
-    """One snapshot. Its files belong to it until it is removed."""
+    """One snapshot. Its files stay until it is removed."""
 
     id: int
     path: Path
-    """A data directory, on which another broker can start once it is copied."""
+    """Data directory of the snapshot. Another broker can start on a copy of it."""
     nodes: dict[int, NodeFiles]
     running: tuple[int, ...]
-    """The nodes that ran, and run again after a restore."""
+    """The nodes that were running. They run again after a restore."""
     metadata: Image
     time: SavedTime
     skews_ms: dict[int, int]
-    """How far the clock of each node was ahead."""
+    """Skew of each node's clock, in milliseconds ahead."""
     startup_topics_are_due: bool
 
 
 class Snapshots:
-    """The snapshots of a broker."""
+    """The snapshots of one broker."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -74,14 +74,14 @@ class Snapshots:
         return list(self._taken.values())
 
     def get(self, snapshot_id: int) -> Snapshot:
-        """``NoSuchSnapshot`` if there is none."""
+        """The snapshot with this id. Raises ``NoSuchSnapshot``."""
         found = self._taken.get(snapshot_id)
         if found is None:
             raise NoSuchSnapshot(f"there is no snapshot {snapshot_id}")
         return found
 
     async def take(self) -> Snapshot:
-        """``SnapshotRefused`` while a node starts or stops, or if there are too many."""
+        """Take a snapshot. Raises ``SnapshotRefused`` if a node is starting or stopping, or if there are too many."""
         cluster = self._cluster
         async with cluster.lifecycle.call_on_all_nodes():
             if len(self._taken) >= SNAPSHOTS_MAX:
@@ -107,7 +107,7 @@ class Snapshots:
         time = await cluster.clock.saved()
         await cluster.settled()
         metadata = await cluster.metadata.saved()
-        # From here on in one turn: all files are of the same instant.
+        # The rest of this function runs in one turn, so that all files are of the same instant.
         for node_id, runtime in cluster.nodes.items():
             if runtime.state in (NodeState.STARTING, NodeState.STOPPING):
                 raise SnapshotRefused(f"node {node_id} is {runtime.state.value}: wait for it")
@@ -128,10 +128,10 @@ class Snapshots:
         forget: Callable[[], object] = lambda: None,
         remember: Callable[[], object] = lambda: None,
     ) -> None:
-        """Return once the nodes that ran serve clients again, on their ports; `all_killed` says when the others are called.
+        """Return when the nodes that ran handle requests again, on the same ports. `all_killed` describes the callbacks.
 
-        ``NoSuchSnapshot``. ``StartError`` if a node cannot start, or is killed on the way: the others run then.
-        ``BrokerEnding``
+        Raises ``NoSuchSnapshot``; ``StartError`` if a node cannot start, or is killed meanwhile (the other nodes run then);
+        ``BrokerEnding`` if the broker is stopping.
         """
         async with self._cluster.lifecycle.call_on_all_nodes():
             snapshot = self.get(snapshot_id)
@@ -159,11 +159,11 @@ class Snapshots:
             await cluster.metadata.cluster_control.restore(snapshot.metadata, brokers)
             cluster.startup_topics.are_due = snapshot.startup_topics_are_due
 
-        # A node that is killed meanwhile gets its files and its part of the metadata all the same: all changes, or nothing.
+        # A node that is killed meanwhile gets its files and its metadata too: the restore is complete, or changes nothing.
         await start_together(cluster, snapshot.running, prepare)
 
     async def _put_back_dead(self, snapshot: Snapshot) -> None:
-        """The files of nodes that did not run then, and do not run now."""
+        """Restore the files of nodes that did not run at the snapshot and do not run now."""
         for node_id, runtime in self._cluster.nodes.items():
             if node_id not in snapshot.running:
                 directory = LogDirectory(runtime.data_dir)
@@ -173,7 +173,7 @@ class Snapshots:
                     directory.close(clean=False)
 
     async def remove(self, snapshot_id: int) -> None:
-        """``NoSuchSnapshot`` if there is none."""
+        """Remove a snapshot and its files. Raises ``NoSuchSnapshot``."""
         async with self._cluster.lifecycle.call_on_all_nodes():
             snapshot = self.get(snapshot_id)
             del self._taken[snapshot_id]

@@ -1,1 +1,1 @@
-"""The control port: HTTP and JSON to inject faults, advance the clock and watch the broker (`docs/control.md`)."""
+"""The control port: HTTP and JSON to inject faults, advance the clock and observe the broker (`docs/control.md`)."""

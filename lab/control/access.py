@@ -1,15 +1,16 @@
-"""Who may call the control port. Pure: headers in, a refusal or nothing out.
+"""Access control of the control port. Pure: headers in, a role or an ``HttpError`` out.
 
-The port can kill nodes and lose data, so a web page that its owner happens to visit must not reach it. Three rules see to
-that, and each of them alone would stop one kind of page:
+The port can kill nodes and lose data, so a web page that the user happens to visit must not reach it. Three rules prevent
+that, each against one kind of page:
 
-- The request's ``Host`` is loopback or listed, whatever address it resolved to (DNS rebinding). A port with a token, which
-  such a page cannot know, may be called by any name.
-- The ``Origin``, which only browsers add, is loopback or listed (a form or a script of another site).
-- A call that changes something says ``Content-Type: application/json``, which a page may not send elsewhere unasked.
+- The request's ``Host`` is loopback or listed, whatever address it resolved to (against DNS rebinding). If the port has a
+  token, any name is allowed, since such a page cannot have the token.
+- The ``Origin``, which only browsers add, is loopback or listed (against a form or a script of another site).
+- A call that changes something has ``Content-Type: application/json``, which a page may not send to another site without
+  permission.
 
-A port that other machines can reach wants a token as well, in every call. A token has a role, and each operation says which
-role it needs.
+A port that other machines can reach also requires a token, in every call. A token has a role, and each operation says which
+role it requires.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ _QUOTED_CHARACTERS_MAX: Final = 100
 
 
 class ControlConfigError(Exception):
-    """The control port cannot be opened like this; the text is an error message for the operator."""
+    """The control port cannot be opened with these settings. The message is for the user."""
 
 
 class Role(IntEnum):
-    """What a caller may do. Each role may do what those before it may."""
+    """What a caller may do. A higher role may do everything that a lower one may."""
 
     LOOK = 1
-    """See everything, records too, and change nothing."""
+    """May read everything, records too, and change nothing."""
     STAGE = 2
-    """Change what the broker does and has: rules, time, topics, resets."""
+    """May change the broker's state: rules, time, topics, resets."""
     STOP = 3
-    """End nodes, and damage their files."""
+    """May end nodes, and damage their files."""
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -67,7 +68,7 @@ _SETTINGS: Final = {
 
 
 class Tokens(NamedTuple):
-    """A token for each role; an empty one is none."""
+    """A token for each role. An empty string means that the role has no token."""
 
     stop: str = ""
     stage: str = ""
@@ -80,7 +81,7 @@ class Tokens(NamedTuple):
         return f"Tokens({', '.join(str(role) for role, token in self.by_role() if token)})"
 
     def check(self) -> None:
-        """``ControlConfigError`` for tokens that cannot be."""
+        """Raise ``ControlConfigError`` for invalid tokens."""
         given = [token for token in self if token]
         for role, token in self.by_role():
             if not token.isascii():
@@ -88,7 +89,7 @@ class Tokens(NamedTuple):
                     f"{_SETTINGS[role]}: a token is of ASCII characters, as HTTP headers are"
                 )
             if given.count(token) > 1:
-                raise ControlConfigError(f"{_SETTINGS[role]}: each role has a token of its own")
+                raise ControlConfigError(f"{_SETTINGS[role]}: two roles must not have the same token")
 
 
 NO_TOKENS: Final = Tokens()
@@ -96,15 +97,18 @@ NO_TOKENS: Final = Tokens()
 
 @slotted(frozen=True)
 class Access:
-    """The rules of one control port, from what it was started with."""
+    """The access rules of one control port."""
 
     tokens: Tokens = NO_TOKENS
     hosts: frozenset[str] = frozenset()
-    """Names and addresses beside loopback by which it may be called, in lower case."""
+    """Allowed names and addresses in the Host header, besides loopback, in lower case."""
 
     @classmethod
     def of(cls, bind_host: str, tokens: Tokens = NO_TOKENS, allowed_hosts: Collection[str] = ()) -> Access:
-        """``ControlConfigError`` for a port that others could reach without a token."""
+        """The rules for these settings.
+
+        Raises ``ControlConfigError`` if other machines could reach the port without a token.
+        """
         tokens.check()
         if not any(tokens) and not is_loopback(bind_host):
             raise ControlConfigError(
@@ -119,7 +123,7 @@ class Access:
         return any(self.tokens)
 
     def check(self, *, headers: Mapping[str, str], changes_state: bool, needed: Role = Role.LOOK) -> Role:
-        """The role of a call with these headers, of which names are in lower case; ``HttpError`` if it may not be made."""
+        """The role of a call with these headers (names in lower case). Raises ``HttpError`` if the call is not allowed."""
         self.check_page(headers)
         role = self._role_of(headers.get("authorization"))
         require(role, needed)
@@ -130,9 +134,12 @@ class Access:
         return role
 
     def check_page(self, headers: Mapping[str, str]) -> None:
-        """The same for the files of the page: a browser asks for them without a token, and they say nothing."""
+        """Check a request for a file of the page.
+
+        No token is required: browsers send none, and the files contain no data.
+        """
         host = headers.get("host", "")
-        # A page cannot know the token: with one, the port may be called by any name.
+        # A malicious page cannot have the token, so with a token the port may be called by any name.
         if not self.wants_token and not self._is_allowed(_host_of(host)):
             raise HttpError(
                 403,
@@ -148,7 +155,7 @@ class Access:
             )
 
     def _role_of(self, authorization: str | None) -> Role:
-        """Without tokens every caller may do everything."""
+        """The role of a token. Without tokens, every caller has the highest role."""
         if not self.wants_token:
             return Role.STOP
         if authorization is None:
@@ -156,7 +163,7 @@ class Access:
         scheme, _, given = authorization.partition(" ")
         found = None
         for role, token in self.tokens.by_role():
-            # Compared in constant time: the duration must not show how much of it was right.
+            # Compare in constant time, so that the duration does not show how many characters are right.
             is_right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
             found = role if token and is_right else found
         if scheme.lower() != "bearer" or not given.strip():
@@ -170,15 +177,15 @@ class Access:
 
 
 def require(role: Role, needed: Role) -> None:
-    """``HttpError`` for a role that is too low."""
+    """Raise ``HttpError`` if the role is too low."""
     if role < needed:
         raise HttpError(403, f"this needs the role {needed}, and the token has the role {role}")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this name or address can only be this machine itself (RFC 6761 for the names)."""
+    """Whether this name or address always means this machine (RFC 6761 for the names)."""
     host = host.lower().rstrip(".")
-    # The usual address comes first: a start with a control port loads no module for it.
+    # The usual values come first, so that a start with a control port imports no module for the check.
     if host in ("127.0.0.1", "localhost") or host.endswith(".localhost"):
         return True
     try:
@@ -188,7 +195,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _host_of(host_and_port: str) -> str | None:
-    """The host of a Host header, in lower case; None if it is not one."""
+    """The host in a Host header, in lower case; None if the header is invalid."""
     try:
         parts = urlsplit(f"//{host_and_port}")
         port_is_fine = parts.port is None or parts.port >= 0

@@ -1,4 +1,4 @@
-"""The error with which the control port refuses a call."""
+"""The exception that becomes the control port's error response."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker.config.definitions import nearest
 
 
 class HttpError(Exception):
-    """A call that cannot be served: an HTTP status of the 400s, and an error message for the caller."""
+    """An error of the caller: an HTTP status from 400 to 499, and a message."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -17,11 +17,11 @@ class HttpError(Exception):
 
 
 def not_found(what: str, name: str, known: Iterable[str]) -> HttpError:
-    """404 for a name that nothing has; it asks whether the nearest known name was meant."""
+    """404 for an unknown name, with the most similar known name as a suggestion."""
     return HttpError(404, unknown(what, name, known))
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that nothing has; it asks whether the nearest known name was meant."""
+    """Message for an unknown name, with the most similar known name as a suggestion."""
     near = nearest(name, known)
     return f"there is no {what} {name}" + (f"; did you mean {near}?" if near else "")

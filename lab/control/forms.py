@@ -1,4 +1,4 @@
-"""Structs that several operations share, and how they are made."""
+"""Structs and types that several operations share."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from msgspec import Meta
 
 NODE_ID_MAX = 2**31 - 1
 FAULT_ID_MAX = 2**53 - 1
-"""Whole numbers that JSON readers of every language can hold."""
+"""Integers that JSON libraries of every language can represent exactly."""
 
 WAIT_MS_MAX = 600_000
-"""Of one call that waits."""
+"""Longest timeout of a call that waits."""
 
 NodeId = Annotated[int, Meta(ge=0, le=NODE_ID_MAX, description="The id of a node.")]
 FaultId = Annotated[
@@ -21,8 +21,8 @@ FaultId = Annotated[
 
 
 class Given(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a caller sends: a name that means nothing is an error, never passed over."""
+    """Base of structs that a caller sends. An unknown field is an error."""
 
 
 class View(msgspec.Struct, kw_only=True):
-    """What a caller gets."""
+    """Base of structs in responses."""

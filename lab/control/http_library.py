@@ -1,8 +1,9 @@
-"""aiohttp without its client: `aiohttp.web` and what it imports.
+"""Imports aiohttp without its client: `aiohttp.web` and what it imports.
 
-``import aiohttp`` imports the client first, which makes two TLS contexts and loads OpenSSL, cookie jars and a resolver: half
-of its 120 ms and of its 18 MiB, and a control port needs nothing of them. So a module with the package's name and path takes
-its place, where its own modules find each other. The first name that only the package has runs the package in it.
+``import aiohttp`` imports the client first. The client creates two TLS contexts and loads OpenSSL, cookie jars and a
+resolver: half of aiohttp's 120 ms and 18 MiB. A control port needs none of these. So a substitute module with the package's
+name and path is put into ``sys.modules``, where aiohttp's own modules find each other. The first access to a name that only
+the package has executes the package in the substitute.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ _RARELY_CALLED: Final = {
     "html": ("escape",),
     "urllib.request": ("getproxies", "proxy_bypass"),
 }
-"""What the server imports for a command line of its own, for proxies, and for a page that says what went wrong: 1.3 MiB."""
+"""Functions of the server for its own command line, for proxies, and for HTML error pages: 1.3 MiB if they are loaded."""
 
 
 class PackageInPart(ModuleType):
-    """Stands for a package of which single modules are imported; the first other name runs the package itself."""
+    """Substitute for a package of which only some modules are imported. Access to any other name executes the package."""
 
     is_taken = False
-    """The modules that were wanted are there."""
+    """Whether the wanted modules have been imported."""
 
     def __getattr__(self, name: str) -> Any:
         spec = self.__spec__
         if not self.is_taken or spec is None or spec.loader is None:
-            # As an import asks, before it imports the module of this name.
+            # An import looks for an attribute of this name before it imports the submodule.
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        self.is_taken = False  # the package asks for its own modules
+        self.is_taken = False  # the package imports its own modules now
         spec.loader.exec_module(self)
         return getattr(self, name)
 
 
 def load() -> None:
-    """Import `aiohttp.web`; the whole package where it is there already, or cannot be taken in part."""
+    """Import `aiohttp.web`, or the whole package if it is already imported, or cannot be imported in part."""
     spec = find_spec(PACKAGE) if PACKAGE not in sys.modules else None
     if spec is None or not spec.submodule_search_locations:
         import_module(SERVER)
@@ -54,9 +55,9 @@ def load() -> None:
     sys.modules[PACKAGE] = package
     late_modules.install_functions(_RARELY_CALLED)
     try:
-        # OpenSSL is another 4 MiB. Where there is TLS, it is loaded already, and stays what it is.
+        # OpenSSL takes another 4 MiB. If TLS is used, it is already loaded, and stays loaded.
         late_modules.import_without_tls(SERVER)
-    except (ImportError, AttributeError):  # of a release whose parts need the package
+    except (ImportError, AttributeError):  # a release of aiohttp whose modules need the package
         for name in [name for name in sys.modules if name == PACKAGE or name.startswith(f"{PACKAGE}.")]:
             del sys.modules[name]
         import_module(SERVER)
@@ -68,7 +69,7 @@ def _package(spec: ModuleSpec) -> PackageInPart:
     package = PackageInPart(PACKAGE)
     package.__spec__, package.__loader__, package.__file__ = spec, spec.loader, spec.origin
     package.__path__ = spec.submodule_search_locations or []
-    # The server says it in its responses.
+    # The server sends the version in its responses.
     text = Path(spec.origin or "").read_text("utf-8")
     vars(package)["__version__"] = "".join(re.findall(r'^__version__ = "(.+)"', text, re.MULTILINE)[:1])
     return package

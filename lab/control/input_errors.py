@@ -1,4 +1,4 @@
-"""Sentences for input that does not have its form: the errors of msgspec in the words of the call."""
+"""Error messages for invalid input: msgspec's errors, with the names of parameters and fields."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lab.faults.values import there_is
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*)`", re.S)
 _BAD_WORD: Final = re.compile(r"Invalid enum value (.*)", re.S)
 _SOME_KEY: Final = "[...]"
-"""So msgspec writes the place of an error in an object whose keys are not fields."""
+"""How msgspec writes the position of an error in an object whose keys are not fields."""
 
 
 def not_json(error: msgspec.DecodeError) -> str:
-    """The sentence for a body that cannot be parsed."""
+    """Message for a body that cannot be parsed."""
     said = str(error).removeprefix("JSON is malformed: ")
     return f"the body is not JSON: {'it ends too early' if 'truncated' in said else said}"
 
@@ -25,9 +25,9 @@ def not_json(error: msgspec.DecodeError) -> str:
 def not_of_the_form(
     error: msgspec.ValidationError, kind: Any, given: object, what: str, hidden: Collection[str] = ()
 ) -> str:
-    """The sentence for ``given``, which cannot be a ``kind``; ``what`` is what a field of it is called.
+    """Message for ``given``, which is not a valid ``kind``; ``what`` is the word for its fields, such as parameter.
 
-    ``hidden``: fields that are not listed where a name is not known.
+    ``hidden``: names that are not suggested in place of an unknown one.
     """
     said, _, place = str(error).partition(" - at `$")
     place = place.removesuffix("`").removeprefix(".")
@@ -47,7 +47,7 @@ def not_of_the_form(
 
 
 def _named(error: msgspec.ValidationError, kind: Any, given: object, place: str) -> str:
-    """The place, with the key of an object's entry."""
+    """The position of the error, with the key of an object's entry."""
     field, some_key, rest = place.partition(_SOME_KEY)
     entries = given.get(field) if isinstance(given, Mapping) and some_key and not rest else None
     if not isinstance(given, Mapping) or not isinstance(entries, Mapping):
@@ -62,7 +62,7 @@ def _named(error: msgspec.ValidationError, kind: Any, given: object, place: str)
 
 
 def _hint_at(kind: Any, place: str) -> Any:
-    """The type at ``action.fields`` of a struct; None where it is inside of an array or an object."""
+    """The type of a field like ``action.fields`` of a struct; None inside of an array or an object."""
     for name in place.split("."):
         struct = next(_structs(kind), None)
         kind = None if struct is None else get_type_hints(struct).get(name)

@@ -1,9 +1,9 @@
-"""The listening sockets of the control port. Its HTTP server is loaded when a caller has sent something.
+"""The listening sockets of the control port. Its HTTP server is loaded when a caller sends the first bytes.
 
-Most brokers are started and never asked: aiohttp and the operations would cost such a broker more than its own start. So the
-sockets listen from the start on, and the first bytes that a caller sends load the server, in a thread. Connections that come
-meanwhile wait in the backlog; the server takes over the sockets, and the connections that have been accepted. A connection
-that is opened and closed again, as a check of the port does, loads nothing.
+Most brokers get no call: aiohttp and the operations would then cost more than the broker's own start. So the sockets listen
+from the start on, and the first bytes load the server in a thread. Later connections wait in the backlog. The server then
+takes over the sockets, and the connections that were accepted. A connection that is opened and closed again, as a port check
+does, loads nothing.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from lab.control.server import ControlServer
 
 RETRY_S: Final = 1.0
-"""After an accept that has failed, and after a server that could not be loaded."""
+"""Delay before listening again, after an accept has failed, or the server could not be loaded."""
 
 log = get_logger()
 
 
 class ControlListener:
-    """One control port. ``start`` returns its number; ``close`` ends all calls."""
+    """One control port. ``start`` returns its port number, ``close`` ends all calls."""
 
     def __init__(
         self,
@@ -56,9 +56,10 @@ class ControlListener:
         tls: ssl.SSLContext | None = None,
         modules: Collection[str] = (),
     ) -> None:
-        """``looking`` makes what is asked, when the first call has come; ``modules`` are loaded for it, in a thread.
+        """``looking`` returns the objects that the port controls; it is called for the first call.
 
-        ``token`` allows everything. ``ControlConfigError`` if others could reach the port without a token.
+        ``modules`` are imported for the first call, in a thread. ``token`` is the token of the highest role. Raises
+        ``ControlConfigError`` if other machines could reach the port without a token.
         """
         self._looking = looking
         self._modules = tuple(modules)
@@ -68,25 +69,25 @@ class ControlListener:
         self._tls = tls
         self._listening: list[socket.socket] = []
         self._accepted: dict[socket.socket, None] = {}
-        """They have sent nothing yet; the oldest first."""
+        """Connections that have sent nothing yet, the oldest first."""
         self._retry: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
         self._server: ControlServer | None = None
 
     @property
     def url(self) -> str:
-        """Where it listens, as people type it."""
+        """URL of the port, with an address that a user can connect to."""
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://[{host}]:{self._port}" if ":" in host else f"{scheme}://{host}:{self._port}"
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the server has taken over."""
+        """Whether the server has been loaded and has taken over the sockets."""
         return self._server is not None
 
     async def start(self) -> int:
-        """Listen; the port. ``ControlConfigError`` if that cannot be."""
+        """Listen, and return the port number. Raises ``ControlConfigError`` if the port is not available."""
         try:
             self._listening += Ports().bind(Endpoint("CONTROL", self._host, self._port))
             self._port = int(self._listening[0].getsockname()[1])
@@ -100,7 +101,7 @@ class ControlListener:
         return self._port
 
     async def close(self) -> None:
-        """Hang up. Calls that wait or follow end where they are; what changes something is let finish."""
+        """Close all connections. Calls that wait or follow are cancelled, calls that change something run to their end."""
         self._unwatch()
         if self._loading is not None:
             self._loading.cancel()
@@ -145,7 +146,7 @@ class ControlListener:
             self._drop(next(iter(self._accepted)))
 
     def _heard(self, accepted: socket.socket) -> None:
-        """It has sent something, or gone."""
+        """A connection has sent something, or was closed by the caller."""
         try:
             has_sent = bool(accepted.recv(1, socket.MSG_PEEK))
         except (BlockingIOError, InterruptedError):
@@ -190,11 +191,11 @@ class ControlListener:
 
 
 def load(modules: Collection[str] = ()) -> None:
-    """Import the HTTP server, the operations, and ``modules``. The loop has its turns meanwhile."""
-    from lab.sharing import loop_goes_first  # of no use to a broker that is not asked
+    """Import the HTTP server, the operations and ``modules``. Runs in a thread; the event loop keeps running."""
+    from lab.sharing import loop_goes_first  # not needed by a broker that gets no call
 
-    # Imports allocate much and free nothing, and what is imported stays: as at the start, the collector passes over it. It
-    # would hold the loop for 10 ms to look at it.
+    # Imports allocate much and free nothing, and modules stay in memory. So the collector is off and skips them afterwards,
+    # as at the start. A collection would block the event loop for 10 ms.
     collects, freezes = gc.isenabled(), gc.get_freeze_count() > 0
     gc.disable()
     try:
@@ -212,7 +213,7 @@ def load(modules: Collection[str] = ()) -> None:
 
 
 def tls_of(certificate: str, key: str) -> ssl.SSLContext | None:
-    """TLS of these settings; None where there is none. ``ControlConfigError``"""
+    """TLS context for these settings, None if there are none. Raises ``ControlConfigError`` if they are invalid."""
     if not certificate:
         if key:
             raise ControlConfigError(f"{TLS_KEY_SETTING} is set, but {TLS_CERTIFICATE_SETTING} is not")

@@ -1,7 +1,7 @@
-"""Requests that the control port makes of a node itself, without a connection: neither rules nor ACLs apply to them.
+"""Requests that the control port makes to a node itself, without a connection. Neither rules nor ACLs apply to them.
 
-Each function returns what was done, or raises ``HttpError``: 404 for what does not exist, 409 for what the node refuses. It
-repeats nothing but the begin of a transaction: another error after which a client would ask again is the caller's to see.
+Each function returns the result, or raises ``HttpError``: 404 for what does not exist, 409 for an error of the node. Only
+InitProducerId is retried. Any other error that a client would retry is returned to the caller.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from protocol.record import Header
 
 CLIENT_ID: Final = "odradek-control"
 ANSWER_S_MAX: Final = 10.0
-"""A node that is killed or paused meanwhile does not answer, and one whose replicas do not follow waits."""
+"""Timeout of a response. A node that is killed or paused meanwhile does not respond, and lagging replicas may delay it."""
 _OFFSET_COMMIT: Final = (8, 9)
 _DESCRIBE_GROUPS: Final = (15, 6)
 _WRITE_MARKERS: Final = (27, 1)
@@ -66,7 +66,7 @@ Offsets = Mapping[tuple[str, int], int]
 
 
 async def ask(cluster: Cluster, node: Node, api: own_requests.Api, request: object) -> Any:
-    """The response of ``node`` to ``request`` in this API and version."""
+    """The response of ``node`` to ``request``, in this API and version."""
     runtime = cluster.nodes[node.node_id]
     if runtime.is_paused:
         raise HttpError(409, f"node {node.node_id} is paused")
@@ -79,12 +79,12 @@ async def ask(cluster: Cluster, node: Node, api: own_requests.Api, request: obje
     except TimeoutError:
         raise HttpError(
             409,
-            f"node {node.node_id} has not answered for {ANSWER_S_MAX:g} s: what it was asked for may still happen",
+            f"node {node.node_id} has not responded for {ANSWER_S_MAX:g} s, and may still execute the request",
         ) from None
 
 
 def check(code: int, what: str, message: str | None = None) -> None:
-    """``HttpError`` for an error code, by Kafka's name."""
+    """Raise ``HttpError`` for an error code, with Kafka's name of it."""
     error = ErrorCode(code)
     if error is not NONE:
         said = f" ({message})" if message else ""
@@ -92,11 +92,11 @@ def check(code: int, what: str, message: str | None = None) -> None:
         raise HttpError(status, f"{what}: {error.name.upper()}{said}")
 
 
-# -- who is asked ---------------------------------------------------------------------------------------------------
+# -- leaders and coordinators ---------------------------------------------------------------------------------------
 
 
 def leader(cluster: Cluster, topic: str, index: int) -> tuple[Node, Partition]:
-    """The node that leads a partition, and its replica."""
+    """The node that leads a partition, and its replica of the partition."""
     state = topic_of(cluster.metadata, topic).partition(index)
     if state is None:
         raise HttpError(404, f"there is no partition {topic}-{index}")
@@ -107,16 +107,16 @@ def leader(cluster: Cluster, topic: str, index: int) -> tuple[Node, Partition]:
 
 
 def no_leader(cluster: Cluster, topic: str, partition: PartitionState) -> HttpError:
-    """409 for a partition that no running node leads, with the states of the nodes that have its replicas."""
+    """The 409 for a partition that no running node leads, with the states of the nodes that have replicas."""
     nodes = [cluster.nodes[each] for each in partition.replicas if each in cluster.nodes]
     states = ", ".join(f"node {each.node_id} is {each.shown_state}" for each in nodes)
     return HttpError(409, f"no running node leads {topic}-{partition.index}: {states}")
 
 
 async def first_at(node: Node, partition: Partition, time_ms: int, *, read_committed: bool) -> int:
-    """The offset of the first record at a time or later; where readers get to, if there is none."""
+    """Offset of the first record at or after a time; the readable end of the log if there is none."""
     steps = partition.offset_for_timestamp(time_ms, read_committed=read_committed)
-    # In no life of a node: a search ends by itself where the log is closed.
+    # The search gets a life of its own, as it ends by itself when the log is closed.
     search = start(node.slices.run(steps), NodeLife())
     found = await search if isinstance(search, asyncio.Future) else search
     check(found.error, f"{partition.topic}-{partition.index}")
@@ -154,7 +154,7 @@ async def abort(cluster: Cluster, node: Node, transactional_id: str, timeout_ms:
         transactional_id, min(timeout_ms, node.config.transaction_max_timeout_ms)
     )
     response = await ask(cluster, node, own_requests.INIT_PRODUCER_ID, request)
-    # The producer would ask again until the abort is complete.
+    # A producer would retry until the abort is complete.
     if response.error_code != ErrorCode.concurrent_transactions:
         check(response.error_code, f"transactional id {transactional_id}")
 
@@ -182,16 +182,16 @@ Record = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 
 
 async def produce(cluster: Cluster, topic: str, index: int, record: Record) -> int:
-    """Write a record that belongs to no transaction; its offset."""
+    """Write a record outside of any transaction; returns its offset."""
     return await _produce(cluster, topic, index, build_batch([record]), None)
 
 
 async def produce_in_transaction(
     control: Control, topic: str, index: int, record: Record, transactional_id: str, end: str
 ) -> tuple[int, own_requests.Producer]:
-    """Write a record in a transaction of its own that ends by ``end``: commit, abort, or none, which leaves it open.
+    """Write a record in a new transaction that ends by ``end``: commit, abort, or none, which leaves it open.
 
-    As each producer that begins, it fences the id's producer and aborts what that has left open.
+    As for every new producer, InitProducerId fences the id's earlier producer and aborts its open transaction.
     """
     cluster = control.cluster
     leader(cluster, topic, index)
@@ -216,7 +216,7 @@ async def produce_in_transaction(
 
 
 async def _begun(control: Control, node: Node, begin: InitProducerIdRequest) -> Any:
-    """The response to InitProducerId, which is asked again while the id's transaction before is being ended."""
+    """The response to InitProducerId, which is retried while the id's earlier transaction is being ended."""
     transactional_id = begin.transactional_id
     assert transactional_id is not None
     try:
@@ -226,7 +226,7 @@ async def _begun(control: Control, node: Node, begin: InitProducerIdRequest) -> 
                 if begun.error_code != ErrorCode.concurrent_transactions:
                     return begun
                 await control.awaited_states.reached(transactional_id, _SETTLED, WAIT_MS_MAX)
-                # As clients do: another producer of the id may be beginning.
+                # Retry as clients do: another producer with this id may be initialising.
                 await pause(RETRY_BACKOFF_MS)
     except TimeoutError:
         check(
@@ -237,7 +237,7 @@ async def _begun(control: Control, node: Node, begin: InitProducerIdRequest) -> 
 
 
 def _held_by(control: Control, transactional_id: str) -> str:
-    """Which rule holds a step of an id, or a request that names it."""
+    """The rule that holds a step of an id, or a request that names it, as text for an error message."""
     for active in control.faults.list():
         for item in active.held:
             if transactional_id in item.subjects.transactional_ids:
@@ -300,7 +300,7 @@ async def describe_group(cluster: Cluster, node: Node, group: str, *, is_classic
 
 
 async def commit_offsets(cluster: Cluster, group: str, offsets: Offsets) -> None:
-    """Commit offsets for a group without members, as an administrator does."""
+    """Commit offsets for a group without members, as an admin client does."""
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, index), offset in offsets.items():
         partition = OffsetCommitRequestPartition(
@@ -321,7 +321,7 @@ async def commit_offsets(cluster: Cluster, group: str, offsets: Offsets) -> None
 
 
 async def pause(pause_ms: float) -> None:
-    """Pause in real time: an hour that the clock is advanced by is not an hour of pauses."""
+    """Sleep in real time, even if the broker's clock is advanced by an hour."""
     over = asyncio.Event()
     timer = SystemClock().call_later_ms(pause_ms, over.set, Domain.REQUESTS)
     try:

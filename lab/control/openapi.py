@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the control port, made of its operations."""
+"""Generates the OpenAPI 3.1 document of the control port from its operations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ OPENAPI_VERSION: Final = "3.1.0"
 ROLE: Final = "x-role"
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PUBLISHED: Final = (b"lab.control.routes.", b"broker.control.routes.")
-"""Of two structs with one name the schemas' names have the module in them: users' programs know them by the second."""
+"""If two structs have the same name, their schemas' names contain the module. Users' programs refer to these names."""
 _ERROR: Final = {
-    "description": "It cannot be done; the sentence says why and, where it can, what would do.",
+    "description": "The call failed; the error says why and, if possible, what to do.",
     "content": {
         "application/json": {
             "schema": {
@@ -32,7 +32,7 @@ _ERROR: Final = {
 def document(
     operations: Mapping[tuple[str, str], Operation], *, version: str, with_token: bool
 ) -> dict[str, Any]:
-    """Paths, schemas and examples. Everything in it comes from the operations' signatures and docstrings."""
+    """The document with paths, schemas and examples. All content comes from the operations' signatures and docstrings."""
     schemas = _Schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
     for each in operations.values():
@@ -44,8 +44,8 @@ def document(
         "info": {
             "title": "Odradek control port",
             "version": version,
-            "description": "Stage failures in a running broker, move its time, and see what it does. A token has a role: "
-            "look, stage or stop, of which each may do what those before it may; x-role says which one a call needs.",
+            "description": "Inject failures into a running broker, advance its clock, and observe it. A token has a role: "
+            "look, stage or stop. Each role may do what the ones before it may; x-role is the role that a call requires.",
         },
         "paths": paths,
         "components": {"schemas": schemas.components},
@@ -57,7 +57,7 @@ def document(
 
 
 class _Schemas:
-    """The JSON schema of each struct that an operation names, and of those inside."""
+    """JSON schemas of the structs that the operations use, nested ones included."""
 
     def __init__(self, operations: Mapping[tuple[str, str], Operation]) -> None:
         types = list(
@@ -77,7 +77,7 @@ class _Schemas:
         return schema
 
     def properties(self, type_: Any) -> tuple[dict[str, Any], list[str]]:
-        """The fields of a struct, and which of them must be given."""
+        """The fields of a struct, and the names of the required ones."""
         schema = self.components[self.of(type_)["$ref"].rpartition("/")[2]]
         return schema["properties"], schema.get("required", [])
 

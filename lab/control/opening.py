@@ -1,4 +1,4 @@
-"""What a start does for its control port and for its first rules: little, unless there are rules."""
+"""Opens the control port and adds the first rules at the start. Imports little, unless there are rules."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ WIRING: Final = "lab.control.wiring"
 
 
 async def open_control(cluster: Cluster) -> ControlListener | None:
-    """The control port of a started cluster, if one was asked for; its first rules hold from here on, with and without one.
+    """Open the control port of a started cluster, if there is one in the settings, and add the first rules in any case.
 
-    ``ControlConfigError`` if the port cannot be opened, or for a rule on what this broker does not have.
+    Raises ``ControlConfigError`` if the port cannot be opened, or if a rule names something that this broker does not have.
     """
     settings = cluster.settings
-    # A timeline shows elections from before the first call, too.
+    # Watch elections from the start on, so that a timeline also has those before the first call.
     ElectionWatcher(cluster.metadata, cluster.injection.happenings, cluster.clock)
     control = _control_of(cluster) if settings.faults else None
     if settings.control is None:
@@ -48,6 +48,6 @@ async def open_control(cluster: Cluster) -> ControlListener | None:
 
 
 def _control_of(cluster: Cluster) -> Control:
-    from lab.control.wiring import control_of  # the first call or rule pays for the import
+    from lab.control.wiring import control_of  # imported for the first call or rule
 
     return control_of(cluster)

@@ -1,12 +1,12 @@
-"""What the control port can be asked, each as one function that says all there is to know about it.
+"""Registry of the control port's operations. Each operation is one function, which describes itself completely.
 
     @operation("POST", "/v1/nodes/{node_id}/kill", answer_example={...}, role=Role.STOP)
     async def kill_node(control: Control, params: OneNode) -> NodeView:
         \"\"\"Kill a node: its connections are reset and its memory is gone, without one write.\"\"\"
 
-The signature is the contract: ``params`` is filled from the path and the query, ``body`` from the JSON that was sent, what
-is returned is sent as JSON. The OpenAPI document is made of nothing else. An operation is found by being in a module of
-``lab.control.routes``.
+The signature is the contract: ``params`` is filled from the path and the query, ``body`` from the JSON of the request, and
+the return value is sent as JSON. The OpenAPI document is generated from signatures and docstrings alone. An operation is
+discovered because it is in a module of ``lab.control.routes``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SAFE_METHODS: Final = ("GET", "HEAD")
 
 @slotted(frozen=True)
 class Stream:
-    """An answer that is not JSON, or not all there yet."""
+    """A response that is not JSON, or that is produced while it is sent."""
 
     content_type: str
     chunks: AsyncGenerator[bytes, None]
@@ -43,31 +43,31 @@ class Stream:
 
 @slotted(frozen=True)
 class Operation:
-    """One thing that the control port can be asked."""
+    """One operation of the control port."""
 
     method: str
     path: str
     function: _Function
     control: type[Looking]
-    """What it needs: a control port serves it if it is before such a thing."""
+    """The type that the function needs. A control port has the operation if its own object is of this type."""
     params: Any | None
-    """The struct of the parameters in path and query; None if there are none."""
+    """Struct of the parameters in path and query; None if there are none."""
     body: Any | None
     answer: Any
-    """The struct of the answer; ``Stream`` for what ``content_type`` names."""
+    """Struct of the response, or ``Stream`` for a response of another ``content_type``."""
     body_example: Any
     answer_example: Any
     content_type: str
     open_to_all: bool
-    """No token is asked for, and any name of the host will do: for health checks."""
+    """Requires no token, and allows any Host header: for health checks."""
     may_wait: bool
-    """Its answer may take long: so many of these may be under way. The others are answered at once, however many wait."""
+    """Its response may take long, so it counts towards ``CALLS_MAX``. Other operations respond at once and do not count."""
     ends_with_caller: bool
-    """A caller that hangs up cancels it, although it changes something."""
+    """Is cancelled when its caller disconnects, although it changes something."""
     role: Role
-    """What a token must allow."""
+    """Role that a call requires."""
     role_of: RoleOf | None
-    """What it must allow for a call with this body, where some need more than ``role``."""
+    """Returns the role that a call with this body requires, if it depends on the body."""
 
     @property
     def name(self) -> str:
@@ -103,9 +103,9 @@ def operation(
     role: Role | None = None,
     role_of: RoleOf | None = None,
 ) -> Callable[[_F], _F]:
-    """Serve ``method path`` with a function ``(control, params=…, body=…) -> answer`` (either may be left out).
+    """Decorator: register a function ``(control, params=…, body=…) -> response`` for ``method path``.
 
-    Without a ``role``, what changes nothing needs the role look, and all else the role stage.
+    ``params`` and ``body`` are optional. Without ``role``, GET requires the role look, everything else the role stage.
     """
 
     def register(function: _F) -> _F:
@@ -136,7 +136,7 @@ def operation(
 
 @cache
 def discover() -> Mapping[tuple[str, str], Operation]:
-    """All operations, by method and path."""
+    """Import the modules of ``routes``; returns all operations by (method, path)."""
     routes = importlib.import_module("lab.control.routes")
     for module in pkgutil.iter_modules(routes.__path__, f"{routes.__name__}."):
         importlib.import_module(module.name)
@@ -144,10 +144,10 @@ def discover() -> Mapping[tuple[str, str], Operation]:
 
 
 def arguments(operation: Operation, params: Mapping[str, str], body: bytes) -> dict[str, object]:
-    """What to call the function with; ``ValueError`` with a sentence if that cannot be."""
+    """Arguments for the operation's function. Raises ``ValueError`` with a message for invalid input."""
     found: dict[str, object] = {}
     if operation.params is not None:
-        # Path and query are text, so that "3" has to do for a number.
+        # Parameters are text, so "3" must be accepted as a number.
         try:
             found["params"] = msgspec.convert(params, type=operation.params, strict=False)
         except msgspec.ValidationError as error:
@@ -179,7 +179,7 @@ def _decoded(operation: Operation, body: bytes) -> object:
     try:
         return msgspec.json.decode(body, type=operation.body)
     except msgspec.ValidationError as error:
-        # It may raise, too: that the body is not JSON is said first.
+        # Report invalid JSON first: this may raise too.
         given = msgspec.json.decode(body)
         raise ValueError(not_of_the_form(error, operation.body, given, "field")) from None
 

@@ -1,4 +1,4 @@
-"""The page: files as they lie in ``page/``, for browsers. They are read when a browser asks for them."""
+"""Serves the page: the files in ``page/``, for browsers. Each is read when a browser requests it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 HEADERS: Final = {
-    # All that it loads comes from here, and no other page may show it in a frame.
+    # The page loads everything from here, and no other site may show it in a frame.
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'",
     "Cache-Control": "no-cache",
     "X-Content-Type-Options": "nosniff",
@@ -27,7 +27,7 @@ HEADERS: Final = {
 
 
 def serve(application: web.Application, check: Callable[[web.Request], object]) -> None:
-    """Answer ``/`` and ``/page/NAME``; ``check`` raises for a caller that may not ask."""
+    """Add the routes ``/`` and ``/page/NAME``. ``check`` raises if a caller is not allowed."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         check(request)
@@ -43,5 +43,5 @@ def serve(application: web.Application, check: Callable[[web.Request], object]) 
 
 @cache
 def _names() -> set[str]:
-    """Only what lies there may be asked for, however a path is spelt."""
+    """Names of the files in the folder. No other path can be requested, however it is spelt."""
     return {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()}

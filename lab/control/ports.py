@@ -1,4 +1,4 @@
-"""What the control port speaks to. It owns none of it, and knows no more of it than this."""
+"""The objects that the control port uses. It owns none of them, and uses only these interfaces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WATCHERS_MAX: Final = 8
 
 @slotted
 class Watchers:
-    """How many streams of the page are open."""
+    """Counts the open streams of the page."""
 
     now: int = 0
 
@@ -44,52 +44,52 @@ class Watchers:
 
 
 class Transactions(Protocol):
-    """What coordinators and logs hold of transactional ids."""
+    """Access to the transactional ids in coordinators and logs."""
 
     async def list(self) -> list[dict[str, Any]]:
-        """Every id that a coordinator knows, in the form of `lab.trace.reading.transactions`."""
+        """All ids of the coordinators, in the form of `lab.trace.reading.transactions`."""
         ...
 
     async def timeline(self, transactional_id: str) -> Timeline:
-        """The life of an id. ``UnknownTransaction`` if there is no such id."""
+        """The timeline of an id. Raises ``UnknownTransaction`` if there is no such id."""
         ...
 
 
 @slotted(frozen=True, kw_only=True)
 class Looking:
-    """What can be asked of whatever serves clients here: a cluster of ours, or a proxy before another one."""
+    """What every control port can access, of a broker's own cluster or of a proxy."""
 
     clock: VirtualClock
     faults: Faults
     trace: Trace
     views: Views
     explaining: Explaining | None = None
-    """None where only what clients can ask is known."""
+    """None for a proxy, which knows only what clients can request."""
     metrics: Metrics
     transactions: Transactions
     watchers: Watchers = field(default_factory=lambda: Watchers())
 
     async def node_states(self) -> Mapping[str, str]:
-        """The state of each node, by its id."""
+        """State of each node, by node id."""
         summary = await self.views.cluster()
         return {str(each.node): each.state for each in summary.nodes}
 
     async def upstream(self) -> dict[str, Any]:
-        """What a proxy knows of the cluster behind it, in the form of ``GET /v1/cluster``."""
+        """The cluster behind a proxy, in the form of ``GET /v1/cluster``."""
         raise NotImplementedError
 
     def offline_partitions(self) -> int:
-        """How many replicas the nodes here cannot use; what is behind a proxy is not known."""
+        """Number of offline replicas on the nodes of this process; 0 for a proxy."""
         return 0
 
     def refusal(self, what: str) -> str:
-        """The sentence for what only something else has."""
+        """Error message for an operation that this control port does not have."""
         return f"there is no {what} here: GET /openapi.json says what there is"
 
 
 @slotted(frozen=True, kw_only=True)
 class Control(Looking):
-    """All that can be asked and moved from outside, of one broker."""
+    """What the control port of a broker can access."""
 
     cluster: Cluster
     awaited_states: AwaitedStates
@@ -103,19 +103,19 @@ class Control(Looking):
         return sum(each.offline is not None for node in running for each in node.replicas.opened())
 
     def forget(self) -> None:
-        """Remove all rules, and what the trace has."""
+        """Remove all rules, and clear the trace."""
         self.faults.clear()
         self.trace.stop()
         self.trace.clear()
 
     def add_first_rules(self) -> None:
-        """Add the rules that the broker was started with. ``FaultError`` if it does not have what one names."""
+        """Add the rules of the broker's settings. Raises ``FaultError`` if a rule names something that does not exist."""
         for text in self.cluster.settings.faults:
             self.faults.add(parse_rule(text))
 
 
 def topic_of(metadata: ClusterMetadata, name: str) -> Topic:
-    """The topic of this name; 404 if there is none."""
+    """The topic with this name. Raises a 404 if there is none."""
     found = metadata.topic(name)
     if found is None:
         raise not_found("topic", name, metadata.topics)

@@ -1,4 +1,4 @@
-"""The HTTP server of the control port: from a request to an operation and back. What may be asked stands elsewhere."""
+"""The HTTP server of the control port: from a request to an operation and back. The operations are in other modules."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from lab.sharing import loop_goes_first
 
 BODY_BYTES_MAX: Final = 256 * 1024
 CALLS_MAX: Final = 64
-"""That wait, follow or take long, at the same time; further ones get 429. What is answered at once (``GET /health``, the
-list of rules, their removal) is not counted: it must be possible while others wait."""
+"""Largest number of calls in progress that wait, follow or take long; further ones get 429. Operations that respond at once
+(``GET /health``, the list of rules, their removal) are not counted: they must be possible while others wait."""
 HANDSHAKE_S_MAX: Final = 10.0
-"""Of TLS: a connection that does not end its handshake is closed."""
+"""Timeout of a TLS handshake."""
 SHUTDOWN_S_MAX: Final = 0.3
-"""How long a stop waits for answers to leave, as for the clients of the broker itself."""
+"""How long a stop waits until responses are sent, as for the broker's own clients."""
 _JSON: Final = "application/json"
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ControlServer:
-    """What serves one control port. ``close`` ends all calls."""
+    """The HTTP server of one control port. ``close`` ends all calls."""
 
     def __init__(self, control: Looking, access: Access, tls: ssl.SSLContext | None = None) -> None:
         self._control = control
@@ -56,15 +56,15 @@ class ControlServer:
         self._calls: dict[asyncio.Task[object], Operation] = {}
         self._calling: set[web.RequestHandler] = set()
         self._document = b""
-        """Of OpenAPI, once it was asked for."""
+        """The OpenAPI document, once it was requested."""
 
     async def serve(self, listening: Iterable[socket.socket], accepted: Iterable[socket.socket] = ()) -> None:
-        """Take over sockets that listen, and connections that others have accepted and nothing was read from."""
+        """Take over listening sockets, and accepted connections from which nothing was read."""
         runner = web.AppRunner(
             self._application(),
             access_log=None,
             logger=_silent(),
-            # Who hangs up while following or waiting is not written for any longer.
+            # Cancel a call that follows or waits when its caller disconnects.
             handler_cancellation=True,
             shutdown_timeout=SHUTDOWN_S_MAX,
         )
@@ -85,7 +85,7 @@ class ControlServer:
             arriving.add_done_callback(self._arriving.discard)
 
     async def close(self) -> None:
-        """Hang up. Calls that wait or follow end where they are; what changes something is let finish."""
+        """Close all connections. Calls that wait or follow are cancelled, calls that change something run to their end."""
         for server in self._servers:
             server.close()
         for each in (*self._arriving, *self._calls):
@@ -95,7 +95,7 @@ class ControlServer:
             await runner.cleanup()
 
     async def _arrive(self, runner: web.AppRunner, accepted: socket.socket, tls: Mapping[str, Any]) -> None:
-        """Serve a connection. One whose handshake fails, or whose caller has gone, is closed."""
+        """Serve an accepted connection. Close it if the TLS handshake fails, or if the caller has closed it."""
         loop = asyncio.get_running_loop()
         try:
             await loop.connect_accepted_socket(lambda: self._accepted(runner), accepted, **tls)
@@ -103,7 +103,7 @@ class ControlServer:
             accepted.close()
 
     def _accepted(self, runner: web.AppRunner) -> asyncio.BaseProtocol:
-        """One more connection; if there are too many, the oldest without a call is closed for it."""
+        """The protocol for a new connection. If there are too many, the oldest without a call in progress is closed."""
         server = runner.server
         assert server is not None
         alive = [each for each in server.connections if each.transport is not None]
@@ -154,13 +154,13 @@ class ControlServer:
         return serve
 
     def _check(self, operation: Operation, request: web.Request) -> Role:
-        """The role of the caller."""
+        """The role of the caller. Raises ``HttpError`` if the call is not allowed."""
         return self._access.check(
             headers=_headers(request), changes_state=operation.changes_state, needed=operation.role
         )
 
     def _refusing(self, operation: Operation) -> Handler:
-        """Of what the control port of something else has."""
+        """Handler for an operation that this control port does not have: 404."""
 
         async def refuse(request: web.Request) -> web.StreamResponse:
             self._check(operation, request)
@@ -179,11 +179,11 @@ class ControlServer:
 
 
 def _noting(calling: set[web.RequestHandler]) -> Middleware:
-    """While a call of a connection is under way, the connection is not closed in favour of others."""
+    """Middleware: note connections with a call in progress, which are not closed in favour of new ones."""
 
     @web.middleware
     async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
-        # HTTP/1.1: a connection has one call at a time.
+        # A connection has one call at a time (HTTP/1.1).
         calling.add(request.protocol)
         try:
             return await handler(request)
@@ -194,7 +194,7 @@ def _noting(calling: set[web.RequestHandler]) -> Middleware:
 
 
 async def _finished(work: Awaitable[object]) -> object:
-    """The result of a call that goes on if its caller hangs up: a node must not be left half stopped."""
+    """Result of a call that continues if its caller disconnects: a node must not be left half stopped."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -204,7 +204,7 @@ async def _finished(work: Awaitable[object]) -> object:
 
 
 def _note_failure(task: asyncio.Future[object]) -> None:
-    """Log an unexpected error of a call whose caller is gone; a refusal has no reader any more."""
+    """Log an unexpected error of a call whose caller has disconnected. Expected errors are dropped."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, (HttpError, BrokerEnding)):
         log.error("control call failed", exc_info=error)
@@ -223,7 +223,7 @@ async def _send(request: web.Request, stream: Stream) -> web.StreamResponse:
 
 @web.middleware
 async def _say_errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every refusal is {"error": a sentence}, from wherever it was raised."""
+    """Middleware: turn every error into a response {"error": a sentence}."""
     try:
         return await handler(request)
     except HttpError as refused:
@@ -233,7 +233,7 @@ async def _say_errors_as_json(request: web.Request, handler: Handler) -> web.Str
     except web.HTTPException as error:
         return _error(error.status, _unknown(request, error))
     except ValueError as error:
-        # Of what was sent, as msgspec and the readers of rules, durations and domains say it.
+        # An error in the input, from msgspec or from a parser of rules, durations or domains.
         return _error(400, str(error))
     except (ConnectionError, asyncio.CancelledError):
         raise
@@ -254,7 +254,7 @@ def _unknown(request: web.Request, error: web.HTTPException) -> str:
 
 def _error(status: int, sentence: str) -> web.Response:
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    # What was sent may come back in the sentence, and need not be text that can be written.
+    # The message may contain input that cannot be encoded.
     body = msgspec.json.encode({"error": sentence.encode("utf-8", "backslashreplace").decode()})
     return web.Response(status=status, body=body, content_type=_JSON, headers=headers)
 
@@ -270,7 +270,7 @@ def _headers(request: web.Request) -> dict[str, str]:
 
 
 def _params(request: web.Request) -> dict[str, str]:
-    """What path and query say, by name."""
+    """The parameters of path and query, by name."""
     found = dict(request.match_info)
     for name, value in request.query.items():
         if name in found:
@@ -280,21 +280,21 @@ def _params(request: web.Request) -> dict[str, str]:
 
 
 def _described(operations: Mapping[tuple[str, str], Operation], with_token: bool) -> bytes:
-    """The OpenAPI document. It takes 25 ms, of which the loop has none."""
+    """The OpenAPI document. Takes 25 ms, so it runs in a thread."""
     with loop_goes_first():
-        from lab.control import openapi  # few ask for it
+        from lab.control import openapi  # rarely requested
 
         return msgspec.json.encode(openapi.document(operations, version=_version(), with_token=with_token))
 
 
 def _version() -> str:
-    """That of the installation: `importlib.metadata` takes 9 ms and 1.4 MiB to find it."""
+    """Version of the installation, from the name of its folder: `importlib.metadata` takes 9 ms and 1.4 MiB to find it."""
     found = (each.stem for folder in sys.path for each in Path(folder).glob("odradek-*.dist-info"))
     return next(found, "odradek-0").removeprefix("odradek-")
 
 
 def _silent() -> logging.Logger:
-    """What a client gets wrong in HTTP itself is answered; the broker's log has no line for it."""
+    """A logger without output: a client's HTTP errors get a response, and no line in the broker's log."""
     logger = logging.getLogger("odradek.control")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False

@@ -1,4 +1,4 @@
-"""TLS of the control port: a certificate and its key, as PEM files. Imported only where there is TLS."""
+"""TLS of the control port: certificate and key as PEM files. Imported only if TLS is configured."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from lab.control.access import TLS_CERTIFICATE_SETTING, TLS_KEY_SETTING, Control
 
 
 class _Encrypted(Exception):
-    """OpenSSL has asked for the password of a key."""
+    """Raised when OpenSSL asks for the password of an encrypted key."""
 
 
 def server_context(certificate: str, key: str = "") -> ssl.SSLContext:
-    """``certificate`` is a file with the chain, the port's own first; the key may be in it too. ``ControlConfigError``."""
+    """TLS context. ``certificate`` is a file with the chain, the port's own certificate first, and possibly the key.
+
+    Raises ``ControlConfigError`` if the files cannot be used.
+    """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["http/1.1"])
     files = f"{TLS_CERTIFICATE_SETTING}={certificate}" + (f", {TLS_KEY_SETTING}={key}" if key else "")
@@ -30,11 +33,11 @@ def server_context(certificate: str, key: str = "") -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Without this OpenSSL would ask the terminal."""
+    """Password callback. Without it OpenSSL would ask on the terminal."""
     raise _Encrypted
 
 
 def _reason(error: ssl.SSLError) -> str:
     if error.reason == "KEY_VALUES_MISMATCH":
-        return "the key is not that of the certificate"
+        return "the key does not belong to the certificate"
     return f"no certificate with its key as PEM ({error.reason or error})"

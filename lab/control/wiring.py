@@ -1,4 +1,4 @@
-"""What can be asked and moved through a control port: fault rules, the trace, views and metrics of a broker."""
+"""Creates the objects that the control port uses: fault rules, trace, views and metrics of a broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ClusterTransactions:
-    """`lab.control.ports.Transactions` of the nodes in this process."""
+    """`lab.control.ports.Transactions` for the nodes of this process."""
 
     def __init__(self, cluster: Cluster, trace: Trace) -> None:
         self._cluster = cluster
@@ -40,16 +40,16 @@ class ClusterTransactions:
 
 
 def acls_of(cluster: Cluster) -> Callable[[], AclControl] | None:
-    """What changes the cluster's ACLs; None without an authorizer, which reads them."""
+    """Returns the cluster's `AclControl` when it is called; None without an authorizer, as nothing would read the ACLs."""
     if not cluster.settings.config.authorizer_class_name:
         return None
     return lambda: cluster.metadata.acl_control
 
 
 def control_of(cluster: Cluster) -> Control:
-    """All that can be asked and moved, of a cluster that has started; its first rules hold from here on.
+    """Create the `Control` of a started cluster, and add the first rules.
 
-    ``ControlConfigError`` for a rule on what this broker does not have.
+    Raises ``ControlConfigError`` if a rule names something that this broker does not have.
     """
     clock = cluster.clock
     names = cluster.metadata.topic_name

@@ -1,4 +1,4 @@
-"""Decides what stays of one batch: all of it, some records, the header only, or nothing (`Cleaner.cleanInto`, `filterTo`)."""
+"""Decides what stays of a batch: all of it, some records, only its header, or nothing (`Cleaner.cleanInto`, `filterTo`)."""
 
 from __future__ import annotations
 

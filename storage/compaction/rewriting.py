@@ -30,7 +30,7 @@ READ_BYTES = 256 * 1024
 WRITE_BYTES = 256 * 1024
 
 Tick = Callable[[int], None]
-"""Called between batches with the number of bytes read and written since the last call. May sleep; raises to end the pass."""
+"""Called between batches with the bytes read and written since the last call. May sleep; raises to end the pass."""
 
 
 @slotted(frozen=True)

@@ -43,7 +43,7 @@ REFUSALS: Final = {
     "resume": rf"{_NOT_RUNNING}|node \d is running, not paused",
     "reset": rf"the broker cannot be reset: ({_FAILED})(; ({_FAILED}))*",
     "snapshot": r"node \d is (starting|stopping): wait for it",
-    "restore": rf"there is no snapshot \d+|the broker cannot be brought back: ({_FAILED})(; ({_FAILED}))*",
+    "restore": rf"there is no snapshot \d+|the snapshot cannot be restored: ({_FAILED})(; ({_FAILED}))*",
     "remove": r"there is no snapshot \d+",
     "topic": r".+: (Topic '.+' already exists\.|Unable to replicate the partition .+|.*fenced.*)",
 }

@@ -309,7 +309,7 @@ BY_FAULT: Final = {
     "a restore waits for a reset": "restore beside reset",
     "a restore waits for a snapshot": "restore beside snapshot",
     "a rule kills a node that a reset starts": "the broker cannot be reset: node",
-    "a rule kills a node that a restore starts": "the broker cannot be brought back: node",
+    "a rule kills a node that a restore starts": "the snapshot cannot be restored: node",
     "the broker ends beside a reset": "shutdown beside reset",
     "the broker ends beside a restore": "shutdown beside restore",
     "the broker ends beside a snapshot": "shutdown beside snapshot",

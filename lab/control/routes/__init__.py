@@ -1,1 +1,1 @@
-"""What the control port can be asked, a module for each subject; found, not listed."""
+"""The operations of the control port, one module for each subject. They are discovered, not listed."""

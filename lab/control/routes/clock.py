@@ -1,4 +1,4 @@
-"""Time: what the broker takes it to be, how to move it on, and how to set the clock of one node."""
+"""Operations on time: show and advance the broker's clock, and set the skew of one node's clock."""
 
 from __future__ import annotations
 
@@ -29,28 +29,30 @@ class AdvanceView(View):
     """So far."""
     only: tuple[str, ...]
     waiting: int
-    """How many further advances begin when this one has ended."""
+    """Number of further advances that wait for this one to end."""
 
 
 class ClockView(View):
     now_ms: int
-    """The time with which the broker stamps records now, in milliseconds since the epoch."""
+    """Current time of the broker, which becomes record timestamps, in milliseconds since the epoch."""
     ahead_ms: dict[str, int]
-    """How far each domain is ahead of real time."""
+    """How far each domain is ahead of real time, in milliseconds."""
     next_timer_ms: dict[str, int | None]
-    """In how many milliseconds of its domain the next timer is due; null where there is none."""
+    """Milliseconds of its domain until the next timer fires; null if there is none."""
     advance: AdvanceView | None
-    """The advance under way; null if there is none."""
+    """The advance in progress; null if there is none."""
 
 
 class Advance(Given):
     by: Annotated[Name | None, Meta(description="A duration: 7d, 1h30m, 500ms.")] = None
-    by_ms: Annotated[Milliseconds | None, Meta(description="The same in milliseconds.")] = None
+    by_ms: Annotated[
+        Milliseconds | None, Meta(description="The duration in milliseconds, instead of by.")
+    ] = None
     only: Annotated[
         tuple[Name, ...],
         Meta(
             max_length=DOMAINS_MAX,
-            description="Which kinds of time move; none of them named: transactions and ids.",
+            description="The domains to advance; if left out: transactions and ids.",
         ),
     ] = ()
 
@@ -58,11 +60,11 @@ class Advance(Given):
 class Skew(Given):
     by: Annotated[
         Name | None,
-        Meta(description="A duration: 5m ahead of the cluster's clock, -30s behind it, 0 as the others."),
+        Meta(description="A duration: 5m is ahead of the cluster's clock, -30s behind it, 0 not skewed."),
     ] = None
     by_ms: Annotated[
         Annotated[int, Meta(ge=-SKEW_MS_MAX, le=SKEW_MS_MAX)] | None,
-        Meta(description="The same in milliseconds."),
+        Meta(description="The duration in milliseconds, instead of by."),
     ] = None
 
 
@@ -76,7 +78,7 @@ _EXAMPLE: Final = {
 
 @operation("GET", "/v1/clock", answer_example=_EXAMPLE)
 async def show_clock(control: Control) -> ClockView:
-    """Show the broker's time, how far each domain is ahead of real time, and the advance under way."""
+    """Show the broker's time, how far each domain is ahead of real time, and the advance in progress."""
     clock = control.clock
     return ClockView(
         now_ms=clock.now_ms(),
@@ -106,10 +108,10 @@ def _advance_view(progress: Progress | None) -> AdvanceView | None:
     ends_with_caller=True,
 )
 async def advance_clock(control: Control, body: Advance) -> ClockView:
-    """Advance the clock: all timers that fall due fire in their order before the response.
+    """Advance the clock. All timers that fall due fire in their order before the response.
 
-    docs/time.md describes the domains, and what advancing them does to records. A second call waits for the first. A caller
-    that hangs up cancels its advance; the clock stays where it got to.
+    docs/time.md describes the domains, and what an advance does to records. A second call waits for the first. If the caller
+    disconnects, its advance is cancelled, and the clock stays where it is then.
     """
     if (body.by is None) == (body.by_ms is None):
         raise HttpError(400, 'say how far, either as {"by": "7d"} or as {"by_ms": 604800000}')
@@ -125,9 +127,9 @@ async def advance_clock(control: Control, body: Advance) -> ClockView:
 
 @operation("DELETE", "/v1/clock/advance", answer_example=_EXAMPLE)
 async def cancel_advance(control: Control) -> ClockView:
-    """Cancel the advance under way, and those that wait for it.
+    """Cancel the advance in progress, and those that wait for it.
 
-    The clock stays where it got to, and the callers that wait get 409. Nothing happens if none is under way.
+    The clock stays where it is then, and the waiting callers get 409. Does nothing if there is no advance.
     """
     await control.clock.cancel()
     return await show_clock(control)
@@ -140,9 +142,10 @@ async def cancel_advance(control: Control) -> ClockView:
     answer_example={**NODE_EXAMPLE, "skew_ms": -30_000},
 )
 async def skew_node(control: Control, params: OneNode, body: Skew) -> NodeView:
-    """Set the clock of a node ahead of the cluster's clock, or behind it; 0 takes the skew away.
+    """Set the clock of a node ahead of the cluster's clock, or behind it; 0 removes the skew.
 
-    The node stamps and judges ages by that clock; timers run as before. A stopped or killed node keeps its skew.
+    The node uses that clock for record timestamps and for ages. Timers are not affected. A stopped or killed node keeps its
+    skew.
     """
     if (body.by is None) == (body.by_ms is None):
         raise HttpError(400, 'say how far, either as {"by": "-30s"} or as {"by_ms": -30000}')

@@ -1,4 +1,4 @@
-"""The nodes: who is there, who leads what, and how to take one away and bring it back."""
+"""Operations on nodes: show them, stop, kill, pause and start them, and reset the broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ListenerView(View):
     security_protocol: str
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
     address: str
-    """The address on which it listens, HOST:PORT."""
+    """The address on which the node listens, HOST:PORT."""
     advertised: str
     """The advertised address, HOST:PORT."""
 
@@ -31,16 +31,16 @@ class ListenerView(View):
 class NodeView(View):
     node_id: int
     state: str
-    """starting, running, paused, stopping, stopped or killed; of a node behind a proxy: running or unreachable"""
+    """starting, running, paused, stopping, stopped or killed; for a node behind a proxy: running or unreachable"""
     skew_ms: int
     """How far the node's clock is ahead of the cluster's; negative if it is behind."""
     rack: str | None
     listeners: list[ListenerView]
     connections: int
     leads: dict[str, list[int]]
-    """The partitions that it leads, by topic."""
+    """The partitions that the node leads, by topic."""
     follows: dict[str, list[int]]
-    """The partitions that it has a replica of and does not lead."""
+    """The partitions that the node follows, by topic."""
 
 
 class ClusterView(View):
@@ -48,7 +48,7 @@ class ClusterView(View):
     bootstrap_servers: str
     """The addresses of the running nodes, for a client's bootstrap.servers."""
     ca: str | None
-    """The file of the broker's machine with the certificate that clients trust, of a broker with --tls."""
+    """With --tls: the file, on the broker's machine, with the certificate that clients must trust."""
     features: dict[str, int]
     nodes: list[NodeView]
 
@@ -58,7 +58,7 @@ class HealthView(View):
     nodes: dict[str, str]
     """State by node id."""
     offline_partitions: int
-    """Replicas that nodes cannot write or read, until they start again: GET /v1/partitions names them."""
+    """Replicas that cannot be read or written until their node is restarted: GET /v1/partitions lists them."""
 
 
 class OneNode(Given):
@@ -98,7 +98,7 @@ _CLUSTER_EXAMPLE: Final[dict[str, Any]] = {
 async def show_cluster(control: Looking) -> ClusterView:
     """Show the nodes of the cluster: state, listeners, and the partitions that each node leads.
 
-    A proxy shows its own listeners, and what the metadata of the upstream say; it knows no features, racks and skews.
+    A proxy shows its own listeners, with the metadata of the upstream cluster. It does not know features, racks and skews.
     """
     if not isinstance(control, Control):
         return msgspec.convert(await control.upstream(), type=ClusterView)
@@ -114,10 +114,10 @@ async def show_cluster(control: Looking) -> ClusterView:
 
 @operation("POST", "/v1/reset", answer_example=_CLUSTER_EXAMPLE, may_wait=True)
 async def reset_broker(control: Control) -> ClusterView:
-    """Reset the broker to the state after its start: topics, groups, transactional ids, rules, moved time, trace are gone.
+    """Reset the broker to its state after the start: topics, groups, transactional ids, rules and trace are removed.
 
-    All connections are reset first. Topics and rules of the start are created again. All nodes run afterwards. Producer ids
-    and topic ids are never issued twice.
+    All connections are reset first. Advances of the clock are undone. Topics and rules of the start are created again. All
+    nodes run afterwards. No producer id and no topic id is ever issued twice.
     """
 
     def forget() -> None:
@@ -139,9 +139,9 @@ async def reset_broker(control: Control) -> ClusterView:
     role=Role.STOP,
 )
 async def kill_node(control: Control, params: OneNode) -> NodeView:
-    """Kill a node as kill -9 does: it resets its connections and writes nothing more.
+    """Kill a node as kill -9 does: its connections are reset, and it writes nothing more.
 
-    The response comes after other nodes have taken over its leaderships.
+    The response comes after the partitions that it led have new leaders.
     """
     try:
         async with control.cluster.lifecycle.call():
@@ -160,7 +160,7 @@ async def kill_node(control: Control, params: OneNode) -> NodeView:
     role=Role.STOP,
 )
 async def stop_node(control: Control, params: OneNode) -> NodeView:
-    """Stop a node by a controlled shutdown: other nodes take over its leaderships, and it closes its logs cleanly."""
+    """Stop a node by a controlled shutdown: its leaderships move to other nodes, and it closes its logs cleanly."""
     try:
         await control.cluster.stop_node(params.node_id)
     except NoSuchNode as error:
@@ -170,7 +170,7 @@ async def stop_node(control: Control, params: OneNode) -> NodeView:
 
 @operation("POST", "/v1/nodes/{node_id}/start", answer_example=NODE_EXAMPLE, may_wait=True)
 async def start_node(control: Control, params: OneNode) -> NodeView:
-    """Start a node that was stopped or killed: it recovers its logs and follows the current leaders."""
+    """Start a stopped or killed node: it recovers its logs and follows the current leaders."""
     try:
         await control.cluster.start_node(params.node_id)
     except NoSuchNode as error:
@@ -182,9 +182,9 @@ async def start_node(control: Control, params: OneNode) -> NodeView:
 
 @operation("POST", "/v1/nodes/{node_id}/pause", answer_example={**NODE_EXAMPLE, "state": PAUSED})
 async def pause_node(control: Control, params: OneNode) -> NodeView:
-    """Pause a node as SIGSTOP does: it reads and answers nothing, its timers do not run, connections stay open.
+    """Pause a node as SIGSTOP does: it reads and sends nothing, its timers do not fire, its connections stay open.
 
-    The controller does not fence it: it keeps its leaderships until they are moved, or it is killed.
+    The controller does not fence it. It stays leader of its partitions until they are moved, or until it is killed.
     """
     try:
         async with control.cluster.lifecycle.call():
@@ -196,7 +196,7 @@ async def pause_node(control: Control, params: OneNode) -> NodeView:
 
 @operation("POST", "/v1/nodes/{node_id}/resume", answer_example=NODE_EXAMPLE)
 async def resume_node(control: Control, params: OneNode) -> NodeView:
-    """Resume a paused node: timers that were due run, and it handles what its clients sent meanwhile."""
+    """Resume a paused node: timers that fell due fire, and it handles the requests that arrived meanwhile."""
     try:
         async with control.cluster.lifecycle.call():
             control.cluster.resume_node(params.node_id)
@@ -217,7 +217,7 @@ async def health(control: Looking) -> HealthView:
 
 @operation("GET", "/ready", answer_example={"status": "ready", **_STATES_EXAMPLE}, open_to_all=True)
 async def ready(control: Control) -> HealthView:
-    """Check that clients can be served: 200 while a node runs, 503 while none does."""
+    """Check that the broker can handle requests: 200 while a node is running, 503 while none is."""
     found = await health(control)
     if NodeState.RUNNING.value not in found.nodes.values():
         raise HttpError(503, "no node runs")
@@ -226,7 +226,7 @@ async def ready(control: Control) -> HealthView:
 
 
 def _refused(control: Control, params: OneNode, error: NoSuchNode) -> HttpError:
-    """An unknown node is not found (404); a node in a wrong state is a conflict (409)."""
+    """404 for an unknown node, 409 for a node in a wrong state."""
     return HttpError(409 if params.node_id in control.cluster.nodes else 404, str(error))
 
 

@@ -1,4 +1,4 @@
-"""What a disk does to a node: it loses what was not synced, or damages what it holds."""
+"""Operations for disk failures of a node: losing what was not synced, and damaging files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.files import StorageError
 class Damage(Given):
     topic: str
     partition: Annotated[int, Meta(ge=0, le=2**31 - 1)]
-    offset: Annotated[int, Meta(ge=0, le=2**53 - 1, description="An offset that the batch holds.")]
+    offset: Annotated[int, Meta(ge=0, le=2**53 - 1, description="An offset in the batch to damage.")]
     how: Literal["flip", "tear"]
     """flip changes one byte of the batch, so that its CRC is wrong; tear cuts the file in the middle of the batch."""
 
@@ -29,9 +29,9 @@ class DamageView(View):
     file: str
     """The path of the file on the broker's machine."""
     position: int
-    """Where the batch begins in the file, in bytes."""
+    """Position of the batch in the file, in bytes."""
     bytes: int
-    """The size of the batch."""
+    """Size of the batch in bytes."""
     first_offset: int
     last_offset: int
 
@@ -53,9 +53,9 @@ _EXAMPLE: Final[dict[str, Any]] = {
     role=Role.STOP,
 )
 async def lose_power_of_node(control: Control, params: OneNode) -> NodeView:
-    """Let a node lose its power: it dies as by a kill, and its logs end where they were last synced to the disk.
+    """Simulate a power loss of a node: it is killed, and its logs are cut to what was last synced to the disk.
 
-    The response comes after other nodes have taken over its leaderships.
+    The response comes after the partitions that it led have new leaders.
     """
     try:
         await lose_power(control.cluster, params.node_id)
@@ -73,9 +73,9 @@ async def lose_power_of_node(control: Control, params: OneNode) -> NodeView:
     role=Role.STOP,
 )
 async def damage_files(control: Control, params: OneNode, body: Damage) -> DamageView:
-    """Damage a batch in the files of a node that does not run: flip a byte of it, or tear the file in the middle of it.
+    """Damage a batch in the files of a stopped or killed node: flip one of its bytes, or cut the file in the middle of it.
 
-    The next start of the node meets the damage.
+    The node finds the damage at its next start.
     """
     try:
         found = await damage(
@@ -97,5 +97,5 @@ async def damage_files(control: Control, params: OneNode, body: Damage) -> Damag
 
 
 def _status(control: Control, params: OneNode) -> int:
-    """An unknown node is not found; a node in a wrong state is a conflict."""
+    """404 for an unknown node, 409 for a node in a wrong state."""
     return 409 if params.node_id in control.cluster.nodes else 404

@@ -1,4 +1,4 @@
-"""Explanations: the cause of a trouble first, and what to do about it."""
+"""The operation that explains problems: the cause first, then what to do about it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lab.views.ports import Explaining, UnknownName
 
 class ExplanationView(View):
     subject: str
-    """``orders-0``, ``group readers``, ``transactional id etl-1``"""
+    """The subject: ``orders-0``, ``group readers``, ``transactional id etl-1``"""
     cause: str
-    """The cause by its name, nothing if nothing is wrong: docs/troubleshooting.md lists them."""
+    """Name of the cause (docs/troubleshooting.md lists them); empty if nothing is wrong."""
     lines: list[str]
-    """Sentences: the first says the cause, with the rule or the node that makes it."""
+    """Sentences. The first one says the cause, with the rule or the node that is responsible."""
 
 
 class ExplanationsView(View):
@@ -59,13 +59,13 @@ _EXAMPLE: Final[dict[str, Any]] = {
 async def explain(control: Looking, params: WantedExplanation) -> ExplanationsView:
     """Explain why readers of a topic or a partition stop, why a group lags, or what a transactional id waits for.
 
-    Without any of them: what is wrong anywhere in the cluster, within bounds. The facts of an explanation are of one moment.
+    Without any of them: what is wrong anywhere in the cluster, within bounds. All facts of an explanation are of one moment.
     """
     asked = [each for each in (params.topic, params.group, params.transactional_id) if each is not None]
     if len(asked) > 1:
         raise HttpError(400, "give one of topic, group and transactional_id")
     if params.partition is not None and params.topic is None:
-        raise HttpError(400, "partition: of which topic?")
+        raise HttpError(400, "partition needs a topic")
     if control.explaining is None:
         raise HttpError(404, control.refusal("explanation"))
     try:

@@ -1,4 +1,4 @@
-"""Faults: rules by HTTP. `lab.faults` defines the language; this module converts it from and to JSON."""
+"""Operations on fault rules. `lab.faults` defines the language; this module converts rules from and to JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.faults.declaration import NUMBER_MAX, Action, Match, Name, Number, Rule
 
 RULE_CHARACTERS_MAX: Final = 4096
 ENDING: Final = ("kill", "crash")
-"""Actions that end a node, or all of them."""
+"""Actions that end a node, or the whole process."""
 
 Count = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
 
@@ -37,25 +37,25 @@ class HeldView(View):
     """The API, or the point inside the broker."""
     node: int
     detached: bool
-    """Its connection is closed; a node handles it when the rule is released."""
+    """Whether its connection is closed. The node handles the request when it is released."""
     since_ms: int
     client_id: str | None
     transactional_id: str | None
-    """Null where it names none, or several; so are group, topic and partition."""
+    """Null if the request names none, or several. The same holds for group, topic and partition."""
     group: str | None
     topic: str | None
     partition: int | None
     partitions: list[str]
-    """All of its partitions, at most 64: topic-partition."""
+    """The partitions of the request, at most 64: topic-partition."""
     connection: int | None
 
 
 class ReleasedRequestView(HeldView):
     released_at_ms: int
     outcome: str
-    """in progress, answered, no response (acks=0), connection closed, or lost (detached, and no node ran)"""
+    """in progress, answered, no response (acks=0), connection closed, or lost (detached, and no node was running)"""
     errors: list[str]
-    """The error codes of the response by Kafka's names, each once; NONE alone if there was no error."""
+    """The different error codes of the response by Kafka's names; only NONE if there was no error."""
 
 
 class FaultView(View):
@@ -65,11 +65,11 @@ class FaultView(View):
     matches: int
     hits: int
     spent: bool
-    """It can have no further hits."""
+    """Whether the rule can have no further hit."""
     expires_at_ms: int | None
     held: list[HeldView]
     released: list[ReleasedRequestView]
-    """The newest requests that the rule held or detached and then released, with what they were answered."""
+    """The newest requests that the rule held or detached and then released, with their responses."""
 
 
 class FaultsView(View):
@@ -97,20 +97,22 @@ class OneFault(Given):
 class Wait(Given):
     fault_id: FaultId
     hits: Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="How many hits to wait for.")] = 1
-    timeout_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long, at most.")] = 10_000
+    timeout_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="Longest wait.")] = 10_000
 
 
 class Release(Given):
-    count: Annotated[Count | None, Meta(description="How many, the oldest first; all if left out.")] = None
-    topic: Annotated[Name | None, Meta(description="Only those that name such a topic.")] = None
-    partition: Annotated[Number | None, Meta(description="Only those that name such a partition.")] = None
-    transactional_id: Annotated[Name | None, Meta(description="Only those of such an id.")] = None
-    group: Annotated[Name | None, Meta(description="Only those of such a group.")] = None
-    client_id: Annotated[Name | None, Meta(description="Only those of such a client.")] = None
+    count: Annotated[Count | None, Meta(description="How many, the oldest first; if left out: all.")] = None
+    topic: Annotated[Name | None, Meta(description="Only requests and steps with this topic.")] = None
+    partition: Annotated[Number | None, Meta(description="Only requests and steps with this partition.")] = (
+        None
+    )
+    transactional_id: Annotated[Name | None, Meta(description="Only those of this transactional id.")] = None
+    group: Annotated[Name | None, Meta(description="Only those of this group.")] = None
+    client_id: Annotated[Name | None, Meta(description="Only those of this client.")] = None
     node: Annotated[Number | None, Meta(description="Only those on this node.")] = None
     to: Annotated[
         Number | None,
-        Meta(description="The id of a rule that they meet first, as if they arrived now."),
+        Meta(description="The id of a rule that applies to them first, as if they arrived now."),
     ] = None
 
 
@@ -143,7 +145,7 @@ def _rule(body: NewFault) -> Rule:
     form: NewFault | RuleForm | str = body
     if body.rule is not None:
         if msgspec.structs.replace(body, rule=None) != NewFault():
-            raise HttpError(400, "say the rule once: in rule, or beside it")
+            raise HttpError(400, "give the rule either as text in rule, or as JSON in the other fields")
         form = body.rule
     if isinstance(form, str):
         return parse_rule(form)
@@ -162,9 +164,10 @@ def _role_of(body: NewFault) -> Role:
     role_of=_role_of,
 )
 async def add_fault(control: Looking, body: NewFault) -> FaultView:
-    """Add a rule; it counts matches from now on.
+    """Add a rule. It counts matches from now on.
 
-    docs/faults.md has the language, as text and as JSON. A rule that kills a node, or the process, needs the role stop.
+    docs/faults.md describes the language, as text and as JSON. A rule that kills a node, or the process, requires the role
+    stop.
     """
     return _view(control.faults.add(_rule(body)))
 
@@ -177,14 +180,14 @@ async def show_fault(control: Looking, params: OneFault) -> FaultView:
 
 @operation("DELETE", "/v1/faults/{fault_id}", answer_example=_FAULT_EXAMPLE)
 async def remove_fault(control: Looking, params: OneFault) -> FaultView:
-    """Remove a rule; the requests and steps that it holds happen."""
+    """Remove a rule. The requests and steps that it holds are released."""
     _find(control, params.fault_id)
     return _view(control.faults.remove(params.fault_id))
 
 
 @operation("DELETE", "/v1/faults", answer_example={"cleared": 3})
 async def clear_faults(control: Looking) -> ClearedView:
-    """Remove all rules; the requests and steps that they hold happen."""
+    """Remove all rules. The requests and steps that they hold are released."""
     return ClearedView(cleared=control.faults.clear())
 
 
@@ -195,9 +198,9 @@ async def clear_faults(control: Looking) -> ClearedView:
     answer_example={"released": 1, "fault": _FAULT_EXAMPLE},
 )
 async def release_fault(control: Looking, params: OneFault, body: Release) -> ReleasedView:
-    """Let the requests and steps that a rule holds or has detached happen; the rule stays.
+    """Release the requests and steps that a rule holds or has detached: the node handles them. The rule stays.
 
-    Without a body it releases all of them. In names * matches any characters.
+    Without a body all of them are released. In names * matches any characters.
     """
     active = _find(control, params.fault_id)
     if body.to is not None:
@@ -221,7 +224,7 @@ async def release_fault(control: Looking, params: OneFault, body: Release) -> Re
     may_wait=True,
 )
 async def wait_for_fault(control: Looking, params: Wait) -> WaitedView:
-    """Wait until a rule has a number of hits; after the timeout the response says reached false."""
+    """Wait until a rule has a number of hits. After the timeout the response has reached false."""
     active = _find(control, params.fault_id)
     try:
         await control.faults.reached(params.fault_id, params.hits, timeout_ms=params.timeout_ms)

@@ -1,4 +1,4 @@
-"""A group: its members with what they are assigned, and its offsets, which can be reset while it has no members."""
+"""Operations on a group: show its members, assignments and offsets; reset its offsets while it has no members."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from protocol.schema import MalformedRecord
 
 ID_CHARACTERS_MAX: Final = 2**15 - 1
 PARTITIONS_MAX: Final = 1000
-"""Of one reset."""
+"""Largest number of partitions in one reset."""
 
 
 class MemberView(View):
     member_id: str
     instance_id: str | None
-    """Of a static member."""
+    """Null for a dynamic member."""
     client_id: str
     host: str
     assignment: list[str]
@@ -44,14 +44,14 @@ class GroupView(View):
 class ClampedView(View):
     partition: int
     asked: int
-    """The offset that was asked for; the log does not have it."""
+    """The requested offset, which is outside of the log."""
     committed: int
-    """The nearest offset that the log has: its start or its end."""
+    """The nearest offset of the log: its start or its end."""
 
 
 class ResetView(GroupView):
     clamped: list[ClampedView]
-    """Partitions whose log does not reach to the offset that was asked for."""
+    """Partitions for which the requested offset is outside of the log."""
 
 
 class OneGroup(Given):
@@ -61,15 +61,15 @@ class OneGroup(Given):
 class Reset(Given):
     topic: Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
     partition: Annotated[
-        Annotated[int, Meta(ge=0, le=2**31 - 1)] | None, Meta(description="Without it all of the topic.")
+        Annotated[int, Meta(ge=0, le=2**31 - 1)] | None, Meta(description="If left out: all partitions.")
     ] = None
     to: Annotated[
         Literal["earliest", "latest"] | Annotated[int, Meta(ge=0, le=2**63 - 1)] | None,
-        Meta(description="An offset, or where the log begins or ends."),
+        Meta(description="An offset, or earliest or latest."),
     ] = None
     time_ms: Annotated[
         Annotated[int, Meta(ge=0, le=2**63 - 1)] | None,
-        Meta(description="Instead: the first record at this time or later, the end where there is none."),
+        Meta(description="Instead of to: the first record at or after this time; if there is none, the end."),
     ] = None
 
 
@@ -98,7 +98,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
 @operation("GET", "/v1/groups/{group}", answer_example=_EXAMPLE, may_wait=True)
 async def show_group(control: Control, params: OneGroup) -> GroupView:
     """Show a group: its members with their clients and assigned partitions, committed offsets and lag."""
-    from lab.control import node_requests  # few ask for it
+    from lab.control import node_requests  # rarely used
 
     found = _find(control, params.group)
     if found is None:
@@ -133,15 +133,17 @@ async def show_group(control: Control, params: OneGroup) -> GroupView:
     may_wait=True,
 )
 async def reset_offsets(control: Control, params: OneGroup, body: Reset) -> ResetView:
-    """Reset the committed offsets of a group that has no members: to an offset, the beginning, the end, or a time.
+    """Reset the committed offsets of a group without members: to an offset, the earliest, the latest, or a time.
 
-    A group that does not exist is created with them. Where a log does not have the offset, its start or its end is
-    committed, as by kafka-consumer-groups.sh; the response names these partitions in clamped.
+    A group that does not exist is created. If an offset is outside of a log, the start or the end of the log is committed,
+    as by kafka-consumer-groups.sh. The response lists these partitions in clamped.
     """
-    from lab.control import node_requests  # few ask for it
+    from lab.control import node_requests  # rarely used
 
     if (body.to is None) == (body.time_ms is None):
-        raise HttpError(400, 'say where to, either as {"to": "earliest"} or as {"time_ms": 1795291007000}')
+        raise HttpError(
+            400, 'say which offset, either as {"to": "earliest"} or as {"time_ms": 1795291007000}'
+        )
     cluster = control.cluster
     topic = topic_of(cluster.metadata, body.topic)
     found = _find(control, params.group)
@@ -149,7 +151,7 @@ async def reset_offsets(control: Control, params: OneGroup, body: Reset) -> Rese
         raise HttpError(409, f"the group {params.group} has members: stop them first")
     indexes = [state.index for state in topic.partitions] if body.partition is None else [body.partition]
     if len(indexes) > PARTITIONS_MAX:
-        raise HttpError(400, f"the offsets of {PARTITIONS_MAX} partitions can be reset at once")
+        raise HttpError(400, f"at most {PARTITIONS_MAX} partitions can be reset at once")
     offsets: dict[tuple[str, int], int] = {}
     for index in indexes:
         node, partition = node_requests.leader(cluster, body.topic, index)
@@ -185,7 +187,7 @@ def _find(control: Control, group_id: str) -> tuple[ClassicGroup | ConsumerGroup
 
 
 def _assigned(assignment: bytes) -> list[str]:
-    """Of a classic member; none where it is no consumer's."""
+    """Assigned partitions of a classic member; empty if the member is not a consumer."""
     try:
         found = Assignment.decode(bytes(assignment)).assigned_partitions if assignment else ()
     except MalformedRecord:

@@ -1,4 +1,4 @@
-"""The metrics, for Prometheus and what reads its format."""
+"""The metrics, for Prometheus and compatible collectors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ odradek_transactions{state="Ongoing"} 1.0
 
 @operation("GET", "/metrics", answer_example=_EXAMPLE, content_type=TEXT, may_wait=True)
 async def metrics(control: Looking) -> Stream:
-    """Read all metrics in Prometheus' text format; the first call begins to count requests.
+    """Get all metrics in Prometheus' text format. The first call starts the counting of requests.
 
-    docs/metrics.md has the names.
+    docs/metrics.md lists the metrics.
     """
     return Stream(TEXT, _whole(await control.metrics.exposition()))
 

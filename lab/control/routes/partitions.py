@@ -1,4 +1,5 @@
-"""The partitions: who leads them, who is in sync, where the logs end; and moving their leaders."""
+"""Operations on partitions: show leaders, in-sync replicas and offsets; list lost records; move leaders; abort
+transactions."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from protocol.errors import ErrorCode
 INDEX_MAX: Final = 2**31 - 1
 ID_CHARACTERS_MAX: Final = 2**15 - 1
 PARTITIONS_PER_TURN: Final = 20
-"""Looking at a partition opens its log."""
+"""Number of partitions read in one turn of the event loop, because the first access to a partition opens its log."""
 
 TopicName = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX, description="The name of a topic.")]
 Index = Annotated[int, Meta(ge=0, le=INDEX_MAX, description="The number of a partition.")]
@@ -31,24 +32,24 @@ Id = Annotated[str, Meta(max_length=ID_CHARACTERS_MAX)]
 class ReplicaView(View):
     node: int
     state: str
-    """leading, following, offline (its files cannot be used), or the state of a node that does not run"""
+    """leading, following, offline (its files cannot be used), or the state of a node that is not running"""
     in_sync: bool
     log_start: int | None
-    """Null where the node does not run."""
+    """Null if the node is not running."""
     log_end: int | None
     leader_epoch: int | None
-    """The leader epoch of the last batch in its log; -1 in an empty log."""
+    """Leader epoch of the last batch in the replica's log; -1 if the log is empty."""
 
 
 class PartitionView(View):
     topic: str
     partition: int
     leader: int | None
-    """Null where no replica in sync runs."""
+    """Null if no in-sync replica is on a running node."""
     leader_epoch: int
     isr: list[int]
     high_watermark: int | None
-    """As the leader knows it; null without a leader. So is the last stable offset."""
+    """High watermark of the leader. This and the last stable offset are null if there is no leader."""
     last_stable_offset: int | None
     replicas: list[ReplicaView]
 
@@ -59,36 +60,37 @@ class PartitionsView(View):
 
 class LossView(View):
     time_ms: int
-    """When the first replica gave the records up."""
+    """When the first replica removed the records."""
     topic: str
     partition: int
     first_offset: int
     last_offset: int
     records: int
     producer_id: int
-    """-1: a producer without idempotence."""
+    """-1 for a producer without idempotence."""
     producer_epoch: int
     acknowledged: str
-    """committed, perhaps committed, or acks=1: to whom they were acknowledged; docs/faults.md explains it"""
+    """committed, perhaps committed, or acks=1: how they were acknowledged; docs/faults.md explains it"""
     written_epoch: int
-    """The leader epoch in which they were written."""
+    """The leader epoch in which the records were written."""
     leader: int
-    """The leader that does not have them."""
+    """The leader that does not have the records."""
     leader_epoch: int
     nodes: list[int]
-    """The replicas that had them."""
+    """The replicas that had the records."""
 
 
 class LossesView(View):
     losses: list[LossView]
     dropped: int
-    """How many older losses are not kept any more."""
+    """Number of older losses that were dropped from the list."""
 
 
 class WantedPartitions(Given):
     topic: TopicName | None = None
     internal: Annotated[
-        bool, Meta(description="Those of the coordinators' topics too; without it if topic names one.")
+        bool,
+        Meta(description="Also partitions of internal topics. Not needed if topic names one."),
     ] = False
 
 
@@ -136,7 +138,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
 
 @operation("GET", "/v1/partitions", answer_example={"partitions": [_EXAMPLE]}, may_wait=True)
 async def list_partitions(control: Control, params: WantedPartitions) -> PartitionsView:
-    """List the partitions: leader, leader epoch, replicas in sync, and where the log of each replica ends."""
+    """List the partitions: leader, leader epoch, in-sync replicas, and the log end offset of each replica."""
     metadata = control.cluster.metadata
     names = [params.topic] if params.topic is not None else sorted(metadata.topics)
     found: list[PartitionView] = []
@@ -176,7 +178,7 @@ async def list_partitions(control: Control, params: WantedPartitions) -> Partiti
     },
 )
 async def list_losses(control: Control) -> LossesView:
-    """List records that were acknowledged, or may have been, and that are no longer in the log, the oldest first."""
+    """List records that were acknowledged, or may have been, and are no longer in the log, the oldest loss first."""
     losses = control.cluster.injection.losses
     found = [msgspec.convert(each, type=LossView, from_attributes=True) for each in losses.list()]
     return LossesView(losses=found, dropped=losses.dropped)
@@ -190,7 +192,7 @@ async def list_losses(control: Control) -> LossesView:
     may_wait=True,
 )
 async def move_leader(control: Control, params: OnePartition, body: MoveLeader) -> PartitionView:
-    """Move the leadership of a partition to another replica that is in sync, as an election does.
+    """Make another in-sync replica the leader of a partition, as an election does.
 
     The preferred leader leads again when leaders are balanced: leader.imbalance.check.interval.seconds.
     """
@@ -207,15 +209,15 @@ async def move_leader(control: Control, params: OnePartition, body: MoveLeader) 
 async def abort_in_partition(control: Control, params: OnePartition, body: AbortProducer) -> PartitionView:
     """Abort a hanging transaction by an ABORT marker in one partition, as kafka-transactions.sh abort does.
 
-    A transaction that a coordinator has open is aborted by its transactional id.
+    A transaction that a coordinator has open must be aborted by its transactional id instead.
     """
-    from lab.control import node_requests  # few ask for it
+    from lab.control import node_requests  # rarely used
     from lab.views.transactions import owners
 
     owner = (await owners(control.cluster)).get((body.producer_id, params.topic, params.partition))
     if owner is not None:
         raise HttpError(
-            409, f"the transaction is that of {owner.transactional_id}: abort it by its transactional id"
+            409, f"the transaction belongs to {owner.transactional_id}: abort it by its transactional id"
         )
     await node_requests.write_abort_marker(control.cluster, params.topic, params.partition, body.producer_id)
     topic = control.cluster.metadata.topic(params.topic)
@@ -233,9 +235,9 @@ async def abort_in_partition(control: Control, params: OnePartition, body: Abort
     may_wait=True,
 )
 async def move_coordinator(control: Control, body: MoveCoordinator) -> PartitionView:
-    """Move the coordinator of a transactional id or a group: another replica leads its partition of the internal topic.
+    """Move the coordinator of a transactional id or a group: another replica becomes leader of its internal partition.
 
-    All ids of that partition move with it. The internal topic is created if it is not there yet.
+    All ids and groups of that partition move with it. The internal topic is created if it does not exist yet.
     """
     named = {
         TRANSACTION_STATE: body.transactional_id,
@@ -243,7 +245,7 @@ async def move_coordinator(control: Control, body: MoveCoordinator) -> Partition
     }
     said = [(name, each) for name, each in named.items() if each is not None]
     if len(said) != 1:
-        raise HttpError(400, "say whose coordinator: a transactional_id or a group")
+        raise HttpError(400, "give a transactional_id or a group")
     [(name, coordinated)] = said
     try:
         await control.cluster.metadata.auto_topic_creation.ensure_internal_topic(name)

@@ -1,4 +1,4 @@
-"""Writing a record, on its own or in a transaction."""
+"""The operation that writes a record, outside or inside of a transaction."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class NewRecord(Given):
 
     partition: Annotated[
         Annotated[int, Meta(ge=0, le=2**31 - 1)] | None,
-        Meta(description="Without it that of the key, or 0 without a key."),
+        Meta(description="If left out: chosen by the key, or 0 without a key."),
     ] = None
     key: Text | None = None
     value: Text | None = None
     headers: Annotated[list[HeaderForm], Meta(max_length=HEADERS_MAX)] = msgspec.field(default_factory=list)
     transactional_id: Annotated[
         Annotated[str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX)] | None,
-        Meta(description="Write it in a transaction of this id."),
+        Meta(description="Write the record in a transaction of this id."),
     ] = None
     end: Annotated[
         Literal["commit", "abort", "none"] | None,
-        Meta(description="How that transaction ends: commit if it is left out; none leaves it open."),
+        Meta(description="How that transaction ends. If left out: commit. none leaves it open."),
     ] = None
 
 
@@ -81,19 +81,19 @@ _EXAMPLE: Final[dict[str, Any]] = {
     may_wait=True,
 )
 async def produce_record(control: Control, params: OneTopic, body: NewRecord) -> WrittenView:
-    """Write one record with acks=all: on its own, or in a transaction that is committed, aborted or left open.
+    """Write one record with acks=all: outside of any transaction, or in one that is committed, aborted or left open.
 
-    Each call begins a transaction of its own: a producer that has the transactional id already is fenced, and what it, or a
-    call with end none, has left open is aborted first. If that does not end within 10 s the response is 409. The response to
-    a commit comes when it is decided, before the markers are written. Rules for Produce do not meet the record: it does not
-    come over the network.
+    Each call with a transactional id begins a transaction of its own. It fences the id's earlier producer, and aborts the
+    transaction that this producer, or a call with end none, has left open. If that does not end within 10 s the response is
+    409. The response to a commit comes when the commit is decided, before the markers are written. Rules for Produce do not
+    apply, because the record does not come over the network.
     """
-    from lab.control import node_requests  # few ask for it
+    from lab.control import node_requests  # rarely used
 
     topic = topic_of(control.cluster.metadata, params.topic)
     if body.transactional_id is None and body.end is not None:
         raise HttpError(
-            400, f"end {body.end} needs a transactional_id: a record on its own is in no transaction"
+            400, f"end {body.end} needs a transactional_id: without it the record is in no transaction"
         )
     key = None if body.key is None else body.key.encode()
     index = body.partition

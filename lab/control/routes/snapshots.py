@@ -1,4 +1,4 @@
-"""Snapshots: keep the state of the whole broker, and go back to it."""
+"""Operations on snapshots: save the state of the whole broker, and restore it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from storage.files import StorageError
 class SnapshotView(View):
     id: int
     directory: str
-    """A data directory on the broker's machine: a broker of its own may start on a copy of it."""
+    """Data directory of the snapshot on the broker's machine. Another broker may start on a copy of it."""
     topics: list[str]
     nodes: list[int]
-    """The nodes that ran, and run again after a restore."""
+    """The nodes that were running. They run again after a restore."""
 
 
 class SnapshotsView(View):
@@ -48,9 +48,9 @@ async def list_snapshots(control: Control) -> SnapshotsView:
 
 @operation("POST", "/v1/snapshots", answer_example=_EXAMPLE, may_wait=True)
 async def take_snapshot(control: Control) -> SnapshotView:
-    """Take a snapshot of all nodes at one instant: records, transactions, groups, topics, settings, moved time.
+    """Take a snapshot of all nodes at one instant: records, transactions, groups, topics, settings, clock.
 
-    Clients notice nothing. It is gone when the broker ends.
+    Clients are not affected. Snapshots are removed when the broker stops.
     """
     try:
         return _view(await control.snapshots.take())
@@ -60,10 +60,10 @@ async def take_snapshot(control: Control) -> SnapshotView:
 
 @operation("POST", "/v1/snapshots/{snapshot_id}/restore", answer_example=_EXAMPLE, may_wait=True)
 async def restore_snapshot(control: Control, params: OneSnapshot) -> SnapshotView:
-    """Bring the broker back to a snapshot: what came after it is gone, and the snapshot stays.
+    """Restore a snapshot. Everything that happened after it is removed. The snapshot stays.
 
-    All connections are reset first. Rules and the trace are gone, as after a reset; rules of the start are added again.
-    Topics keep their ids. Producer ids are never issued twice. Real time goes on: timeouts count from when they began.
+    All connections are reset first. Rules and trace are removed, as by a reset, and the rules of the start are added again.
+    Topics keep their ids. No producer id is issued twice. Real time is not restored: timeouts count from when they began.
     """
 
     try:
@@ -71,7 +71,7 @@ async def restore_snapshot(control: Control, params: OneSnapshot) -> SnapshotVie
     except NoSuchSnapshot as error:
         raise HttpError(404, str(error)) from None
     except StartError as error:
-        raise HttpError(409, f"the broker cannot be brought back: {error}") from None
+        raise HttpError(409, f"the snapshot cannot be restored: {error}") from None
     return _view(control.snapshots.get(params.snapshot_id))
 
 

@@ -1,4 +1,4 @@
-"""The settings of a topic."""
+"""Operations on the settings of a topic."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Value = Annotated[str, Meta(max_length=VALUE_CHARACTERS_MAX)]
 class SettingView(View):
     name: str
     value: str | None
-    """Null for a sensitive one."""
+    """Null if the setting is sensitive."""
     source: str
-    """topic: set for this topic; broker: it comes from the broker's settings; default: it is set nowhere."""
+    """Source of the value. topic: set for this topic; broker: set for the broker; default: not set at all."""
     documentation: str | None
 
 
@@ -46,7 +46,7 @@ class SettingsForm(Given):
     ] = msgspec.field(default_factory=dict)
     delete: Annotated[
         list[Name],
-        Meta(max_length=SETTINGS_MAX, description="Settings that have their default again."),
+        Meta(max_length=SETTINGS_MAX, description="Settings to set back to their defaults."),
     ] = msgspec.field(default_factory=list)
 
 
@@ -65,8 +65,8 @@ _EXAMPLE: Final[dict[str, Any]] = {
 
 @operation("GET", "/v1/topics/{topic}/configs", answer_example=_EXAMPLE, may_wait=True)
 async def show_topic_configs(control: Control, params: OneTopic) -> SettingsView:
-    """Show the settings of a topic, and where each of them comes from."""
-    from lab.control import node_requests  # few ask for it
+    """Show the settings of a topic, and where each value comes from."""
+    from lab.control import node_requests  # rarely used
 
     found = await node_requests.describe_configs(control.cluster, params.topic)
     views = [
@@ -89,14 +89,14 @@ async def show_topic_configs(control: Control, params: OneTopic) -> SettingsView
     may_wait=True,
 )
 async def alter_topic_configs(control: Control, params: OneTopic, body: SettingsForm) -> SettingsView:
-    """Change settings of a topic, as kafka-configs.sh --alter does: all of them, or none if one is refused."""
-    from lab.control import node_requests  # few ask for it
+    """Change settings of a topic, as kafka-configs.sh --alter does. If one setting is refused, none is changed."""
+    from lab.control import node_requests  # rarely used
 
     if not body.set and not body.delete:
-        raise HttpError(400, "say which settings change: in set with their values, or in delete")
+        raise HttpError(400, "give the settings to change: in set with their values, or in delete")
     async with control.cluster.lifecycle.call():
         known = {each.name for each in await node_requests.describe_configs(control.cluster, params.topic)}
-        # As kafka-configs.sh, and not as the request, which passes over a name that nothing has.
+        # kafka-configs.sh rejects unknown names, too. The request alone would ignore them.
         for name in body.delete:
             if name not in known:
                 raise HttpError(400, unknown("setting", name, known))

@@ -1,4 +1,4 @@
-"""Topics: which there are, what their readers may see, and new ones with names of their own."""
+"""Operations on topics: list them, create one (with a generated name if wanted), read records."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from storage.files import StorageError
 NAME_CHARACTERS_MAX: Final = 249
 RECORDS_MAX: Final = 10_000
 READ_BYTES: Final = 1024 * 1024
-"""Of the log, in one call; a larger batch is read whole."""
+"""Bytes of the log read in one call. A larger batch is read whole."""
 RESPONSE_BYTES: Final = 8 * 1024 * 1024
-"""Of keys, values and headers in one response; a single record may be larger."""
+"""Bytes of keys, values and headers in one response. A single larger record is returned, too."""
 UNIQUE_CHARACTERS: Final = 12
 WANTED_CHARACTERS_MAX: Final = 4096
 
@@ -45,12 +45,12 @@ class OpenTransactionView(View):
 class PartitionView(View):
     partition: int
     leader: int | None
-    """The node that leads it; null while no running node does. Then the offsets are -1."""
+    """The node that leads the partition; null if no running node does. The offsets are -1 then."""
     log_start_offset: int = -1
     high_watermark: int = -1
     last_stable_offset: int = -1
     open_transactions: list[OpenTransactionView] = msgspec.field(default_factory=list)
-    """The transactions without a marker in this partition, by first offset: read_committed readers wait for them."""
+    """Transactions without a marker in this partition, by first offset. read_committed readers wait for them."""
 
 
 class TopicView(View):
@@ -67,16 +67,16 @@ class TopicForm(Given):
     name: (
         Annotated[
             str,
-            Meta(max_length=NAME_CHARACTERS_MAX, description="Without it the broker makes up a name."),
+            Meta(max_length=NAME_CHARACTERS_MAX, description="If left out, the broker generates a name."),
         ]
         | None
     ) = None
     prefix: Annotated[
-        str, Meta(max_length=NAME_CHARACTERS_MAX, description="How a name that the broker makes up begins.")
+        str, Meta(max_length=NAME_CHARACTERS_MAX, description="Prefix of a generated name.")
     ] = "topic"
-    partitions: Annotated[int, Meta(ge=-1, le=2**31 - 1, description="-1 is the broker's default.")] = -1
+    partitions: Annotated[int, Meta(ge=-1, le=2**31 - 1, description="-1: the broker's default.")] = -1
     replication_factor: Annotated[
-        int, Meta(ge=-1, le=2**15 - 1, description="-1 is the broker's default.")
+        int, Meta(ge=-1, le=2**15 - 1, description="-1: the broker's default.")
     ] = -1
     configs: Annotated[dict[str, str], Meta(description="Settings of the topic, such as cleanup.policy.")] = (
         msgspec.field(default_factory=dict)
@@ -96,28 +96,28 @@ class RecordView(View):
     timestamp_ms: int
     key: str | None
     key_base64: str | None
-    """The key where it is not UTF-8; ``key`` is null then. So it is with the value."""
+    """The key as base64, if it is not UTF-8; ``key`` is null then. The same holds for the value."""
     value: str | None
     value_base64: str | None
     headers: list[tuple[str, str | None]]
-    """In their order; bytes of a value that are not UTF-8 are written as ``\\xff``."""
+    """In the record's order. Bytes of a value that are not UTF-8 are written as ``\\xff``."""
     producer_id: int
     producer_epoch: int
     is_transactional: bool
     outcome: str | None
-    """Of its transaction: committed, aborted or open; null without one."""
+    """State of the record's transaction: committed, aborted or open; null without a transaction."""
 
 
 class RecordsView(View):
     records: list[RecordView]
     partitions: int
-    """How many the topic has."""
+    """Number of partitions of the topic."""
     next_offset: int
-    """Where the next call goes on."""
+    """Offset for the next call."""
     end_offset: int
-    """The last stable offset, or the high watermark for read_uncommitted: at ``next_offset`` all has been read."""
+    """The last stable offset, or the high watermark for read_uncommitted. If ``next_offset`` is equal, all is read."""
     high_watermark: int
-    """Above ``end_offset``, there are records that wait for the end of a transaction."""
+    """If it is above ``end_offset``, there are records in transactions that have not ended yet."""
 
 
 class RecordsForm(Given):
@@ -128,8 +128,7 @@ class RecordsForm(Given):
     ] = "read_committed"
     partition: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     offset: (
-        Annotated[int, Meta(ge=0, le=2**63 - 1, description="The log start offset, if it is left out.")]
-        | None
+        Annotated[int, Meta(ge=0, le=2**63 - 1, description="If left out: the log start offset.")] | None
     ) = None
     limit: Annotated[int, Meta(ge=1, le=RECORDS_MAX)] = 1000
     time_ms: (
@@ -138,7 +137,7 @@ class RecordsForm(Given):
             Meta(
                 ge=0,
                 le=2**63 - 1,
-                description="Begin with the first record at this time or later, not at an offset.",
+                description="Instead of offset: begin with the first record at or after this time.",
             ),
         ]
         | None
@@ -150,9 +149,7 @@ class RecordsForm(Given):
     contains: (
         Annotated[
             Wanted,
-            Meta(
-                description="Only records with this text in key, value or a header's value, in whatever case."
-            ),
+            Meta(description="Only records with this text in key, value or a header's value, ignoring case."),
         ]
         | None
     ) = None
@@ -201,7 +198,7 @@ async def list_topics(control: Control) -> TopicsView:
     for name in sorted(control.cluster.metadata.topics):
         topic = control.cluster.metadata.topic(name)
         if topic is None or name == CLUSTER_METADATA:
-            continue  # deleted while others had their turn
+            continue  # deleted in another turn of the loop
         partitions = [_partition_view(control, name, state.index) for state in topic.partitions]
         found.append(TopicView(name=name, topic_id=str(topic.topic_id), partitions=partitions))
         await asyncio.sleep(0)
@@ -216,7 +213,7 @@ async def list_topics(control: Control) -> TopicsView:
     may_wait=True,
 )
 async def create_topic(control: Control, body: TopicForm) -> CreatedTopicView:
-    """Create a topic; without a name the broker gives it one that no other topic has or had."""
+    """Create a topic. Without a name the broker generates one that no other topic has or had."""
     name = body.name or f"{body.prefix}-{uuid4().hex[:UNIQUE_CHARACTERS]}"
     wanted = NewTopic(name, body.partitions, body.replication_factor, configs=dict(body.configs))
     wanted = creatable_topic(wanted, control.cluster.settings.config)
@@ -250,10 +247,10 @@ async def create_topic(control: Control, body: TopicForm) -> CreatedTopicView:
 async def read_records(control: Control, params: RecordsForm) -> RecordsView:
     """Read the records of a partition as a consumer gets them: up to the last stable offset, without aborted records.
 
-    With isolation=read_uncommitted up to the high watermark, with aborted and open records. Control records are never
-    returned. A call returns ``limit`` records at most, and may return fewer, or none: go on at next_offset while it is
-    below end_offset. An offset below the log's start means its start, one above its end is refused. A search (key, header,
-    contains) looks through 1 MiB of the log in a call.
+    With isolation=read_uncommitted: up to the high watermark, with aborted and open records. Control records are never
+    returned. A call returns ``limit`` records at most, and may return fewer, or none. Continue at next_offset while it is
+    below end_offset. An offset below the log start counts as the log start, one above the end is an error. A search (key,
+    header, contains) reads 1 MiB of the log per call.
     """
     topic = topic_of(control.cluster.metadata, params.topic)
     state = topic.partition(params.partition)
@@ -261,7 +258,7 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
         raise HttpError(404, f"there is no partition {params.topic}-{params.partition}")
     partition = _leader(control, params.topic, params.partition)
     if partition is None:
-        from lab.control.node_requests import no_leader  # few ask for it
+        from lab.control.node_requests import no_leader  # rarely used
 
         raise no_leader(control.cluster, params.topic, state)
     if params.time_ms is not None:
@@ -277,7 +274,7 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
         )
     try:
         read = _Read(partition, params)
-        # Decompressing takes longer than a turn of the loop may; what was read does not change any more.
+        # Decompressing takes longer than a turn of the loop may. The bytes that were read do not change any more.
         records, next_offset = await asyncio.to_thread(read.records)
     except (StorageError, CorruptBatch) as error:
         raise HttpError(409, f"{params.topic}-{params.partition} cannot be read: {error}") from None
@@ -299,7 +296,7 @@ def _leader(control: Control, topic: str, index: int) -> Partition | None:
 
 
 async def _first_at(control: Control, partition: Partition, params: RecordsForm) -> int:
-    from lab.control.node_requests import first_at  # few ask for it
+    from lab.control.node_requests import first_at  # rarely used
 
     assert params.time_ms is not None
     node = control.cluster.nodes[partition.leader_id].node
@@ -325,7 +322,7 @@ def _partition_view(control: Control, topic: str, index: int) -> PartitionView:
 
 
 class _Read:
-    """What one call has read of a log, in one turn of the loop: bytes, and what became of the transactions in them."""
+    """The bytes that one call has read in one turn of the loop, and the state of the transactions in them."""
 
     def __init__(self, partition: Partition, params: RecordsForm) -> None:
         self._params = params
@@ -341,7 +338,7 @@ class _Read:
         self._open = {producer_id: offset for offset, producer_id in log.producers.open_transactions()}
 
     def records(self) -> tuple[list[RecordView], int]:
-        """(the records, the offset after them). Where the log has nothing left that is the end."""
+        """(records, offset for the next call). The offset is the end offset if the log has nothing more to read."""
         found: list[RecordView] = []
         offset, size = self._offset, 0
         for batch in batches(self._bytes):
@@ -417,7 +414,7 @@ def _contains(record: Record, wanted: str) -> bool:
 
 
 def _text(data: bytes | None) -> tuple[str | None, str | None]:
-    """(the text, None), or (None, base64) of bytes that are not UTF-8."""
+    """(text, None), or (None, base64) for bytes that are not UTF-8."""
     if data is None:
         return None, None
     try:

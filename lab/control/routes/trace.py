@@ -1,4 +1,4 @@
-"""The trace: every exchange as it happened, on demand, as it happens, or as a capture file."""
+"""Operations on the trace: recorded exchanges, all exchanges as they happen, or a capture file."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from lab.trace.lines import text_line
 from lab.trace.pcap import pcap
 
 ENTRIES_MAX: Final = 10_000
-"""In one answer; ``since`` gets the next ones."""
+"""Largest number of exchanges in one response. Use ``since`` for the next ones."""
 FOLLOWERS_MAX: Final = 16
 PACKETS_AT_ONCE: Final = 256
-"""Of a capture: put together in a thread, then sent."""
+"""Number of exchanges of a capture file that are encoded in a thread at once, then sent."""
 NUMBER_MAX: Final = 2**53 - 1
 TEXT_CHARACTERS_MAX: Final = 1024
 LINES: Final = "application/x-ndjson"
@@ -35,7 +35,7 @@ Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MAX)]
 
 
 class Wanted(Given, omit_defaults=True):
-    """Filters of exchanges; a filter that is left out matches everything."""
+    """Filters of exchanges. A filter that is left out matches everything."""
 
     api: Annotated[Text | None, Meta(description="EndTxn, end-txn or 26.")] = None
     version: Text | None = None
@@ -51,7 +51,7 @@ class Wanted(Given, omit_defaults=True):
     without: Annotated[
         Text | None,
         Meta(
-            description="APIs that are left out, with commas, such as Fetch,Heartbeat; what a rule did to them is not."
+            description="APIs to leave out, separated by commas, such as Fetch,Heartbeat; exchanges that a rule hit stay."
         ),
     ] = None
 
@@ -62,13 +62,13 @@ class Wanted(Given, omit_defaults=True):
 
 
 class WantedForms(Wanted):
-    bodies: Annotated[bool, Meta(description="Also what the request and the answer say.")] = True
+    bodies: Annotated[bool, Meta(description="Also the content of request and response.")] = True
     values: Annotated[bool, Meta(description="Also the keys and values of records.")] = False
 
 
 class WantedEntries(WantedForms):
     since: Annotated[int, Meta(ge=0, le=NUMBER_MAX, description="Only exchanges after this number.")] = 0
-    limit: Annotated[int, Meta(ge=1, le=ENTRIES_MAX, description="Of these the newest so many.")] = 1000
+    limit: Annotated[int, Meta(ge=1, le=ENTRIES_MAX, description="Only the newest of them.")] = 1000
 
 
 class OneExchange(Given):
@@ -85,7 +85,7 @@ class WantedLines(WantedForms):
         Annotated[
             int,
             Meta(
-                ge=1, le=NUMBER_MAX, description="At most so many in a second; the rest is counted as missed."
+                ge=1, le=NUMBER_MAX, description="Lines per second at most; the others are counted as missed."
             ),
         ]
         | None
@@ -140,17 +140,17 @@ _EXCHANGE_EXAMPLE: Final = {
 async def show_trace(control: Looking, params: WantedEntries) -> TraceView:
     """Show the recorded requests in the order of their arrival, each with its response if there is one."""
     found = await control.trace.search(params.filter, since=params.since, limit=params.limit)
-    # To decode so many takes longer than a turn of the loop may.
+    # Decoding this many takes longer than a turn of the loop may.
     told = await asyncio.to_thread(lambda: [_told(control, each, params) for each in found])
     return TraceView(status=_status(control), exchanges=told)
 
 
 @operation("GET", "/v1/trace/{number}", answer_example={"exchange": _EXCHANGE_EXAMPLE}, may_wait=True)
 async def show_exchange(control: Looking, params: OneExchange) -> ExchangeView:
-    """Show one recorded request with all that it and its response say."""
+    """Show one recorded request with its content and the content of its response."""
     found = await control.trace.search(since=params.number - 1)
     if not found or found[0].number != params.number:
-        raise HttpError(404, f"the trace has no exchange {params.number}, or has it no longer")
+        raise HttpError(404, f"the trace has no exchange {params.number}, or has dropped it")
     whole = WantedForms(values=True)
     return ExchangeView(exchange=await asyncio.to_thread(_told, control, found[0], whole))
 
@@ -163,13 +163,13 @@ async def show_exchange(control: Looking, params: OneExchange) -> ExchangeView:
     may_wait=True,
 )
 async def follow_trace(control: Looking, params: WantedLines) -> Stream:
-    """Follow the trace as JSON lines: its status, then each exchange when it is over, until you disconnect.
+    """Follow the trace as JSON lines: first its status, then each exchange when it is over, until you disconnect.
 
-    An exchange that a rule holds appears when it is held, too. A client that reads too slowly misses some; a line
-    {"missed": n} says how many. The trace has to be running.
+    An exchange that a rule holds also appears when it is held. A client that reads too slowly misses some exchanges; a line
+    {"missed": n} says how many. The trace must be running.
     """
     if control.trace.status()["followers"] >= FOLLOWERS_MAX:  # type: ignore[operator]
-        raise HttpError(429, f"{FOLLOWERS_MAX} follow the trace already: wait for one of them to end")
+        raise HttpError(429, f"{FOLLOWERS_MAX} callers follow the trace already: wait for one of them to end")
     return Stream(LINES, _lines(control, params, params.filter))
 
 
@@ -211,7 +211,7 @@ async def start_trace(control: Looking) -> StatusView:
 
 @operation("POST", "/v1/trace/stop", answer_example={**_STATUS_EXAMPLE, "running": False})
 async def stop_trace(control: Looking) -> StatusView:
-    """Stop the trace: it records no further requests and keeps those that it has."""
+    """Stop the trace: it records no further requests. Recorded ones stay."""
     control.trace.stop()
     return _status(control)
 

@@ -1,4 +1,4 @@
-"""Transactions: what the coordinators hold, and the life of one of them across all nodes."""
+"""Operations on transactions: list them, show a timeline across all nodes, wait for a state, abort."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.faults.values import there_is
 from lab.trace.scanning import UnknownTransaction
 
 ID_CHARACTERS_MAX: Final = 2**15 - 1
-"""What a string of the protocol can hold."""
+"""Longest string of the Kafka protocol."""
 
 
 class TransactionView(View):
@@ -27,12 +27,12 @@ class TransactionView(View):
     producer_id: int
     producer_epoch: int
     coordinator: int
-    """The node that coordinates it."""
+    """The node that coordinates the transactional id."""
     timeout_ms: int
     start_ms: int | None
-    """Null where no transaction is open."""
+    """Null if no transaction is open."""
     open_ms: int | None
-    """For so long it has been open, as its time-out counts: by the broker's clock, which may have been advanced."""
+    """How long the transaction has been open, as its timeout counts: by the broker's clock, which may have been advanced."""
     last_update_ms: int | None
     partitions: list[str]
     """The partitions of the transaction: topic-partition."""
@@ -58,7 +58,7 @@ class OneTransaction(Given):
 class WaitedTransactionView(View):
     reached: bool
     transaction: TransactionView | None
-    """Null if no coordinator knows the id."""
+    """Null if no coordinator knows the transactional id."""
 
 
 class WaitForState(OneTransaction):
@@ -66,10 +66,10 @@ class WaitForState(OneTransaction):
         str,
         Meta(
             max_length=ID_CHARACTERS_MAX,
-            description="By Kafka's name: Ongoing, CompleteCommit, …; several with commas.",
+            description="State by Kafka's name: Ongoing, CompleteCommit, …; several separated by commas.",
         ),
     ]
-    timeout_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long, at most.")] = 10_000
+    timeout_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="Longest wait.")] = 10_000
 
 
 _EXAMPLE: Final = {
@@ -100,9 +100,10 @@ async def list_transactions(control: Looking) -> TransactionsView:
     may_wait=True,
 )
 async def wait_for_transaction(control: Control, params: WaitForState) -> WaitedTransactionView:
-    """Wait until a transactional id is in a state; after the timeout the response says reached false.
+    """Wait until a transactional id is in a state. After the timeout the response has reached false.
 
-    An id that no coordinator knows yet may come. The transaction is shown in the awaited state, also if it left it.
+    The transactional id need not exist yet. The response shows the transaction in the awaited state, even if it has left
+    that state since.
     """
     states = [state.strip() for state in params.state.split(",")]
     for state in states:
@@ -127,7 +128,7 @@ async def show_timeline(control: Looking, params: OneTransaction) -> TimelineVie
         found = await control.transactions.timeline(params.transactional_id)
     except UnknownTransaction as error:
         raise HttpError(404, str(error)) from None
-    # A long one takes longer to be told than a turn of the loop may.
+    # Formatting a long timeline takes longer than a turn of the loop may.
     return await asyncio.to_thread(lambda: TimelineView(timeline=found.to_json(), text=found.to_text()))
 
 
@@ -142,7 +143,7 @@ async def abort_transaction(control: Control, params: OneTransaction) -> Transac
 
     The response comes when the abort is decided; the state is PrepareAbort until each partition has its marker.
     """
-    from lab.control import node_requests  # few ask for it
+    from lab.control import node_requests  # rarely used
 
     transactional_id = params.transactional_id
     for node in control.cluster.running_nodes():

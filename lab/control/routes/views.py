@@ -1,4 +1,4 @@
-"""The summaries of the page, one at a time, for other programs; `watch` sends them as they change."""
+"""Operations that return one summary of the page, for other programs; `watch` sends summaries as they change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TopicName = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX, description="The
 
 class WantedPartitions(Given):
     topic: TopicName | None = None
-    first: Annotated[int, Meta(ge=0, le=2**31 - 1, description="The place of the first one shown.")] = 0
+    first: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Index of the first partition shown.")] = 0
     count: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX, description="How many.")] = 20
 
 
@@ -134,13 +134,13 @@ async def view_cluster(control: Looking) -> ClusterSummary:
 
 @operation("GET", "/v1/views/transactions", answer_example=_TRANSACTIONS_EXAMPLE, may_wait=True)
 async def view_transactions(control: Looking) -> TransactionsSummary:
-    """Summarize the transactions: the open ones first, with the readers that they hold up, and those that hang."""
+    """Summarize the transactions: open ones first, with the readers that wait for them, and hanging ones."""
     return await control.views.transactions()
 
 
 @operation("GET", "/v1/views/partitions", answer_example=_PARTITIONS_EXAMPLE, may_wait=True)
 async def view_partitions(control: Looking, params: WantedPartitions) -> PartitionsSummary:
-    """Summarize some partitions: leader, offsets, and the open transactions that keep the last stable offset where it is."""
+    """Summarize some partitions: leader, offsets, and the open transactions that limit the last stable offset."""
     return await control.views.partitions(params.topic, params.first, params.count)
 
 
@@ -152,8 +152,10 @@ async def view_groups(control: Looking) -> GroupsSummary:
 
 @operation("GET", "/v1/views/batches/{topic}/{partition}", answer_example=_BATCHES_EXAMPLE, may_wait=True)
 async def view_batches(control: Looking, params: WantedBatches) -> BatchesPiece:
-    """Show the newest batches of a partition without their records: base offset, last offset, records, bytes, kind (data,
-    transactional, commit, abort), producer id, producer epoch, base sequence, timestamp, leader epoch.
+    """Show the newest batches of a partition, without their records.
+
+    Of each batch: base offset, last offset, records, bytes, kind (data, transactional, commit, abort), producer id, producer
+    epoch, base sequence, timestamp, leader epoch.
     """
     found = await control.views.batches(BatchPosition(params.topic, params.partition))
     if found is None:

@@ -1,4 +1,4 @@
-"""The stream that the page lives on: summaries as they change, and batches as they come, as server-sent events."""
+"""The stream behind the page: summaries when they change, and new batches, as server-sent events."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from lab.views.ports import PARTITIONS_MAX, BatchPosition
 EVENT_STREAM: Final = "text/event-stream"
 SHOWN: Final = ("cluster", "transactions", "faults", "groups", "partitions")
 BATCHES_OF_MAX: Final = 24
-"""Partitions whose batches one stream follows."""
+"""Largest number of partitions whose batches one stream follows."""
 EVERY_MS_MIN: Final = 100
 EVERY_MS_MAX: Final = 60_000
 SHARE_MAX: Final = 4
-"""Between two looks lies so many times what a look took: a viewer costs at most a fifth of the loop."""
+"""Time between two looks, as a multiple of the duration of a look: one viewer takes at most a fifth of the loop's time."""
 SILENCE_MS_MAX: Final = 15_000
-"""Then a comment is sent: proxies close connections that are silent."""
+"""Silence after which a comment is sent, because proxies close silent connections."""
 NAMES_MAX: Final = 8192
 
 
@@ -38,22 +38,22 @@ class Watch(Given):
         str,
         Meta(
             max_length=NAMES_MAX,
-            description="cluster, transactions, faults, groups, partitions; with commas.",
+            description="cluster, transactions, faults, groups, partitions; separated by commas.",
         ),
     ] = "cluster,transactions,faults"
     topic: (
-        Annotated[str, Meta(max_length=NAMES_MAX, description="The partitions of this topic only.")] | None
+        Annotated[str, Meta(max_length=NAMES_MAX, description="Only the partitions of this topic.")] | None
     ) = None
-    first: Annotated[int, Meta(ge=0, le=2**31 - 1, description="The place of the first partition shown.")] = 0
-    count: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX, description="How many partitions.")] = 20
+    first: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Index of the first partition shown.")] = 0
+    count: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX, description="Number of partitions shown.")] = 20
     batches: Annotated[
         str,
         Meta(
             max_length=NAMES_MAX,
-            description="topic-partition, with commas: their batches are sent as they come.",
+            description="topic-partition, separated by commas: their new batches are sent.",
         ),
     ] = ""
-    every_ms: Annotated[int, Meta(ge=EVERY_MS_MIN, le=EVERY_MS_MAX, description="How often at most.")] = 500
+    every_ms: Annotated[int, Meta(ge=EVERY_MS_MIN, le=EVERY_MS_MAX, description="Shortest interval.")] = 500
 
 
 _EXAMPLE: Final = "event: transactions\ndata: " + json.dumps(
@@ -63,10 +63,10 @@ _EXAMPLE: Final = "event: transactions\ndata: " + json.dumps(
 
 @operation("GET", "/v1/watch", answer_example=_EXAMPLE, content_type=EVENT_STREAM, may_wait=True)
 async def watch(control: Looking, params: Watch) -> Stream:
-    """Watch the broker as server-sent events: each summary when it has changed, and batches as they come.
+    """Watch the broker as server-sent events: each summary when it has changed, and new batches.
 
-    The name of an event is that of its summary (cluster, transactions, faults, groups, partitions) or batches. The schemas
-    of the data: ClusterSummary and its like. A viewer costs nothing once it has disconnected.
+    The name of an event is that of its summary (cluster, transactions, faults, groups, partitions), or batches. The schemas
+    of the data are ClusterSummary and so on. A viewer that has disconnected costs nothing.
     """
     wanted = [each.strip() for each in params.show.split(",") if each.strip()]
     for each in wanted:
@@ -75,11 +75,11 @@ async def watch(control: Looking, params: Watch) -> Stream:
     positions = [_position(each.strip()) for each in params.batches.split(",") if each.strip()]
     if len(positions) > BATCHES_OF_MAX:
         raise HttpError(
-            400, f"the batches of {BATCHES_OF_MAX} partitions can be watched, not of {len(positions)}"
+            400, f"the batches of at most {BATCHES_OF_MAX} partitions can be watched, not of {len(positions)}"
         )
     if control.watchers.now >= WATCHERS_MAX:
         raise HttpError(
-            429, f"{WATCHERS_MAX} callers watch already: wait for one of them to end, or close a page"
+            429, f"{WATCHERS_MAX} callers already watch: wait for one of them to end, or close a page"
         )
     return Stream(EVENT_STREAM, _events(control, params, wanted, positions))
 
@@ -87,7 +87,7 @@ async def watch(control: Looking, params: Watch) -> Stream:
 def _position(name: str) -> BatchPosition:
     topic, _, index = name.rpartition("-")
     if not topic or not index.isdecimal():
-        raise HttpError(400, f"{name} names no partition: TOPIC-NUMBER")
+        raise HttpError(400, f"{name} is not a partition of the form TOPIC-NUMBER")
     return BatchPosition(topic, int(index))
 
 

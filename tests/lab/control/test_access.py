@@ -188,7 +188,7 @@ def test_a_token_can_be_sent_at_all(role: str) -> None:
 
 
 def test_two_roles_do_not_have_the_same_token() -> None:
-    with pytest.raises(ControlConfigError, match="a token of its own") as caught:
+    with pytest.raises(ControlConfigError, match="must not have the same token") as caught:
         Access.of("127.0.0.1", Tokens(stop="secret", look="secret"))
     assert "secret" not in str(caught.value)
 

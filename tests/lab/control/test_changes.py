@@ -195,7 +195,7 @@ async def test_a_node_that_does_not_answer_is_named(
     await caller.post("/v1/faults", {"rule": "cut 1 2"})
     status, answer = await caller("POST", RECORDS, {"partition": 0, "value": "v"})
     assert status == 409
-    assert "has not answered for 0.02 s: what it was asked for may still happen" in answer["error"]
+    assert "has not responded for 0.02 s, and may still execute the request" in answer["error"]
 
 
 # -- topics and groups ----------------------------------------------------------------------------------------------

@@ -221,7 +221,7 @@ async def test_a_coordinator_is_moved_before_and_between_transactions(open_contr
     moved = await caller.post("/v1/coordinators/move", {"group": "workers", "to": 2})
     assert (moved["topic"], moved["leader"]) == ("__consumer_offsets", 2)
     status, answer = await caller("POST", "/v1/coordinators/move", {"to": 2})
-    assert (status, answer["error"]) == (400, "say whose coordinator: a transactional_id or a group")
+    assert (status, answer["error"]) == (400, "give a transactional_id or a group")
 
 
 # -- faults

@@ -36,7 +36,7 @@ from tests.lab.control.conftest import JSON, Caller, OpenControl, until
         ("POST", "/v1/faults", {"rule": 1}, 400, "the field rule: expected `str"),
         ("POST", "/v1/faults", {}, 400, "needs an action"),
         ("POST", "/v1/faults", {"rule": "EndTxn -> explode"}, 400, "'explode' is not known; there is"),
-        ("POST", "/v1/faults", {"rule": "EndTxn -> drop", "on": "EndTxn"}, 400, "say the rule once"),
+        ("POST", "/v1/faults", {"rule": "EndTxn -> drop", "on": "EndTxn"}, 400, "give the rule either"),
         ("POST", "/v1/faults", {"action": "drop"}, 400, "needs an API or a point"),
         ("GET", "/v1/faults/7", None, 404, "there is no rule 7"),
         ("DELETE", "/v1/faults/7", None, 404, "there is no rule 7"),

@@ -86,7 +86,7 @@ async def test_a_handshake_that_does_not_end_keeps_no_other_caller_waiting(
         ("server.crt", "server.key", None),
         ("server.crt", "", "no certificate with its key as PEM"),
         ("server.crt", "encrypted.key", "the key is encrypted"),
-        ("server.crt", "client.key", "the key is not that of the certificate"),
+        ("server.crt", "client.key", "the key does not belong to the certificate"),
         ("server.p12", "", "no certificate with its key as PEM"),
         ("nothing.pem", "", "No such file"),
     ],

@@ -490,7 +490,10 @@ def test_what_makes_no_sense_is_refused_with_a_sentence(text: str, sentence: str
             {"action": {"do": "remove-acls", "acl": {"topic": 1}}, "on": "Produce"},
             "the field action.acl[...]: expected `str`, got `int`",
         ),
-        ({"rule": "Produce -> drop", "on": "Produce"}, "say the rule once: in rule, or beside it"),
+        (
+            {"rule": "Produce -> drop", "on": "Produce"},
+            "give the rule either as text in rule, or as JSON in the other fields",
+        ),
     ],
 )
 def test_json_that_makes_no_sense_is_refused_with_a_sentence(form: Any, sentence: str) -> None:
