@@ -1,4 +1,4 @@
-"""Every setting of Kafka's and ours: where it comes from, what it may be, what it does here."""
+"""The configuration: all of Kafka's settings and the broker's own, their sources, their checks and their effects."""
 
 from broker.config.config import (
     BrokerConfig,

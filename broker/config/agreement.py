@@ -1,6 +1,6 @@
-"""Settings that have to agree with each other, as a start of Kafka checks them.
+"""Checks of settings against each other, as Kafka does them at its start.
 
-Pure. The rules and their words are those of ``KafkaConfig.validateValues`` and ``GroupCoordinatorConfig``.
+Pure. The rules and their messages are those of ``KafkaConfig.validateValues`` and ``GroupCoordinatorConfig``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Values = Mapping[str, Any]
 
 
 def check_agreement(values: Values) -> None:
-    """`ConfigError` at the first two settings that contradict each other."""
+    """Raise `ConfigError` at the first two settings that contradict each other."""
     for holds, message in _of_the_broker(values):
         if not holds:
-            # Scala's ``require`` begins its text so, which is what users of Kafka see.
+            # The prefix of Scala's ``require``, which users of Kafka see, too.
             raise ConfigError(f"requirement failed: {message}")
     for holds, message in _of_groups(values):
         if not holds:

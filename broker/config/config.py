@@ -1,10 +1,10 @@
-"""The configuration of one broker: everything that was set, checked and typed.
+"""The configuration of one broker: all settings, checked and typed.
 
     config, warnings = load_config(Path("server.properties"), os.environ, {"num.partitions": "3"})
     config.num_partitions, config.log_defaults.segment_bytes, config.get("queued.max.requests")
 
-Attributes are Kafka's names with underscores. Every setting of Kafka's has its checked value in `values`;
-those that the broker itself reads are attributes as well.
+Attributes are Kafka's names with underscores. `values` has the checked value of every setting of Kafka; the settings that
+the broker itself reads are attributes as well.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -50,14 +50,14 @@ DEFAULT_CONFIG, STATIC_BROKER_CONFIG = (
 
 _SCHEDULER = "log.flush.scheduler.interval.ms"
 _UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}
-# Of each group the first one that is set counts (`DynamicBrokerConfig.brokerConfigSynonyms`).
+# The first setting of a group that is set counts (`DynamicBrokerConfig.brokerConfigSynonyms`).
 _SYNONYMS = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.flush.interval.ms", _SCHEDULER),  # the second is a setting of its own as well
 )
-# Settings of internal topics that come down to what one cluster of this size can give.
+# Settings of internal topics that are reduced to the number of nodes.
 _BOUND_BY_NODES = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
@@ -68,12 +68,12 @@ _BOUND_BY_NODES = (
 
 
 REPLICATION_FACTOR_MAX = 3
-"""Of the topics of a cluster of several nodes, unless a setting or a client says otherwise."""
+"""Maximum of the default replication factor in a cluster of several nodes."""
 
 
 @slotted(frozen=True)
 class ConfigSynonym:
-    """One of the places that a value comes from, as DescribeConfigs tells it: name, value, Kafka's source."""
+    """One source of a value in a DescribeConfigs response: name, value, Kafka's name of the source."""
 
     name: str
     value: str | None
@@ -82,7 +82,7 @@ class ConfigSynonym:
 
 @slotted(frozen=True, kw_only=True)
 class BrokerConfig:
-    # Who and where. Controller listeners are left out; an advertised port 0 is the one that was bound.
+    # Identity and listeners. Without controller listeners; an advertised port 0 is replaced by the port that was bound.
     node_id: int
     broker_rack: str | None
     listeners: tuple[Endpoint, ...]
@@ -102,7 +102,7 @@ class BrokerConfig:
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
 
-    # Topics and logs; what a topic may override stands in log_defaults
+    # Topics and logs; settings that a topic may override are in log_defaults
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
     default_replication_factor: int
@@ -130,7 +130,7 @@ class BrokerConfig:
     replica_selector_class: str | None
     unclean_leader_election_interval_ms: int
 
-    # Who may do what; `values` has the settings of the class
+    # Authorization; `values` has the settings of the authorizer class
     authorizer_class_name: str
 
     # Quotas of clients
@@ -180,7 +180,7 @@ class BrokerConfig:
     transaction_two_phase_commit_enable: bool
     transactional_id_expiration_ms: int
 
-    # Share groups, of which only the topic is known
+    # Share groups, of which only the topic is supported
     share_coordinator_state_topic_min_isr: int
     share_coordinator_state_topic_num_partitions: int
     share_coordinator_state_topic_replication_factor: int
@@ -192,7 +192,7 @@ class BrokerConfig:
     delegation_token_max_lifetime_ms: int
     delegation_token_secret_key: str | None = field(repr=False)
 
-    # Our own, of the prefix odradek.
+    # Settings of Odradek, with the prefix odradek.
     background_flush_interval_ms: int
     batch_decompressed_bytes_max: int
     batch_records_max: int
@@ -213,7 +213,7 @@ class BrokerConfig:
     queued_max_response_bytes: int
 
     values: Mapping[str, Value] = field(repr=False)
-    # What was set, as text, also under names that Kafka does not know: DescribeConfigs tells it from defaults.
+    # All settings that were set, as text, including names unknown to Kafka: DescribeConfigs tells them from defaults.
     static: Mapping[str, str] = field(repr=False)
 
     @property
@@ -222,26 +222,28 @@ class BrokerConfig:
 
     @property
     def is_secured(self) -> bool:
-        """Does a listener ask for TLS or SASL?"""
+        """Whether a listener uses TLS or SASL."""
         return any(each.security_protocol != "PLAINTEXT" for each in self.listeners)
 
     @property
     def uses_tls(self) -> bool:
-        """Does any listener?"""
+        """Whether a listener uses TLS."""
         return any(each.security_protocol in ("SSL", "SASL_SSL") for each in self.listeners)
 
     def get(self, name: str) -> Value:
-        """The value of any setting of Kafka's or ours, by its dotted name."""
+        """The value of any setting of Kafka or Odradek, by its dotted name."""
         return self.values[name]
 
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
-        """All places that this broker setting could take its value from, the deciding one first."""
+        """The sources of a broker setting's value, the effective one first."""
+        # Kafka drops all sources before the setting's own name (`ConfigHelper.configSynonyms`), so a broker that sets
+        # log.retention.hours shows no synonym for retention.ms.
         # Kafka drops all before the name itself (`ConfigHelper.configSynonyms`), so that a broker which sets
         # log.retention.hours shows no synonym at all for retention.ms. Tools show that; so do we.
         return tuple(dropwhile(lambda synonym: synonym.name != name, self.group_of(name)))
 
     def group_of(self, name: str) -> tuple[ConfigSynonym, ...]:
-        """The same with the settings of other names that come before the first of this one."""
+        """The sources of a broker setting's value, including synonyms before the first source with its own name."""
         group, keys = synonyms_of(name), broker_configs()
         return (
             *(
@@ -257,7 +259,7 @@ class BrokerConfig:
         )
 
     def topic_default(self, topic_config: str) -> tuple[str | None, str, tuple[ConfigSynonym, ...]]:
-        """The value, the source and the synonyms of a topic setting that the topic itself does not set."""
+        """Value, source and synonyms of a topic setting that the topic itself does not set."""
         key = TOPIC_CONFIGS[topic_config]
         synonyms = self.synonyms(key.synonyms[0]) if key.synonyms else ()
         source = synonyms[0].source if synonyms else DEFAULT_CONFIG
@@ -265,7 +267,7 @@ class BrokerConfig:
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
-    """The settings of which the first that is set decides this one, itself among them."""
+    """The synonyms of a setting, in order of precedence, including the setting itself."""
     return next((group for group in _SYNONYMS if name in group and name != _SCHEDULER), (name,))
 
 
@@ -278,13 +280,13 @@ def load_config(
     number: int = 1,
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[BrokerConfig, list[str]]:
-    """The configuration from all sources, and one line for each setting that is not known.
+    """Load the configuration from all sources; returns it with one warning for each unknown setting.
 
-    ``defaults`` are those of the start: they stand below all other sources.
+    ``defaults`` have the lowest precedence.
 
-    Of a cluster of several ``nodes`` it is that of node ``number``, counted from 1: unless settings of its own say
-    otherwise, its id and its ports are by ``number`` - 1 above those of the first.
-    Raises ConfigError, with the name, the value and where it was set, at the first value that cannot be.
+    In a cluster of several ``nodes`` it is the configuration of node ``number``, counted from 1. Unless the node's own
+    settings differ, its id and its ports are those of the first node plus ``number`` - 1.
+    Raises ConfigError, with the name, the value and its source, at the first invalid value.
     """
     given = given_settings(properties_file, environ, overrides, defaults)
     check_node_numbers(given, nodes)
@@ -310,7 +312,7 @@ def load_config(
 
 
 def _missed(settings: Mapping[str, Setting], values: Mapping[str, Value]) -> Iterator[str]:
-    """One line for each setting that a user would rely on, and that has no effect here."""
+    """Yield a warning for each setting without an effect on which the user might rely."""
     for name, instead in WITHOUT_EFFECT.items():
         if name in settings and values[name] and values[name] != broker_configs()[name].default:
             yield f"{name} (from {settings[name].where}) has no effect: {instead}"
@@ -323,7 +325,7 @@ def node_configs(
     nodes: int,
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[BrokerConfig, ...], list[str]]:
-    """The configuration of every node of a cluster, the first one's first, and the warnings for all of them."""
+    """Load the configurations of all nodes of a cluster; returns them with the warnings for all of them."""
     configs, warnings = [], []
     for number in range(1, nodes + 1):
         config, found = load_config(
@@ -338,7 +340,7 @@ def node_configs(
 
 
 def broker_config(overrides: Mapping[str, str] | None = None) -> BrokerConfig:
-    """A configuration from settings alone, for tests and for programs that start a node themselves."""
+    """Build a configuration from settings alone, for tests and for programs that start a node themselves."""
     return load_config(None, {}, overrides or {})[0]
 
 
@@ -358,24 +360,24 @@ _COMPUTED = frozenset(
 
 @cache
 def attributes() -> Mapping[str, str]:
-    """Attributes of BrokerConfig that are one setting's value each, with the names of these settings."""
+    """Attribute of BrokerConfig -> setting, for the attributes that are the value of one setting."""
     own = {name.removeprefix("odradek.").replace(".", "_"): name for name in OWN_CONFIGS}
     names = [each for each in field_names(BrokerConfig) if each not in _COMPUTED]
     return {name: own.get(name) or name.replace("_", ".") for name in names}
 
 
 def _values(settings: Mapping[str, Setting], nodes: int) -> tuple[dict[str, Value], dict[str, str]]:
-    """Every known setting's value, and the text of those that are not at Kafka's default."""
+    """Return the value of every known setting, and the text of those that differ from Kafka's defaults."""
     keys = broker_configs()
     values = defaults()
     given = {name: _parse(setting) for name, setting in settings.items() if base_name(name) in keys}
     values |= given
     static = {name: setting.raw for name, setting in settings.items()}
     emulator = values["odradek.defaults"] == EMULATOR
-    # node.id is needed in any case, Kafka has no default for it.
+    # node.id is always set, because Kafka has no default for it.
     for name, raw in EMULATOR_DEFAULTS.items() if emulator else (("node.id", "1"),):
         if nodes > 1 and name in _BOUND_BY_NODES:
-            continue  # Kafka's own default, as far as there are nodes
+            continue  # Kafka's own default, reduced to the number of nodes below
         if name not in static and not (name == "node.id" and "broker.id" in static):
             static[name], values[name] = raw, keys[name].parse(raw)
     _agree_on_node_id(values, static)
@@ -387,7 +389,7 @@ def _values(settings: Mapping[str, Setting], nodes: int) -> tuple[dict[str, Valu
 def _fit_to_nodes(
     values: dict[str, Value], static: dict[str, str], nodes: int, given: Collection[str]
 ) -> None:
-    """Replicas as a cluster of this size can have them, so that it goes on without one of its nodes."""
+    """Adapt replication factors to the number of nodes, so that the cluster works while one of several nodes is down."""
 
     def put(name: str, value: int) -> None:
         static[name], values[name] = str(value), value
@@ -410,7 +412,7 @@ def _parse(setting: Setting) -> Value:
 
 
 def _agree_on_node_id(values: dict[str, Value], static: dict[str, str]) -> None:
-    """broker.id is the older name of node.id; setting one sets both, as in Kafka."""
+    """broker.id is the older name of node.id; setting one of them sets both, as in Kafka."""
     if "broker.id" not in static:
         static["broker.id"], values["broker.id"] = static["node.id"], values["node.id"]
     elif "node.id" not in static:
@@ -423,7 +425,7 @@ def _agree_on_node_id(values: dict[str, Value], static: dict[str, str]) -> None:
 def _log_dir(
     settings: Mapping[str, Setting], values: Mapping[str, Value], warnings: list[str]
 ) -> Path | None:
-    """log.dirs wins over log.dir, as in Kafka; neither (there /tmp/kafka-logs) is a temporary directory."""
+    """The log directory: log.dirs, else log.dir, as in Kafka; None (a temporary directory) if neither is set."""
     name = "log.dirs" if values["log.dirs"] else "log.dir"
     if name not in settings:
         return None
@@ -437,7 +439,7 @@ def _log_dir(
 
 
 def log_defaults_of(values: Mapping[str, Value]) -> LogConfig:
-    """The settings of a topic that sets none itself (`KafkaConfig.extractLogConfigMap`)."""
+    """The settings of a topic that does not set any itself (`KafkaConfig.extractLogConfigMap`)."""
     defaults: dict[str, Any] = {}
     for key in TOPIC_CONFIGS.values():
         for synonym in key.synonyms:

@@ -1,5 +1,5 @@
-"""The settings of a broker: Kafka 4.3.1's own (names, types, defaults and checks, read from Kafka's jar into
-`kafka_table`) and ours, which begin with `odradek.`.
+"""Definitions of all broker settings: those of Kafka 4.3.1 (names, types, defaults and checks, read from Kafka's jar into
+`kafka_table`) and those of Odradek, which begin with `odradek.`.
 """
 
 import json
@@ -30,7 +30,7 @@ EXPORTER_NONE, EXPORTER_LOG = "none", "log"  # the values of odradek.client.tele
 EMULATOR, KAFKA = "emulator", "kafka"  # the values of odradek.defaults
 MARKERS_FIRST = "markers-first"
 
-# What the single-node apache/kafka image sets, so that one broker is enough and no group waits for its first rebalance.
+# Settings of the single-node apache/kafka image: one broker is enough, and no group waits for its first rebalance.
 EMULATOR_DEFAULTS: Mapping[str, str] = {
     "node.id": "1",
     "offsets.topic.replication.factor": "1",
@@ -41,15 +41,15 @@ EMULATOR_DEFAULTS: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
 }
 
-# Read by plug-ins of Kafka's rather than by the broker, so absent from its table, but known all the same.
+# Settings that Kafka's plug-ins read instead of the broker. They are not in Kafka's table, but not unknown.
 _PLUGIN_PREFIXES = ("config.providers.", "metrics.context.", "rlmm.config.", "rsm.config.")
 
 
 @slotted(frozen=True)
 class BrokerConfigKey(ConfigKey):
-    update_mode: str = "read-only"  # or "per-broker", "cluster-wide": how Kafka lets it change at run time
-    required: bool = False  # Kafka has no default for it
-    documentation: str = ""  # of ours; `documentation_of` has that of Kafka's
+    update_mode: str = "read-only"  # or "per-broker", "cluster-wide": whether it may change at run time
+    required: bool = False  # whether Kafka has no default for it
+    documentation: str = ""  # for Odradek's settings; `documentation_of` returns that of Kafka's
 
 
 def _own(
@@ -76,7 +76,7 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             128 * 1024 * 1024,
             Range(1),
             "The largest decompressed size of a batch whose records the broker reads (see "
-            "odradek.produce.reads.records): a kilobyte of zstd can hold 30 MB. The broker answers a larger one "
+            "odradek.produce.reads.records): a kilobyte of zstd can expand to 30 MB. The broker responds to a larger one "
             "with MESSAGE_TOO_LARGE, on which producers split the batch.",
         ),
         _own(
@@ -84,8 +84,8 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             ConfigType.INT,
             1_000_000,
             Range(1),
-            "The most records in a batch. The broker answers a larger one with MESSAGE_TOO_LARGE, on which producers "
-            "split the batch.",
+            "The maximum number of records in a batch. The broker responds to a larger one with MESSAGE_TOO_LARGE, on which "
+            "producers split the batch.",
         ),
         _own(
             "defaults",
@@ -100,8 +100,8 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             ConfigType.STRING,
             EXPORTER_NONE,
             OneOf((EXPORTER_NONE, EXPORTER_LOG)),
-            "log: the broker announces GetTelemetrySubscriptions and PushTelemetry (KIP-714), and the metrics that clients "
-            "push for the subscriptions of kafka-client-metrics are lines in its log; it needs odradek[telemetry]. "
+            "log: the broker announces GetTelemetrySubscriptions and PushTelemetry (KIP-714), and logs the metrics that "
+            "clients push for the subscriptions of kafka-client-metrics; it needs odradek[telemetry]. "
             "none: it does not announce them, as Kafka without a plug-in.",
         ),
         _own(
@@ -109,15 +109,15 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             ConfigType.STRING,
             "",
             None,
-            "The cluster id of a new data directory; empty is a random one. The variable CLUSTER_ID sets it too.",
+            "The cluster id of a new data directory; empty: a random id. The variable CLUSTER_ID sets it too.",
         ),
         _own(
             "commit.order",
             ConfigType.STRING,
             MARKERS_FIRST,
             OneOf((MARKERS_FIRST, KAFKA)),
-            "markers-first: the coordinator answers EndTxn after it has written the markers of partitions on its own "
-            "node; kafka: it answers first and writes the markers afterwards, so the next transaction of the "
+            "markers-first: the coordinator responds to EndTxn after it has written the markers of partitions on its own "
+            "node; kafka: it responds first and writes the markers afterwards, so the next transaction of the "
             "same id can get CONCURRENT_TRANSACTIONS.",
         ),
         _own(
@@ -165,14 +165,14 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             ConfigType.PASSWORD,
             "",
             None,
-            "A token of the role look: calls with it see everything, records too, and change nothing.",
+            "A token of the role look: calls with it can read everything, including records, and change nothing.",
         ),
         _own(
             "control.token.stage",
             ConfigType.PASSWORD,
             "",
             None,
-            "A token of the role stage: calls with it may do all that does not end a node or damage its files.",
+            "A token of the role stage: calls with it may do everything except stop a node or damage its files.",
         ),
         _own(
             "crash.points",
@@ -186,7 +186,7 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             ConfigType.BOOLEAN,
             True,
             None,
-            "Whether the broker answers a Fetch that waits for data at once when its connection sends a request of "
+            "Whether the broker responds immediately to a Fetch that waits for data when its connection sends a request of "
             "another API. In Kafka that request waits behind the Fetch for up to fetch.max.wait.ms.",
         ),
         _own(
@@ -209,7 +209,7 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             ConfigType.INT,
             0,
             Range(0),
-            "How many segment files the broker keeps open at most; it opens others when needed. 0 is half of the "
+            "The maximum number of segment files that the broker keeps open; it opens others when needed. 0: half of the "
             "process's limit of open files, at most 16384.",
         ),
         _own(
@@ -235,8 +235,8 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             ConfigType.LONG,
             QUEUED_MAX_RESPONSE_BYTES,
             Range(1),
-            "How many bytes of responses may wait for slow clients, over all connections. A Fetch reads at most the rest "
-            "of it. While nothing is left, the broker serves only clients that have read all their responses.",
+            "The maximum size of responses that wait for slow clients, over all connections. A Fetch reads at most the "
+            "rest of it. While nothing is left, the broker serves only clients that have read all their responses.",
         ),
     )
 }
@@ -257,15 +257,15 @@ AUTHORIZER_CONFIGS: Final[Mapping[str, BrokerConfigKey]] = {
             ConfigType.STRING,
             None,
             effective=True,
-            documentation="true: everyone may use a resource for which no ACL holds; otherwise only super users may.",
+            documentation="true: everyone may access a resource without ACLs; otherwise only super users may.",
         ),
     )
 }
-"""Of Kafka's StandardAuthorizer, which reads them itself: they are not in Kafka's table."""
+"""Settings of Kafka's StandardAuthorizer, which reads them itself: they are not in Kafka's table."""
 
 
 class _KafkaConfigs(Mapping[str, BrokerConfigKey]):
-    """A key is made when it is first asked for: a start needs few of them."""
+    """Kafka's table of settings. A key is created on first access, as a start needs few of them."""
 
     def __init__(self) -> None:
         self._made: dict[str, BrokerConfigKey] = {}
@@ -290,12 +290,12 @@ _KAFKA_CONFIGS: Final = _KafkaConfigs()
 
 
 def kafka_configs() -> Mapping[str, BrokerConfigKey]:
-    """Kafka's table, by name. None in `default` is Kafka's null."""
+    """Definitions of Kafka's settings by name. A `default` of None is Kafka's null."""
     return _KAFKA_CONFIGS
 
 
 def defaults() -> dict[str, Value]:
-    """Of every setting of a broker, Kafka's first."""
+    """Default of every broker setting, Kafka's first."""
     return {
         **{name: row[1] for name, row in ROWS.items()},
         **dict.fromkeys(AUTHORIZER_CONFIGS),
@@ -310,7 +310,7 @@ def _documentation() -> Mapping[str, str]:
 
 
 def documentation_of(name: str) -> str:
-    """What a broker setting of Kafka's does, in a sentence of our own; empty for an unknown one. Read at the first use."""
+    """Description of a broker setting of Kafka, in one sentence; empty for an unknown one. Loaded on first use."""
     for ours in (RUN_TIME_CONFIGS, AUTHORIZER_CONFIGS):
         if name in ours:
             return ours[name].documentation
@@ -329,24 +329,24 @@ RUN_TIME_CONFIGS: Final[Mapping[str, BrokerConfigKey]] = {
     for key in (
         _replication_quota(
             "leader.replication.throttled.rate",
-            "How many bytes a second a leader sends to the followers in leader.replication.throttled.replicas.",
+            "The maximum rate in bytes per second from a leader to the followers in leader.replication.throttled.replicas.",
         ),
         _replication_quota(
             "follower.replication.throttled.rate",
-            "How many bytes a second the followers in follower.replication.throttled.replicas fetch.",
+            "The maximum rate in bytes per second at which the followers in follower.replication.throttled.replicas fetch.",
         ),
         _replication_quota(
             "replica.alter.log.dirs.io.max.bytes.per.second",
-            "How many bytes a second move from one log directory of a broker to another.",
+            "The maximum rate in bytes per second of moves between the log directories of a broker.",
         ),
     )
 }
-"""Settings of brokers that no file can have (`QuotaConfig.brokerQuotaConfigs`)."""
+"""Broker settings that can only be set dynamically, not in a file (`QuotaConfig.brokerQuotaConfigs`)."""
 
 
 @cache
 def alterable_configs() -> Mapping[str, BrokerConfigKey]:
-    """What a request for changes may name: Kafka's table and the settings that exist at run time only."""
+    """The settings that AlterConfigs may change: Kafka's table and the settings that exist only dynamically."""
     return ChainMap(RUN_TIME_CONFIGS, kafka_configs())  # type: ignore[arg-type]
 
 
@@ -390,12 +390,12 @@ def _non_empty(name: str, value: Value) -> None:
 
 
 def base_name(name: str) -> str:
-    """`listener.name.internal.ssl.keystore.location` is `ssl.keystore.location` for one listener."""
+    """The setting without its listener prefix: `listener.name.internal.ssl.keystore.location` -> `ssl.keystore.location`."""
     parts = name.split(".", 3)
     if len(parts) < 4 or parts[:2] != ["listener", "name"]:
         return name
     base = parts[3]
-    # Some settings carry a SASL mechanism in between: listener.name.x.plain.sasl.jaas.config
+    # Some settings have a SASL mechanism in between: listener.name.x.plain.sasl.jaas.config
     return base if base in kafka_configs() else base.partition(".")[2] or base
 
 
@@ -404,8 +404,8 @@ def is_known(name: str) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a mistyped one most likely meant."""
-    import difflib  # only a mistake pays for the import
+    """The known name that is most similar to a misspelt one; None if none is similar."""
+    import difflib  # imported only for an error message
 
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.8)
     return matches[0] if matches else None

@@ -1,4 +1,4 @@
-"""`python -m broker.config.docs > docs/configuration.md`: the settings, from the tables that the broker reads."""
+"""`python -m broker.config.docs > docs/configuration.md`: generates the page from the tables that the broker reads."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -31,61 +31,62 @@ Settings have Kafka's own names. They come from three sources; each overrides th
 3. options: `--set log.retention.ms=60000`, and `--host`, `--port`, `--data-dir`, `--log-format`, `--log-level`,
    `--tls`, `--sasl`.
 
-`--default log.dirs=/data` stands below all three: the container image gives its own settings so. The host of
-`--default listeners=…` is the default of `--host` and `--control-host`. Beside `KAFKA_SERVICE_HOST`, or another variable
-`…_SERVICE_HOST`, what Kubernetes sets of a Service has no effect. All nodes of a cluster run in one process (`--nodes`): a
-quorum in `controller.quorum.voters` or `controller.quorum.bootstrap.servers` that has nodes of other processes is an error.
-`--topic` creates topics, and `--seed FILE` writes records into a new data directory.
+`--default log.dirs=/data` has a lower precedence than all three: the container image sets its own values with it. The host
+of `--default listeners=…` is the default of `--host` and `--control-host`. If `KAFKA_SERVICE_HOST` or another variable
+`…_SERVICE_HOST` is set, the variables that Kubernetes sets for that Service are ignored. All nodes of a cluster run in one
+process (`--nodes`): a quorum in `controller.quorum.voters` or `controller.quorum.bootstrap.servers` that has nodes of
+other processes is an error. `--topic` creates topics, and `--seed FILE` writes records into a new data directory.
 
-If Kafka would refuse a value, the broker does not start: a line names the setting, the value and its source.
-The broker also checks and accepts Kafka's settings that have no effect here, and warns of some on which you might rely, such
-as `create.topic.policy.class.name`. An unknown name gives a warning
-with the name that was most likely meant. It is an error if it comes from `--set`, or begins with `odradek.` in a file; other
-programs have variables that begin with `KAFKA_` or `ODRADEK_`, too. It is an error as well where it looks like a setting of
-security: a variable that begins with `ODRADEK_` and goes on with `AUTHORIZER`, `CONTROL`, `SASL`, `SECURITY`, `SSL`, `TLS`
-or `TOKEN`, or is most like such a setting, and is not empty (`ODRADEK_CONTROL_TOKN`). The control port would else be open,
-while its user thinks that it has a token. `--set` of something that another option sets too is an error. Variables of the
-images that are not settings
-(`KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are ignored; `KAFKA_OPTS` may name the file with the login modules of SASL.
+If Kafka would refuse a value, the broker does not start: an error message has the setting, the value and its source. The
+broker also checks and accepts Kafka's settings that have no effect here, and warns of some on which you might rely, such
+as `create.topic.policy.class.name`. For an unknown name it logs a warning with the most similar known name. An unknown
+name is an error if it comes from `--set`, or begins with `odradek.` in a file; other programs have variables that begin
+with `KAFKA_` or `ODRADEK_`, too. It is also an error if it looks like a security setting: a variable that begins with
+`ODRADEK_AUTHORIZER`, `ODRADEK_CONTROL`, `ODRADEK_SASL`, `ODRADEK_SECURITY`, `ODRADEK_SSL`, `ODRADEK_TLS` or
+`ODRADEK_TOKEN`, or is most similar to such a setting, and is not empty (`ODRADEK_CONTROL_TOKN`). Otherwise the control
+port would be open although its user has set a token. `--set` of a setting that another option also sets is an error.
+Variables of the images that are not settings (`KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are ignored; `KAFKA_OPTS` may name
+the file with the login modules of SASL.
 
-If only `advertised.listeners` is given, the broker listens on the same ports at every address. Listeners named in
-`controller.listener.names`, or `CONTROLLER` where that is not set, are accepted and not opened. A listener at a
+If only `advertised.listeners` is set, the broker listens on the same ports at every address. Listeners in
+`controller.listener.names`, or `CONTROLLER` if that is not set, are accepted but not opened. A listener at a
 wildcard address is advertised as `localhost` unless `advertised.listeners` is set.
 
 ## TLS and SASL
 
-Listeners with SSL, SASL_PLAINTEXT and SASL_SSL take Kafka's own settings: `ssl.*`, `sasl.*`, and
-`listener.name.<listener>.*` for one of them. Two options stand for the settings that a test most often needs:
+Listeners with SSL, SASL_PLAINTEXT and SASL_SSL use Kafka's own settings: `ssl.*`, `sasl.*`, and
+`listener.name.<listener>.*` for a single listener. Two options replace the settings that tests need most often:
 
-`odradek serve --tls` makes an authority, a certificate for localhost and the advertised hosts, and lets the listeners
-serve by SSL. The start says where the authority's certificate lies: as `ca.pem`, and in `truststore.p12` and
-`truststore.jks` (password `odradek`). They are in `tls/` in the data directory, or in `--tls-directory`, and the next
-start uses them again. `client.*` is the certificate of a client, `User:CN=client`, for `ssl.client.auth`.
+`odradek serve --tls` creates a certificate authority and a certificate for localhost and the advertised hosts, and the
+listeners use SSL. The log line of the start has the path of the authority's certificate: as `ca.pem`, and in
+`truststore.p12` and `truststore.jks` (password `odradek`). They are in `tls/` in the data directory, or in
+`--tls-directory`, and the next start uses them again. `client.*` is the certificate of a client, `User:CN=client`, for
+`ssl.client.auth`.
 
-`--sasl USER:PASSWORD[:MECHANISM]`, for each user, lets the listeners ask for a login: SASL_PLAINTEXT, with `--tls`
-SASL_SSL. Mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; without one the user has all three. The variable
-`ODRADEK_SASL` takes the same where other users of the machine could read the command line, one user in each line or
-between semicolons. Credentials of SCRAM are in the cluster metadata, as after `kafka-storage format --add-scram`:
-another password at a restart changes them, and admin clients may.
+`--sasl USER:PASSWORD[:MECHANISM]`, once for each user, makes the listeners require a login: SASL_PLAINTEXT, or SASL_SSL with
+`--tls`. Mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; without a mechanism the user has all three. The variable
+`ODRADEK_SASL` has the same syntax, for machines where other users could read the command line, with one user in each line or
+separated by semicolons. SCRAM credentials are stored in the cluster metadata, as after `kafka-storage format --add-scram`:
+a restart with another password changes them, and so may admin clients.
 
-| what is given besides | what holds |
+| other settings | result |
 | --- | --- |
-| `listeners` of which none is secured | all of them are secured |
-| `listeners` or `listener.security.protocol.map` that secure some | the others stay as they are |
-| a key store | it is the broker's; `--tls` makes no other |
-| `sasl.enabled.mechanisms` | users have the mechanisms of these; it is an error if one has none |
+| `listeners`, none of them secured | all of them are secured |
+| `listeners` or `listener.security.protocol.map` that secure some | the others are not changed |
+| a key store | the broker uses it; `--tls` creates no other |
+| `sasl.enabled.mechanisms` | users have those of their mechanisms that are enabled; it is an error if a user has none |
 | the login module of PLAIN for the listener | an error, if users of `--sasl` log in by PLAIN |
 
-With `--nodes N` the nodes log in to each other as `odradek-broker` with a random password. With an authorizer,
-`super.users` has this user too.
+With `--nodes N` the nodes log in to each other as `odradek-broker` with a random password. If there is an authorizer, this
+user is added to `super.users`.
 """
 
 
 _ONE_NODE = """\
 ## Settings of one node
 
-`odradek.node.N.` before a name makes it a setting of node N only; nodes are numbered from 1. It overrides the same setting
-without a number, whatever source either comes from. Each source has it:
+The prefix `odradek.node.N.` makes a setting apply to node N only; nodes are numbered from 1. It overrides the same setting
+without a number, no matter which sources they come from. Each source can have it:
 
 | source | the rack of the second node |
 | --- | --- |
@@ -93,10 +94,10 @@ without a number, whatever source either comes from. Each source has it:
 | a variable | `ODRADEK_NODE_2_BROKER_RACK=b` |
 | a file | `odradek.node.2.broker.rack=b` |
 
-A number for which there is no node is an error.
+A number of a node that does not exist is an error.
 
-An example are racks: consumers with `client.rack` fetch from the follower in their rack (KIP-392), if the brokers have a
-selector of replicas.
+Racks are an example: consumers with `client.rack` fetch from the follower in their rack (KIP-392), if the brokers have a
+replica selector.
 
 ```console
 $ odradek serve --port 9092 --control-port 18092 --nodes 3 --topic orders:1 \\
@@ -137,7 +138,7 @@ two
 three
 ```
 
-The first Fetch goes to the leader, which names node 3; the others go there:
+The first Fetch goes to the leader, whose response names node 3 as preferred read replica; the others go there:
 
 ```console
 $ odradek trace --api Fetch --client-id near | grep -o 'node .' | uniq
@@ -147,23 +148,24 @@ node 3
 """
 
 _SEVERAL_NODES = """\
-With `--nodes N` topics are replicated, and a killed node takes no partition offline: `default.replication.factor` and
-the replication factors of the internal topics are N, at most 3. `transaction.state.log.min.isr` is Kafka's 2, but 1 with
-two nodes, so that transactions go on without one of them. `min.insync.replicas` stays Kafka's 1. The broker keeps the values
-that you set; only those of internal topics come down to the number of nodes.
+With `--nodes N` topics are replicated, and a killed node takes no partition offline: `default.replication.factor` and the
+replication factors of the internal topics are N, at most 3. `transaction.state.log.min.isr` is 2 as in Kafka, but 1 with
+two nodes, so that transactions continue without one of them. `min.insync.replicas` is 1 as in Kafka. The broker does not
+change values that you set, except that those of internal topics are reduced to the number of nodes.
 """
 
 
 _AT_RUN_TIME = """\
-*at run time*: whether IncrementalAlterConfigs and `kafka-configs --alter` may change it. "all brokers": also for all of them
-at once, without a name; "one broker": for a named one only. The change is in the metadata log, takes effect at once where
-the setting has an effect, and outlives a restart. The broker refuses to change the others, in Kafka's words.
+*at run time*: whether IncrementalAlterConfigs and `kafka-configs --alter` may change the setting. "all brokers": also for
+all of them at once, without a broker id; "one broker": only for one broker id. The change is stored in the metadata log,
+takes effect immediately if the setting has an effect, and survives a restart. The broker refuses changes of the others
+with Kafka's error message.
 """
 _WHEN = {"read-only": "refused", "cluster-wide": "all brokers", "per-broker": "one broker"}
 
 
 def document() -> str:
-    """The whole page."""
+    """Generate the whole page."""
     return "\n".join(_lines())
 
 
@@ -201,8 +203,8 @@ def _lines() -> Iterator[str]:
 
 def _topic_lines(keys: Iterable[TopicConfigKey]) -> Iterator[str]:
     yield "## Settings of a topic\n"
-    yield "If a topic does not set one, the broker's setting holds, where there is one. *no effect yet*: accepted,"
-    yield "checked, stored and shown by DescribeConfigs, but without effect.\n"
+    yield "If a topic does not set a value, the broker's setting applies, where there is one. *no effect yet*: accepted,"
+    yield "checked, stored and returned by DescribeConfigs, but without effect.\n"
     yield "| name | default | allowed | broker's setting | meaning |"
     yield "| --- | --- | --- | --- | --- |"
     for key in keys:
@@ -230,7 +232,7 @@ def _broker_lines(keys: Iterable[BrokerConfigKey]) -> Iterator[str]:
 
 def _group_lines() -> Iterator[str]:
     yield "\n## Settings of a group\n"
-    yield "Set by IncrementalAlterConfigs. For what a group does not set itself the broker's setting `group.<name>` holds.\n"
+    yield "Set by IncrementalAlterConfigs. If a group does not set a value, the broker's setting `group.<name>` applies.\n"
     yield "| name | allowed | meaning |"
     yield "| --- | --- | --- |"
     for key in group_configs().values():

@@ -1,10 +1,10 @@
-"""Settings of brokers that change while a broker runs (KIP-226): which may, and what a broker's settings come to then.
+"""Dynamic broker settings (KIP-226): which settings may change at run time, and the configuration that results.
 
     layers = Layers(cluster={"log.retention.ms": "1000"}, own={"log.cleaner.backoff.ms": "50"})
     check(layers.own, per_broker=True)
     config = with_dynamic(static, layers)
 
-Pure. As Kafka's ``DynamicBrokerConfig``; the texts of refusals are Kafka's.
+Pure. The counterpart of Kafka's ``DynamicBrokerConfig``, with its error messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storage.config_def import ConfigError
 PER_BROKER: Final = "per-broker"
 READ_ONLY: Final = "read-only"
 
-# `SslConfigs.RECONFIGURABLE_CONFIGS`: only for one listener, as listener.name.<name>.<setting>.
+# `SslConfigs.RECONFIGURABLE_CONFIGS`: dynamic only for one listener, as listener.name.<name>.<setting>.
 SECURITY: Final = frozenset(
     f"ssl.{name}"
     for name in (
@@ -42,14 +42,14 @@ SECURITY: Final = frozenset(
         "truststore.certificates",
     )
 )
-# Of listeners, and yet for all brokers (`CLUSTER_LEVEL_LISTENER_CONFIGS`).
+# Settings of listeners that may also be set for all brokers (`CLUSTER_LEVEL_LISTENER_CONFIGS`).
 _OF_ALL_LISTENERS: Final = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 )
-# `ConnectionQuotas.ListenerConnectionQuota`: with none, no client would reach the broker any more.
+# `ConnectionQuotas.ListenerConnectionQuota`: with 0 no client could reach the broker.
 _CONNECTIONS: Final = ("max.connections", "max.connection.creation.rate")
 _METRIC_REPORTERS: Final = frozenset({"org.apache.kafka.common.metrics.JmxReporter"})
-# `DynamicThreadPool`: from half of what it is to double.
+# `DynamicThreadPool`: the new value may be from half of the current one to double.
 _THREADS: Final = frozenset(
     {"num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads"}
 )
@@ -57,20 +57,20 @@ _LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 
 class Layers(NamedTuple):
-    """What was set while brokers ran: for all of them, and for one."""
+    """Dynamic settings: ``cluster`` for all brokers, ``own`` for one broker."""
 
     cluster: Mapping[str, str]
     own: Mapping[str, str]
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether a setting of this name may change while the broker runs; True also for names that Kafka does not know."""
+    """Whether a setting may change while the broker runs. True also for names that Kafka does not know."""
     key = kafka_configs().get(name)
     return key is None or key.update_mode != READ_ONLY
 
 
 def check(wanted: Mapping[str, str], *, per_broker: bool) -> None:
-    """`ConfigError` if settings of a broker, or of all brokers, cannot be changed to these."""
+    """Raise `ConfigError` if these settings may not be set dynamically, for one broker or (not ``per_broker``) for all."""
     _refuse("Cannot update these configs dynamically", (name for name in wanted if not is_dynamic(name)))
     _refuse(
         "These security configs can be dynamically updated only per-listener using the listener prefix",
@@ -107,9 +107,9 @@ def _is_per_broker(name: str) -> bool:
 
 
 def with_dynamic(static: BrokerConfig, layers: Layers) -> BrokerConfig:
-    """The settings with which a broker was started, under those that were set while it ran.
+    """The configuration of a broker: its static configuration, overridden by dynamic settings.
 
-    A value that cannot be is passed over, as Kafka does with what an earlier release let in.
+    An invalid dynamic value is ignored, as in Kafka, where an earlier release may have accepted it.
     """
     overrides = _resolved(layers)
     if not overrides:
@@ -127,13 +127,13 @@ def with_dynamic(static: BrokerConfig, layers: Layers) -> BrokerConfig:
 
 
 def follow(config: BrokerConfig, other: BrokerConfig) -> None:
-    """Let a node's settings become others, for all that hold the object; frozen it is for them (``updateCurrentConfig``)."""
+    """Copy the values of ``other`` into ``config``, for all components that hold that object (``updateCurrentConfig``)."""
     for name in field_names(BrokerConfig):
         object.__setattr__(config, name, getattr(other, name))
 
 
 def _resolved(layers: Layers) -> dict[str, str | None]:
-    """What differs from the start; None for a synonym that a setting of a later layer has put out."""
+    """Dynamic values by name; None for a setting that is overridden by a synonym in the same or a later layer."""
     overrides: dict[str, str | None] = {}
     for layer in layers:
         for name, value in layer.items():
@@ -155,7 +155,7 @@ def is_valid(name: str, value: str) -> bool:
 
 
 def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
-    """What needs both to be judged. `ConfigError` in Kafka's words."""
+    """The checks that need the configurations before and after the change. Raises `ConfigError` with Kafka's message."""
     changed = {name for name, value in after.values.items() if value != before.values.get(name)}
     _check_together(before, after)
     _check_listeners(changed, after)
@@ -163,7 +163,7 @@ def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
         if name in changed and after.values[name] <= 0:
             raise _wrapped(f"Invalid {name} {after.values[name]}")
     if "metric.reporters" in changed and not _METRIC_REPORTERS.issuperset(after.values["metric.reporters"]):
-        # No class of a user's is ever there to be loaded.
+        # The broker cannot load a class of the user.
         raise _wrapped(
             f"Validation of dynamic config update of Set({', '.join(sorted(changed))}) failed with class "
             "class kafka.server.DynamicMetricsReporters"
@@ -173,19 +173,21 @@ def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def _check_together(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Settings contradict each other; what did so before, because an earlier release let it in, is no reason to refuse."""
+    """Reject contradictory settings, unless the current configuration already contradicts itself (an old release allowed
+    it).
+    """
     try:
         check_agreement(before.values)
     except ConfigError:
         return
     if after.values["log.cleaner.threads"] == 0:
-        # Of which Kafka's check is not aware, and so the text is that of its division.
+        # Kafka's check divides by the number of threads, and this is the message of the exception.
         raise ConfigError("/ by zero")
     check_agreement(after.values)
 
 
 def _check_listeners(changed: Collection[str], after: BrokerConfig) -> None:
-    """Every node is a controller too, whose listener is among those that are given, though none is opened for it."""
+    """A change of listeners must include a controller listener, since every node is a controller, too (it is not opened)."""
     controllers = after.values["controller.listener.names"] or (DEFAULT_CONTROLLER_NAME,)
     names = {listener.partition("://")[0].upper() for listener in after.values["listeners"]}
     if "listeners" in changed and names.isdisjoint(name.upper() for name in controllers):
@@ -206,6 +208,6 @@ def _check_threads(name: str, old: int, new: int) -> None:
 
 
 def _wrapped(reason: str) -> ConfigError:
-    """Kafka hands (text, cause) to a constructor that takes (name, value)."""
+    """Kafka passes (message, cause) to a constructor with parameters (name, value), which results in this message."""
     cause = f"org.apache.kafka.common.config.ConfigException: {reason}"
     return ConfigError(f"Invalid value {cause} for configuration Invalid dynamic configuration")

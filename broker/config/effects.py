@@ -1,6 +1,7 @@
-"""Which of Kafka's broker settings change anything here.
+"""The broker settings of Kafka that have an effect in this broker.
 
-The rest is accepted, checked and shown, so that a configuration made for Kafka starts this broker too.
+All others are accepted, checked and returned by DescribeConfigs, so that this broker starts with a configuration made for
+Kafka.
 """
 
 from storage.config import TOPIC_CONFIGS
@@ -106,8 +107,10 @@ WITHOUT_EFFECT = {
     "max.connections.per.ip.overrides": "max.connections.per.ip holds for every address",
     "metric.reporters": "the control port has the metrics, GET /metrics",
 }
-"""Settings that a user would rely on and that have no effect yet, each with what holds instead: a start warns of them."""
-# What listeners ask of their clients; `ListenerConfigs` has each as one listener has it.
+"""Settings without an effect on which a user might rely, with what applies instead: the broker logs a warning at the
+start.
+"""
+# Security settings of listeners; `ListenerConfigs` has the values for each listener.
 _OF_SECURITY = {
     "connections.max.reauth.ms",
     "principal.builder.class",
@@ -154,7 +157,7 @@ _OF_SECURITY = {
     "ssl.truststore.password",
     "ssl.truststore.type",
 }
-# The defaults of topics have the effect that the topic's own setting has.
+# The broker's defaults for topic settings have an effect if the topic's own setting has one.
 _OF_TOPICS = {synonym for key in TOPIC_CONFIGS.values() if key.effective for synonym in key.synonyms}
 
 EFFECTIVE = frozenset(_OF_THE_BROKER | _OF_SECURITY | _OF_TOPICS)

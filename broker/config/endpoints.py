@@ -1,4 +1,4 @@
-"""Listeners: where the broker listens, and what it tells clients to connect to."""
+"""Listeners: the addresses on which the broker listens, and those that it advertises."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ DEFAULT_CONTROLLER_NAME = "CONTROLLER"
 
 @slotted(frozen=True)
 class Endpoint:
-    """One listener. An empty host is every address; port 0 is one that the system picks when it is bound."""
+    """One listener. An empty host means all addresses; with port 0 the operating system chooses a port."""
 
     name: str
     host: str
@@ -28,7 +28,7 @@ class Endpoint:
 
 
 def parse_endpoints(texts: Iterable[str]) -> tuple[Endpoint, ...]:
-    """`NAME://host:port` each, without a look at the protocol; names come out in capitals, as in Kafka."""
+    """Parse `NAME://host:port` entries, without protocols; names are converted to upper case, as in Kafka."""
     return tuple(_parse_endpoint(text) for text in texts)
 
 
@@ -43,7 +43,7 @@ def _parse_endpoint(text: str) -> Endpoint:
 
 
 def shifted(text: str, steps: int) -> str:
-    """The list of a further node: every port but 0 is so much higher. What cannot be parsed is left to the parser."""
+    """The list for another node: every port except 0 is raised by ``steps``. Entries that cannot be parsed are unchanged."""
 
     def move(entry: str) -> str:
         match = _ENDPOINT.fullmatch(entry.strip())
@@ -55,7 +55,7 @@ def shifted(text: str, steps: int) -> str:
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """`NAME:PROTOCOL,…` of listener.security.protocol.map."""
+    """Parse the value of listener.security.protocol.map: `NAME:PROTOCOL,…`."""
     protocols = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, _, protocol = pair.rpartition(":")
@@ -70,7 +70,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def with_protocols(endpoints: Sequence[Endpoint], protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """The endpoints with their protocols."""
+    """The endpoints with their security protocols. Raises `ConfigError` for a listener without one."""
     secured = []
     for endpoint in endpoints:
         protocol = protocols.get(endpoint.name)
@@ -89,11 +89,11 @@ def without_names(endpoints: Sequence[Endpoint], names: Iterable[str]) -> tuple[
 
 
 def check_distinct(endpoints: Sequence[Endpoint]) -> None:
-    """Each listener has a name and a port of its own; port 0 may repeat, each gets a different one."""
+    """Raise `ConfigError` if two listeners have the same name or the same port (except 0)."""
     names = [endpoint.name for endpoint in endpoints]
     if len(set(names)) != len(names):
         raise ConfigError(f"Each listener must have a different name, listeners: {_joined(endpoints)}")
-    # Kafka lets one IPv4 and one IPv6 address share a port; the host tells them apart here too.
+    # Kafka allows an IPv4 and an IPv6 address to share a port, so the host is compared, too.
     places = [
         (endpoint.host if ":" in endpoint.host else "", endpoint.port)
         for endpoint in endpoints
@@ -104,7 +104,7 @@ def check_distinct(endpoints: Sequence[Endpoint]) -> None:
 
 
 def advertise(listeners: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
-    """The advertised listeners when none are configured: a wildcard address means this machine."""
+    """The advertised listeners if none are configured: `localhost` for a wildcard address."""
     return tuple(replace(each, host="localhost") if each.host in _WILDCARDS else each for each in listeners)
 
 
@@ -123,7 +123,7 @@ def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoin
 
 
 def listen_everywhere(advertised: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
-    """The listeners that the apache/kafka image derives where only advertised.listeners is given."""
+    """The listeners that the apache/kafka image derives if only advertised.listeners is set."""
     return tuple(replace(endpoint, host="0.0.0.0") for endpoint in advertised)
 
 

@@ -1,6 +1,6 @@
-"""The settings of single groups (``GroupConfig``): what each has, and what Kafka checks of all of them together.
+"""The settings of single groups (``GroupConfig``): definitions, and Kafka's checks of all of them together.
 
-Pure. The texts of refusals are Kafka's.
+Pure. The error messages are Kafka's.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class GroupConfigKey(ConfigKey):
     documentation: str = ""
     synonym: str | None = None
-    """The broker's setting that holds for groups which set none of their own."""
+    """The broker's setting that applies to groups without a value of their own."""
 
 
-# ISO 8601, as ``Duration.parse`` takes it, without a sign.
+# An ISO 8601 duration, as ``Duration.parse`` accepts it, without a sign.
 _DURATION: Final = re.compile(
     r"by_duration:P(?=.)(?:\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:[.,]\d{0,9})?S)?)?", re.IGNORECASE
 )
@@ -39,7 +39,7 @@ def _offset_reset(name: str, value: Value) -> None:
 
 
 def _int(name: str, minimum: int, text: str) -> GroupConfigKey:
-    """The default is that of the broker's setting, whatever the broker was started with, as in Kafka."""
+    """An int setting. Its default is the default of the broker's setting, not the configured value, as in Kafka."""
     synonym = f"group.{name}"
     default = kafka_configs()[synonym].default
     return GroupConfigKey(name, ConfigType.INT, default, Range(minimum), documentation=text, synonym=synonym)
@@ -52,7 +52,7 @@ def _other(
 
 
 def group_configs() -> Mapping[str, GroupConfigKey]:
-    """By name."""
+    """Definitions by name."""
     if not _KEYS:
         _KEYS.update((key.name, key) for key in _keys())
     return _KEYS
@@ -68,25 +68,25 @@ def _keys() -> tuple[GroupConfigKey, ...]:
         _int(
             "consumer.assignment.interval.ms",
             0,
-            "The shortest time between two assignments of a consumer group.",
+            "The minimum time between two assignments of a consumer group.",
         ),
         _int("consumer.heartbeat.interval.ms", 1, "How often members of a consumer group send a heartbeat."),
         _int(
             "consumer.session.timeout.ms",
             1,
-            "After so long without a heartbeat a member leaves a consumer group.",
+            "The time without a heartbeat after which a member is removed from a consumer group.",
         ),
-        _int(
-            "share.assignment.interval.ms", 0, "The shortest time between two assignments of a share group."
-        ),
+        _int("share.assignment.interval.ms", 0, "The minimum time between two assignments of a share group."),
         _other(
             "share.auto.offset.reset",
             string,
             "latest",
             _offset_reset,
-            "Where a share group begins in a partition.",
+            "The offset at which a share group starts in a partition.",
         ),
-        _int("share.delivery.count.limit", 2, "How often a record is delivered to a share group at most."),
+        _int(
+            "share.delivery.count.limit", 2, "The maximum number of deliveries of a record to a share group."
+        ),
         _int("share.heartbeat.interval.ms", 1, "How often members of a share group send a heartbeat."),
         _other(
             "share.isolation.level",
@@ -95,18 +95,18 @@ def _keys() -> tuple[GroupConfigKey, ...]:
             levels,
             "Whether a share group gets records of aborted and open transactions.",
         ),
-        _int(
-            "share.partition.max.record.locks", 100, "How many records of a partition may be locked at once."
-        ),
+        _int("share.partition.max.record.locks", 100, "The maximum number of locked records of a partition."),
         _int("share.record.lock.duration.ms", 1000, "How long a record stays locked for one consumer."),
         _other("share.renew.acknowledge.enable", boolean, True, None, "Whether a consumer may renew a lock."),
         _int(
-            "share.session.timeout.ms", 1, "After so long without a heartbeat a member leaves a share group."
+            "share.session.timeout.ms",
+            1,
+            "The time without a heartbeat after which a member is removed from a share group.",
         ),
         _int(
             "streams.assignment.interval.ms",
             0,
-            "The shortest time between two assignments of a streams group.",
+            "The minimum time between two assignments of a streams group.",
         ),
         _int("streams.heartbeat.interval.ms", 1, "How often members of a streams group send a heartbeat."),
         _int(
@@ -116,12 +116,12 @@ def _keys() -> tuple[GroupConfigKey, ...]:
         _int(
             "streams.session.timeout.ms",
             1,
-            "After so long without a heartbeat a member leaves a streams group.",
+            "The time without a heartbeat after which a member is removed from a streams group.",
         ),
     )
 
 
-# The broker's bounds, in the order in which Kafka looks at them (`GroupConfig.validateValues`).
+# Settings with bounds in the broker's configuration, in Kafka's order (`GroupConfig.validateValues`).
 _BOUNDED: Final = (
     "consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms",
@@ -142,7 +142,7 @@ _MAX_STANDBY: Final = "group.streams.max.standby.replicas"
 
 
 def check_group_configs(given: Mapping[str, str], config: BrokerConfig) -> None:
-    """`ConfigError` if a group cannot have these settings."""
+    """Raise `ConfigError` if a group cannot have these settings."""
     keys = group_configs()
     for name in given:
         if name not in keys:

@@ -1,7 +1,7 @@
-"""Variables that the start scripts of other images make settings of, before Kafka starts.
+"""Environment variables that the start scripts of other images convert to settings before Kafka starts.
 
-apache/kafka and confluentinc/cp-kafka: ``KAFKA_SSL_KEYSTORE_FILENAME`` and the like name files in /etc/kafka/secrets.
-bitnami/kafka: ``KAFKA_CFG_NUM_PARTITIONS`` is num.partitions.
+apache/kafka and confluentinc/cp-kafka: ``KAFKA_SSL_KEYSTORE_FILENAME`` and similar variables refer to files in
+/etc/kafka/secrets. bitnami/kafka: ``KAFKA_CFG_NUM_PARTITIONS`` sets num.partitions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.config_def import ConfigError
 SECRETS: Final = Path("/etc/kafka/secrets")
 BITNAMI_PREFIX: Final = "KAFKA_CFG_"
 
-# The setting, the variable, and whether the file's content is the value. The order is that of the scripts.
+# The setting, the variable, and whether the file's content is the value. The order is that of the start scripts.
 _KEY_STORE: Final = (
     ("ssl.keystore.location", "KAFKA_SSL_KEYSTORE_FILENAME", False),
     ("ssl.key.password", "KAFKA_SSL_KEY_CREDENTIALS", True),
@@ -31,7 +31,7 @@ _CLIENT_AUTH: Final = re.compile("required|requested")
 
 
 class Secret(NamedTuple):
-    """A setting from a file of the secrets' folder."""
+    """A setting whose value comes from a file in the directory of secrets."""
 
     name: str
     value: str
@@ -42,9 +42,9 @@ class Secret(NamedTuple):
 
 
 def secrets_of(environ: Mapping[str, str], folder: Path = SECRETS) -> Iterator[Secret]:
-    """For a broker that advertises a listener as `SSL://` or `SASL_SSL://`: the scripts look at no other.
+    """Yield the settings from these variables, if a listener is advertised as `SSL://` or `SASL_SSL://`, like the scripts.
 
-    Nor do they look for a trust store where clients are asked for no certificate. `ConfigError` for a missing file.
+    The trust store is read only if client certificates are requested. Raises `ConfigError` for a missing file.
     """
     if "SSL://" not in environ.get("KAFKA_ADVERTISED_LISTENERS", ""):
         return
@@ -56,19 +56,19 @@ def secrets_of(environ: Mapping[str, str], folder: Path = SECRETS) -> Iterator[S
 
 def _value(variable: str, path: Path, is_content: bool) -> str:
     try:
-        # As `$(cat FILE)` in a shell: without the line's end.
+        # As `$(cat FILE)` in a shell: without the line feed at the end.
         if is_content:
             return path.read_text("utf-8").rstrip("\n")
         path.stat()
     except OSError as error:
         raise ConfigError(f"{variable}: {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{variable}: {path}: it is no text") from None
+        raise ConfigError(f"{variable}: {path}: not a UTF-8 text file") from None
     return str(path)
 
 
 def bitnami_name(variable: str) -> str:
-    """Every underscore is a dot, but in the names of two protocols.
+    """The setting of a bitnami variable: underscores become dots, except in the names of two security protocols.
 
     >>> bitnami_name("KAFKA_CFG_LISTENER_NAME_SASL_SSL_PLAIN_SASL_JAAS_CONFIG")
     'listener.name.sasl_ssl.plain.sasl.jaas.config'

@@ -1,6 +1,6 @@
-"""The settings of brokers of Kafka 4.3.1, read from its jar: name, type, default, check, how it changes, internal, required.
+"""Kafka 4.3.1's table of broker settings, read from its jar: name, type, default, check, update mode, internal, required.
 
-A default of None is Kafka's null. Constants of Python, which a start loads in a tenth of the time that JSON takes.
+A default of None is Kafka's null. The table is Python source, which loads in a tenth of the time that JSON takes.
 """
 
 from typing import Any, Final
@@ -9,7 +9,7 @@ READ_ONLY: Final = "read-only"
 PER_BROKER: Final = "per-broker"
 CLUSTER_WIDE: Final = "cluster-wide"
 
-# How a check is said: its kind, and what it needs.
+# A check: its kind, then its arguments.
 Check = tuple[Any, ...] | None
 Row = tuple[str, Any, Check, str, bool, bool]
 

@@ -1,4 +1,4 @@
-"""Where a broker listens, what it advertises, and which of its listeners is for brokers: from its settings."""
+"""The listeners of a broker from its settings: listening, advertised, inter-broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRINCIPAL_BUILDER: Final = "principal.builder.class"
 
 
 def check_principal_builder(values: Mapping[str, Value]) -> None:
-    """`ConfigError` for a class of a user's: no Java runs here."""
+    """Raise `ConfigError` for a class of the user, which cannot be loaded because no Java runs here."""
     known = kafka_configs()[PRINCIPAL_BUILDER].default
     if values[PRINCIPAL_BUILDER] != known:
         raise ConfigError.of(
@@ -38,7 +38,7 @@ def check_principal_builder(values: Mapping[str, Value]) -> None:
 def listeners_of(
     settings: Mapping[str, Setting], values: Mapping[str, Value]
 ) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
-    """Where to listen and what to advertise; controllers' listeners are accepted and left out."""
+    """Return (listeners, advertised listeners), without controller listeners. Raises `ConfigError`."""
     controllers = values["controller.listener.names"] or (DEFAULT_CONTROLLER_NAME,)
     protocols = parse_protocol_map(values["listener.security.protocol.map"])
     listening, advertising = settings.get("listeners"), settings.get("advertised.listeners")
@@ -64,7 +64,9 @@ def listeners_of(
 
 
 def listens_where_it_advertises(listening: Setting | None, advertising: Setting | None) -> bool:
-    """Without listeners; or where a source that overrides theirs (an image's, say) has set the advertised ones."""
+    """Whether the listeners follow from advertised.listeners: it has a higher precedence than listeners, or those are not
+    set.
+    """
     if advertising is None:
         return False
     if listening is None:
@@ -73,14 +75,14 @@ def listens_where_it_advertises(listening: Setting | None, advertising: Setting 
 
 
 def default_inter_broker_listener(names: Sequence[str]) -> str:
-    """Where no setting says which."""
+    """Name of the inter-broker listener if no setting has one."""
     return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
 
 
 def inter_broker_listener_name(
     settings: Mapping[str, Setting], values: Mapping[str, Value], listeners: tuple[Endpoint, ...]
 ) -> str:
-    """By its own setting, or by security.inter.broker.protocol, which is its name then (`KafkaConfig`)."""
+    """The inter-broker listener: inter.broker.listener.name, else security.inter.broker.protocol, else the default."""
     wanted = values["inter.broker.listener.name"]
     by_protocol = "security.inter.broker.protocol"
     names = [listener.name for listener in listeners]

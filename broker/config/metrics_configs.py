@@ -1,6 +1,6 @@
 """The settings of a client metrics subscription (KIP-714, ``ClientMetricsConfigs``).
 
-Pure. The texts of refusals are Kafka's.
+Pure. The error messages are Kafka's.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PARAMETERS: Final = frozenset(
         "client_source_port",
     }
 )
-"""What a pattern may be about."""
+"""Client parameters that a pattern of ``match`` may refer to."""
 
 
 class BadRequest(ValueError):
-    """What Kafka answers with INVALID_REQUEST here."""
+    """An error for which Kafka responds with INVALID_REQUEST."""
 
 
 @slotted(frozen=True)
@@ -46,14 +46,14 @@ METRICS_CONFIGS: Final[Mapping[str, MetricsConfigKey]] = {
             ConfigType.LIST,
             (),
             ListOf(),
-            documentation="Which clients the subscription is for, as parameter=pattern; empty: all.",
+            documentation="The clients that the subscription applies to, as parameter=pattern; empty: all.",
         ),
         MetricsConfigKey(
             "metrics",
             ConfigType.LIST,
             (),
             ListOf(),
-            documentation="The prefixes of the names of the metrics that are wanted; * for all.",
+            documentation="Prefixes of the names of the requested metrics; * for all.",
         ),
     )
 }
@@ -62,7 +62,7 @@ METRICS_CONFIGS: Final[Mapping[str, MetricsConfigKey]] = {
 def check_metrics_configs(
     subscription: str, given: Mapping[str, str], compile_pattern: Callable[[str], Matches]
 ) -> None:
-    """`BadRequest` or `ConfigError` if a subscription cannot have these settings."""
+    """Raise `BadRequest` or `ConfigError` if a subscription cannot have these settings."""
     if not subscription:
         raise BadRequest("Subscription name can't be empty")
     for name in given:
@@ -80,10 +80,10 @@ def check_metrics_configs(
 def parse_matching_patterns(
     patterns: Iterable[str], compile_pattern: Callable[[str], Matches]
 ) -> dict[str, Matches]:
-    """What ``match`` says: a pattern for each of its parameters. `ConfigError` for one that makes no sense."""
+    """Parse ``match``: parameter -> compiled pattern. Raises `ConfigError` for an invalid entry."""
     compiled: dict[str, Matches] = {}
     for each in patterns:
-        # Java's split leaves out empty parts at the end: "client_id=" has one.
+        # As Java's split, which drops empty parts at the end: "client_id=" has one part.
         parts = [part.strip() for part in each.rstrip("=").split("=")]
         if len(parts) != 2 or parts[0] not in PARAMETERS:
             raise ConfigError(f"Illegal client matching pattern: {each}")

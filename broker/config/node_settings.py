@@ -1,4 +1,4 @@
-"""The settings of the further nodes of a cluster: what two nodes cannot share is counted on from the first one's."""
+"""The settings of the second and later nodes of a cluster: node id and ports are counted up from those of the first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_PORT: Final = 9092
 
 
 def moved(settings: dict[str, Setting], steps: int) -> dict[str, Setting]:
-    """The settings of a node so many places behind the first."""
+    """The settings of the node that is ``steps`` after the first one, derived from the first one's."""
     if steps == 0:
         return settings
     first = settings.get("node.id") or settings.get("broker.id")

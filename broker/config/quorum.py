@@ -1,7 +1,7 @@
-"""The quorum of controllers that settings name, as those of a cluster of several brokers do.
+"""Refuses settings of a quorum of controllers in several processes.
 
-Here all nodes of a cluster run in one process. Brokers that are started one by one, for a quorum of three, would each be
-a cluster of its own: records that one of them acknowledges are not in the others.
+All nodes of a cluster run in one process. Three brokers that are started separately for a quorum of three would be three
+clusters: records that one of them acknowledges are not in the others.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from storage.config_def import ConfigError, Value
 
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"
-# kafka-1, as a StatefulSet or a compose file numbers its brokers.
+# kafka-1: the numbered host names of a StatefulSet or a compose file.
 _NUMBERED: Final = re.compile(r"(.*\D)(\d+)")
 
 
 def check_quorum(values: Mapping[str, Value], node_ids: Collection[int], hosts: Collection[str]) -> None:
-    """`ConfigError` for a quorum with a node that is none of ``node_ids``, or at a host that is a sibling of ``hosts``."""
+    """Raise `ConfigError` for a quorum with a node outside ``node_ids``, or at a host that is a sibling of ``hosts``."""
     voters = [str(each).strip() for each in values[VOTERS] or ()]
     for voter in voters:
         number = voter.partition("@")[0]
@@ -40,7 +40,7 @@ def _host_of(server: str) -> str:
 
 
 def _are_siblings(host: str, ours: str) -> bool:
-    """`kafka-0.kafka` and `kafka-1`: the same name with another number."""
+    """Whether two hosts have the same name with different numbers, like `kafka-0.kafka` and `kafka-1`."""
     theirs, own = _NUMBERED.fullmatch(host.partition(".")[0]), _NUMBERED.fullmatch(ours.partition(".")[0])
     if theirs is None or own is None:
         return False

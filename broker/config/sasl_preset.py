@@ -1,4 +1,4 @@
-"""`--sasl` in Kafka's own settings: the mechanisms, their login modules, and how the nodes log in to each other. Pure."""
+"""Expands `--sasl` to Kafka's settings: mechanisms, login modules, and the login of the nodes to each other. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.config.sources import Setting
 from storage.config_def import ConfigError
 
 BROKER_USER: Final = "odradek-broker"
-"""As whom the nodes of a cluster log in to each other."""
+"""The user as which the nodes of a cluster log in to each other."""
 
 _ENABLED: Final = "sasl.enabled.mechanisms"
 _INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
@@ -23,7 +23,7 @@ Settings = Mapping[str, Setting]
 
 
 class SaslPreset:
-    """The users of each mechanism, and the login modules that come of them."""
+    """The users of each mechanism, and the resulting login modules."""
 
     def __init__(self, users: tuple[GivenUser, ...], settings: Settings, listeners: list[str]) -> None:
         self._settings = settings
@@ -35,7 +35,7 @@ class SaslPreset:
         ]
 
     def _usable(self, user: GivenUser) -> tuple[str, ...]:
-        """`ConfigError` where a listener has none of them."""
+        """The mechanisms of a user that all listeners have enabled. Raises `ConfigError` if there are none."""
         usable = user.mechanisms
         for listener in self._listeners:
             enabled = self._enabled(listener)
@@ -59,7 +59,7 @@ class SaslPreset:
         return [each for each in MECHANISMS if each in used]
 
     def add_inter_broker(self, listener: str, nodes: int, password: str) -> None:
-        """How the nodes log in to each other on a listener with SASL: as a user of their own, if there are several."""
+        """Set the login of the nodes to each other on a listener with SASL: a separate user, if there are several nodes."""
         if listener not in self._listeners:
             return
         given = self._settings.get(_INTER_BROKER)
@@ -70,7 +70,9 @@ class SaslPreset:
         if nodes == 1 or mechanism not in ours:
             return
         if any(each.name == BROKER_USER for each in self._users):
-            raise ConfigError(f"{OPTION} {BROKER_USER}: the nodes log in to each other by this name")
+            raise ConfigError(
+                f"{OPTION} {BROKER_USER}: this name is reserved for the login of the nodes to each other"
+            )
         self._broker = User(BROKER_USER, mechanism, password)
         self._users.append(self._broker)
         if "authorizer.class.name" in self._settings:
@@ -90,7 +92,7 @@ class SaslPreset:
                     found[name] = self._login_module(mechanism)
                 elif mechanism == PLAIN:
                     raise ConfigError(
-                        f"{OPTION}: {shown(self._settings[name])} has users already. Give one of them"
+                        f"{OPTION}: {shown(self._settings[name])} has users already. Use only one of them"
                     )
         return found
 
@@ -123,10 +125,10 @@ def _word(key: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of a JAAS configuration, in the syntax of Java's ``StreamTokenizer``."""
+    """Quote a string for a JAAS configuration, in the syntax of Java's ``StreamTokenizer``."""
     return f'"{text.translate(_ESCAPES)}"'
 
 
 def shown(setting: Setting) -> str:
-    """Its name and where it was set, for messages: values may be secret."""
+    """Name and source of a setting for messages, without its value, which may be secret."""
     return f"{setting.name} (from {setting.where})"

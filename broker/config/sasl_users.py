@@ -1,6 +1,6 @@
-"""Users of the start: `--sasl alice:secret:SCRAM-SHA-256`, and the same in the variable ``ODRADEK_SASL``. Pure.
+"""Parses the users of `--sasl alice:secret:SCRAM-SHA-256` and of the variable ``ODRADEK_SASL``. Pure.
 
-No text here repeats a password.
+No error message contains a password.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ VARIABLE: Final = "ODRADEK_SASL"
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
 EXPECTED: Final = "expected USER:PASSWORD[:MECHANISM]"
-# What looks like a mechanism is no end of a password.
+# Other mechanisms after the last colon are an error, and not taken for the end of the password.
 _OTHER_MECHANISM: Final = re.compile(r"SCRAM(-.*)?|GSSAPI|OAUTHBEARER|DIGEST-MD5")
 
 
 @slotted(frozen=True)
 class User:
-    """One who may log in by a mechanism."""
+    """A user with one mechanism."""
 
     name: str
     mechanism: str
@@ -33,11 +33,11 @@ class User:
 
 @slotted(frozen=True)
 class GivenUser:
-    """As an option or the variable says it."""
+    """A user as the option or the variable gives it."""
 
     name: str
     mechanism: str | None
-    """None: all that the listener has of `MECHANISMS`."""
+    """None: all of `MECHANISMS` that the listener has enabled."""
     password: str = field(repr=False)
     where: str = OPTION
 
@@ -47,7 +47,10 @@ class GivenUser:
 
 
 def given_users(options: Iterable[str], variable: str) -> tuple[GivenUser, ...]:
-    """All users; of one that both name the options count. `ConfigError` for what is no user, or is given twice."""
+    """Parse all users; the option overrides the variable by user name.
+
+    Raises `ConfigError` for an invalid or repeated user.
+    """
     by_option = [_parse(text, OPTION) for text in options]
     names = {each.name for each in by_option}
     by_variable = [_parse(text, VARIABLE) for text in _entries(variable)]
@@ -57,7 +60,7 @@ def given_users(options: Iterable[str], variable: str) -> tuple[GivenUser, ...]:
 
 
 def _entries(text: str) -> Iterator[str]:
-    """One in each line. A text of one line may have semicolons between them; else they belong to passwords."""
+    """Split the variable: one user in each line, or, in a text of one line, separated by semicolons."""
     lines = text.split("\n") if "\n" in text else text.split(";")
     return (line.rstrip("\r") for line in lines if line.strip())
 
@@ -71,7 +74,7 @@ def _parse(text: str, where: str) -> GivenUser:
     if mechanism in MECHANISMS:
         rest = password
     elif _OTHER_MECHANISM.fullmatch(mechanism):
-        raise ConfigError(f"{where} {name}: there is no mechanism {mechanism}, only {', '.join(MECHANISMS)}")
+        raise ConfigError(f"{where} {name}: unknown mechanism {mechanism} (known: {', '.join(MECHANISMS)})")
     if not rest:
         raise ConfigError(f"{where} {name}: {EXPECTED}, and the password is empty")
     return GivenUser(name.strip(), mechanism if mechanism in MECHANISMS else None, rest, where)
@@ -82,4 +85,4 @@ def _check_different(users: Iterable[GivenUser]) -> None:
     for user in users:
         for mechanism in user.mechanisms:
             if passwords.setdefault((user.name, mechanism), user.password) != user.password:
-                raise ConfigError(f"{user.where} {user.name}: it has two passwords for {mechanism}")
+                raise ConfigError(f"{user.where} {user.name}: two different passwords for {mechanism}")

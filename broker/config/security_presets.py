@@ -1,9 +1,9 @@
-"""`--tls` and `--sasl` in Kafka's own settings, which is all that they are. Pure.
+"""Expands `--tls` and `--sasl` to Kafka's own settings. Pure.
 
     preset = expand(Asked(tls=folder, users=users), settings, nodes=3, broker_password=random)
     preset.settings["listener.name.sasl_ssl.plain.sasl.jaas.config"]
 
-Settings that are given win. One that leaves an option without effect is a `ConfigError`, which names both.
+Explicit settings override the options. A setting that leaves an option without effect is a `ConfigError` with both names.
 """
 
 from __future__ import annotations
@@ -41,33 +41,36 @@ Settings = Mapping[str, Setting]
 
 @slotted(frozen=True)
 class Asked:
-    """What the options say."""
+    """The values of the options."""
 
     tls: Path | None = None
-    """The directory of the authority; None without --tls."""
+    """Directory of the certificate authority; None without --tls."""
     tls_directory_given: bool = False
     users: tuple[GivenUser, ...] = ()
 
     @property
     def protocol(self) -> str:
-        """Of a listener of which nothing else is said."""
+        """Security protocol of a listener for which no setting has one."""
         secured = "SSL" if self.tls is not None else "PLAINTEXT"
         return f"SASL_{secured}" if self.users else secured
 
 
 @slotted(frozen=True)
 class Preset:
-    """What comes of it."""
+    """The resulting settings."""
 
     settings: dict[str, str] = field(repr=False)
     users: tuple[User, ...] = ()
-    """Those that log in by SCRAM: their credentials belong into the metadata."""
+    """Users of SCRAM, whose credentials must be written to the metadata."""
     authority: Path | None = None
-    """Where a key store and a trust store must lie before the settings are used; None if the user has others."""
+    """Directory in which key store and trust store must be created; None if the user has set a key store."""
 
 
 def expand(asked: Asked, settings: Settings, *, nodes: int, broker_password: str) -> Preset:
-    """``settings`` are those of the first node without the options. `ConfigError` if they contradict."""
+    """Expand the options.
+
+    ``settings`` are those of the first node without the options. Raises `ConfigError` on a conflict.
+    """
     found: dict[str, str] = {}
     if not {"listeners", "advertised.listeners"} & settings.keys():
         found["listeners"] = str(Endpoint(asked.protocol, DEFAULT_HOST, DEFAULT_PORT))
@@ -93,7 +96,7 @@ def expand(asked: Asked, settings: Settings, *, nodes: int, broker_password: str
 
 
 def endpoints_of(settings: Settings, name: str) -> tuple[Endpoint, ...]:
-    """Without those of controllers; ``name`` is `listeners` or `advertised.listeners`."""
+    """Parse `listeners` or `advertised.listeners` (``name``), without controller listeners."""
     text = settings[name].raw if name in settings else ""
     endpoints = parse_endpoints(filter(None, (each.strip() for each in text.split(","))))
     return without_names(endpoints, _controllers(settings))
@@ -113,7 +116,7 @@ def _listener_names(settings: Settings) -> tuple[str, ...]:
 
 
 def _protocols(asked: Asked, settings: Settings, names: Iterable[str]) -> dict[str, str]:
-    """Of each listener. Where a setting secures one, the others stay as they are; else all are what is asked for."""
+    """Security protocol of each listener. If a setting secures one, the others stay unchanged; otherwise all are secured."""
     if _MAP in settings:
         given = parse_protocol_map(settings[_MAP].raw)
         protocols = {name: given.get(name, name) for name in names}
@@ -128,7 +131,7 @@ def _protocols(asked: Asked, settings: Settings, names: Iterable[str]) -> dict[s
         if is_asked and not any(map(fits, protocols.values())):
             cause = next((settings[name].where for name in (_MAP, "listeners") if name in settings), "")
             listed = ", ".join(f"{name}:{protocol}" for name, protocol in protocols.items())
-            raise ConfigError(f"{option} has no listener: those of {cause} are {listed}")
+            raise ConfigError(f"{option} applies to none of the listeners of {cause}: {listed}")
     return protocols
 
 
@@ -149,7 +152,7 @@ def _inter_broker_listener(settings: Settings, names: tuple[str, ...]) -> str:
 
 
 def _given(settings: Settings, *names: str) -> Setting | None:
-    """One of these settings, be it of the broker or of a listener."""
+    """The first of these settings that is set, for the broker or for a listener; None if none is."""
     for name, setting in settings.items():
         if any(
             name == each or (name.startswith("listener.name.") and name.endswith(f".{each}"))
@@ -162,10 +165,12 @@ def _given(settings: Settings, *names: str) -> Setting | None:
 def _has_key_store(asked: Asked, settings: Settings) -> bool:
     store = _given(settings, *_KEY_STORES)
     if store is not None and asked.tls_directory_given:
-        raise ConfigError(f"{TLS_DIRECTORY_OPTION}: {shown(store)} has a key store already. Give one of them")
+        raise ConfigError(
+            f"{TLS_DIRECTORY_OPTION}: {shown(store)} has a key store already. Use only one of them"
+        )
     part = _given(settings, "ssl.keystore.type", "ssl.keystore.password", "ssl.key.password")
     if store is None and part is not None:
-        raise ConfigError(f"{TLS_OPTION} makes a key store of its own: {shown(part)} is of no use with it")
+        raise ConfigError(f"{TLS_OPTION} creates its own key store: {shown(part)} would have no effect")
     return store is not None
 
 

@@ -1,8 +1,8 @@
-"""--seed: records that a start writes into a new data directory, as `odradek seed` takes them.
+"""Parses the file of --seed: records that a start writes into a new data directory, in the format of `odradek seed`.
 
     {"topic": "orders", "value": "paid", "key": "42", "partition": 0, "aborted": true}
 
-Neighbours that commit are one transaction, and so are neighbours that abort.
+Consecutive records that are committed form one transaction, and so do consecutive records that are aborted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TYPES: Final = {
 
 
 def read_seed(path: Path, source: str) -> tuple[SeedRecord, ...]:
-    """The records of a file; ``ConfigError`` with the number of the first line that is none."""
+    """Parse a file; raises ``ConfigError`` with the number of the first invalid line."""
     try:
         with path.open(encoding="utf-8") as file:
             return parse_seed(file, f"{source} {path}")
@@ -34,7 +34,7 @@ def read_seed(path: Path, source: str) -> tuple[SeedRecord, ...]:
 
 
 def parse_seed(lines: Iterable[str], where: str) -> tuple[SeedRecord, ...]:
-    """The records of lines; empty lines are none."""
+    """Parse lines, skipping empty ones."""
     return tuple(
         _record(line, f"{where}, line {number}") for number, line in enumerate(lines, 1) if line.strip()
     )
@@ -49,8 +49,8 @@ def _record(line: str, where: str) -> SeedRecord:
         raise ConfigError(f"{where}: expected a JSON object with topic and value")
     for name, value in found.items():
         if name not in _TYPES:
-            raise ConfigError(f"{where}: {name} is none of {', '.join(_TYPES)}")
-        # By their exact types: True is an int to Python.
+            raise ConfigError(f"{where}: unknown field {name} (known: {', '.join(_TYPES)})")
+        # Exact types are compared, because True is also an int in Python.
         if type(value) not in _TYPES[name] or (name == "partition" and value is not None and value < 0):
             raise ConfigError(f"{where}: {name} cannot be {json.dumps(value)}")
     return SeedRecord(
@@ -69,7 +69,7 @@ def _bytes(value: object) -> bytes | None:
 def seed_topics(
     records: Sequence[SeedRecord], known: Sequence[TopicSpec], partitions: int
 ) -> list[TopicSpec]:
-    """The topics that are not ``known``: with ``partitions``, or as many as the records name. ``ConfigError``"""
+    """Topics of the records that are not ``known``: with ``partitions``, or more if a record needs them. ``ConfigError``"""
     counts = {each.name: each.partitions for each in known}
     wanted: dict[str, int] = {}
     for each in records:

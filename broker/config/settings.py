@@ -1,4 +1,4 @@
-"""What a start of the broker needs to know: the configuration of each node, topics, features, the control port."""
+"""The settings of a start of the broker: the configuration of each node, topics, features, the control port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @slotted(frozen=True)
 class TopicSpec:
-    """A topic to create at start, unless it is there."""
+    """A topic to create at the start, if it does not exist."""
 
     name: str
     partitions: int
@@ -25,19 +25,19 @@ class TopicSpec:
 
 @slotted(frozen=True)
 class SeedRecord:
-    """A record of --seed."""
+    """One record of --seed."""
 
     topic: str
     value: bytes | None
     key: bytes | None = None
     partition: int | None = None
-    """None: by the key, else in turn."""
+    """None: the partition is chosen by the key, or in turn without a key."""
     aborted: bool = False
 
 
 @slotted(frozen=True)
 class ControlPort:
-    """Where the control port listens; port 0 picks a free one."""
+    """Address of the control port; port 0 chooses a free one."""
 
     host: str
     port: int
@@ -45,31 +45,31 @@ class ControlPort:
 
 @slotted(frozen=True)
 class Settings:
-    """Everything a start of the broker needs to know."""
+    """All settings of a start of the broker."""
 
     nodes: tuple[BrokerConfig, ...]
     topics: tuple[TopicSpec, ...] = ()
-    features: Mapping[str, int] | None = None  # chosen levels; None and missing ones are the defaults
+    features: Mapping[str, int] | None = None  # requested levels; the defaults for missing ones
     warnings: tuple[str, ...] = ()  # to be logged once the log is set up
     control: ControlPort | None = None
-    faults: tuple[str, ...] = ()  # rules that hold from the start on, as text
-    ends_with_stdin: bool = False  # the program that started it holds the other end
-    users: tuple[User, ...] = ()  # of --sasl, those that log in by SCRAM: the metadata has their credentials
+    faults: tuple[str, ...] = ()  # fault rules that are installed at the start, as text
+    ends_with_stdin: bool = False  # stop when the program that started the broker closes its stdin
+    users: tuple[User, ...] = ()  # users of --sasl with SCRAM, whose credentials are written to the metadata
     authority: Path | None = None  # of --tls: the directory with its certificates
     seed: tuple[SeedRecord, ...] = ()  # written into a new data directory
 
     @property
     def config(self) -> BrokerConfig:
-        """Of the first node; what is not about one node holds for the whole broker."""
+        """Configuration of the first node; settings that do not concern a single node are read from it."""
         return self.nodes[0]
 
     @property
     def uses_tls(self) -> bool:
-        """Does any listener, or the control port?"""
+        """Whether a listener or the control port uses TLS."""
         control_has = self.control is not None and self.config.get("odradek.control.tls.certificate")
         return bool(control_has) or any(each.uses_tls for each in self.nodes)
 
     @property
     def data_dir(self) -> Path | None:
-        """None is a temporary directory that goes with the process."""
+        """The log directory; None for a temporary directory that is removed at the end."""
         return self.config.log_dir

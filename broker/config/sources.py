@@ -1,4 +1,7 @@
-"""Where settings come from: defaults of the start, a properties file, the environment, the command line; each later wins."""
+"""The sources of settings: --default, a properties file, the environment, the command line.
+
+Later sources override earlier.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,7 +16,7 @@ from storage.config_def import ConfigError
 class Rank(IntEnum):
     DEFAULT = 0
     START = 1
-    """Below whatever a user sets: what an image starts its broker with."""
+    """``--default``, which an image uses for its own defaults: any source of the user overrides it."""
     FILE = 2
     ENVIRONMENT = 3
     COMMAND_LINE = 4
@@ -22,7 +25,7 @@ class Rank(IntEnum):
 
 @slotted(frozen=True)
 class Setting:
-    """A value as it was written, and where."""
+    """The text of a setting's value, with its source."""
 
     name: str
     raw: str
@@ -30,24 +33,23 @@ class Setting:
     where: str  # for messages: "the variable KAFKA_NUM_PARTITIONS"
 
 
-# Variables of the images, of their start scripts and of Kubernetes, none of which is a broker setting.
+# Variables of the images, of their start scripts and of Kubernetes that are not broker settings.
 _NOT_SETTINGS = re.compile(
     r"KAFKA_("
     r"VERSION|HOME|OPTS|DEBUG|HEAP_OPTS|JMX_\w+|GC_LOG_\w+|JVM_PERFORMANCE_OPTS|\w*LOG4J\w*|CLASSPATH"
     r"|SSL_(KEYSTORE|TRUSTSTORE|KEY)_(FILENAME|CREDENTIALS)"
     r"|BOOTSTRAP_SERVERS?|BROKERS?|CLUSTER_ID|PORT|PORT_\d+_\w+|SERVICE_(HOST|PORT)\w*|REST_\w+"
-    # What start scripts for older images, and Confluent's, set whatever the broker is.
+    # Variables that start scripts for older images and Confluent's set for every broker.
     r"|ZOOKEEPER_\w+|CONFLUENT_\w+|CREATE_TOPICS\w*"
     r")"
-    # Kubernetes again, of a service that is called odradek, or odradek-control.
+    # Variables of Kubernetes for a service that is called odradek or odradek-control.
     r"|ODRADEK_(PORT|(\w+_)?(PORT_\d+_\w+|SERVICE_(HOST|PORT)\w*))",
     re.ASCII,
 )
 
 
-# Where the `odradek` commands find a broker, where Spark's jars lie and come from, when its sink dies: of no concern to one
-# that starts. Whether it does without the compiled core `protocol` asks, before there are settings. A test looks for these
-# names in what `odradek` reads.
+# Variables that only the `odradek` commands, the Spark integration or its sink read. `protocol` reads ODRADEK_PURE (without
+# the compiled core) before there are settings. A test compares these names with the variables that `odradek` reads.
 OF_OTHERS = frozenset(
     {
         "ODRADEK_CONTROL",
@@ -60,7 +62,7 @@ OF_OTHERS = frozenset(
         "ODRADEK_SINK_KILL",
     }
 )
-# What a start is asked by variables beside settings: `server.options` reads them.
+# Variables of a start that are not settings: `server.options` reads them.
 OF_THE_START = frozenset(
     {
         "ODRADEK_CONTROL_HOST",
@@ -72,19 +74,19 @@ OF_THE_START = frozenset(
         "ODRADEK_TOPICS",
     }
 )
-# Settings that close something to others: it stays open where their name is misspelt. A variable of ours that begins like
-# one, or is most like one, was meant to be one.
+# Settings that restrict access: if their name is misspelt, access stays open. An unknown variable that begins like one of
+# them, or is most similar to one, is therefore an error.
 _CLOSES = re.compile(r"(.+\.)?(allowed|authorizer|sasl|security|ssl|tls|token)\b")
 _BEGINS_LIKE = re.compile(r"odradek\.(authorizer|control|sasl|security|ssl|tls|token)")
-# Of a Service by the name of `kafka`, `odradek-control` or the like, Kubernetes sets these in each pod of its namespace:
-# beside X_SERVICE_HOST they say nothing of the broker. X_PORT is a port of the user's, or the URL of the Service.
+# For a Service named `kafka`, `odradek-control` or similar, Kubernetes sets these variables in each pod of its namespace. If
+# X_SERVICE_HOST is set they do not configure the broker. X_PORT is a port set by the user, or the URL of the Service.
 _SERVICE_HOST = re.compile(r"((?:KAFKA|ODRADEK)\w*)_SERVICE_HOST", re.ASCII)
 _OF_SERVICE = r"{}_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 _OF_NODE = re.compile(r"odradek\.node\.([0-9]{1,4})\.(.+)", re.ASCII)
 
 
 def without_services(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The variables without those that Kubernetes sets of its Services."""
+    """The environment without the variables that Kubernetes sets for its Services."""
     services = [match[1] for match in map(_SERVICE_HOST.fullmatch, environ) if match]
     if not services:
         return environ
@@ -103,14 +105,14 @@ def given_settings(
     overrides: Mapping[str, str],
     defaults: Mapping[str, str],
 ) -> list[Setting]:
-    """Of all sources, the weakest first. ``defaults`` are those of the start, which any other source overrides."""
+    """Read the settings of all sources, lowest precedence first. ``defaults`` have the lowest."""
     given = [
         *(from_file(properties_file) if properties_file else ()),
         *from_environment(environ),
         *from_command_line(overrides),
     ]
     if any(setting.name == "log.dir" for setting in given):
-        # log.dirs wins over log.dir: below a user's, it would win all the same.
+        # log.dirs overrides log.dir, so a default of log.dirs would override the user's log.dir.
         defaults = {name: raw for name, raw in defaults.items() if name != "log.dirs"}
     return [
         *(Setting(name, raw, Rank.START, "the option --default") for name, raw in defaults.items()),
@@ -119,8 +121,8 @@ def given_settings(
 
 
 def from_file(path: Path) -> list[Setting]:
-    """A `server.properties`, in the syntax of Java's Properties (Latin-1, escapes, continued lines)."""
-    import javaproperties  # only those who have such a file pay for the import
+    """Read a `server.properties`, in the syntax of Java's Properties (Latin-1, escapes, continued lines)."""
+    import javaproperties  # imported only if there is such a file
 
     try:
         with path.open("rb") as file:
@@ -133,16 +135,17 @@ def from_file(path: Path) -> list[Setting]:
 
 
 def from_environment(environ: Mapping[str, str]) -> list[Setting]:
-    """KAFKA_LOG_DIRS is log.dirs, as in the apache/kafka image; ODRADEK_LOG_FORMAT is odradek.log.format.
+    """Read the environment: KAFKA_LOG_DIRS is log.dirs, as in the apache/kafka image, ODRADEK_LOG_FORMAT is
+    odradek.log.format.
 
-    Variables of other images: `image_variables`.
+    Variables of other images are in `image_variables`.
     """
     return list(_from_environment(environ))
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
     environ = without_services(environ)
-    # The image calls it CLUSTER_ID; KAFKA_CLUSTER_ID is bitnami's name for it.
+    # The apache/kafka image uses CLUSTER_ID, bitnami's KAFKA_CLUSTER_ID.
     for variable in ("KAFKA_CLUSTER_ID", "CLUSTER_ID"):
         if environ.get(variable):
             yield _variable(f"{OWN_PREFIX}cluster.id", environ, variable)
@@ -165,7 +168,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
 def _of_bitnami(environ: Mapping[str, str], variable: str) -> Iterator[Setting]:
     from broker.config.image_variables import bitnami_name
 
-    if environ[variable]:  # its script passes over those that are empty
+    if environ[variable]:  # bitnami's script ignores empty variables
         yield _variable(bitnami_name(variable), environ, variable)
 
 
@@ -174,13 +177,13 @@ def _variable(name: str, environ: Mapping[str, str], variable: str) -> Setting:
 
 
 def property_name(variable: str) -> str:
-    """One underscore is a dot, two are an underscore, three are a dash."""
+    """The setting of a variable: one underscore is a dot, two are an underscore, three are a dash."""
     marks = {1: ".", 2: "_", 3: "-"}
     return re.sub("_{1,3}", lambda match: marks[len(match[0])], variable.lower())
 
 
 def variable_name(name: str) -> str:
-    """The variable that sets a property: the reverse of `property_name`."""
+    """The variable of a setting: the reverse of `property_name`."""
     marks = {".": "_", "_": "__", "-": "___"}
     text = "".join(marks.get(letter, letter.upper()) for letter in name)
     return text if name.startswith(OWN_PREFIX) else f"KAFKA_{text}"
@@ -191,7 +194,7 @@ def from_command_line(overrides: Mapping[str, str]) -> list[Setting]:
 
 
 def strongest(settings: list[Setting]) -> dict[str, Setting]:
-    """For each name the setting of the highest rank; of equals the last."""
+    """The effective setting of each name: of the highest rank, the last one of equal rank."""
     chosen: dict[str, Setting] = {}
     for setting in sorted(settings, key=lambda each: each.rank):
         chosen[setting.name] = setting
@@ -199,7 +202,7 @@ def strongest(settings: list[Setting]) -> dict[str, Setting]:
 
 
 def for_node(settings: list[Setting], number: int) -> list[Setting]:
-    """What holds for one node of a cluster: ``odradek.node.2.broker.rack`` is the second node's ``broker.rack``."""
+    """The settings of one node of a cluster: ``odradek.node.2.broker.rack`` is the second node's ``broker.rack``."""
     chosen = []
     for setting in settings:
         match = _OF_NODE.fullmatch(setting.name)
@@ -212,7 +215,7 @@ def for_node(settings: list[Setting], number: int) -> list[Setting]:
 
 
 def check_node_numbers(settings: list[Setting], nodes: int) -> None:
-    """ConfigError for a setting of a node that there is not."""
+    """Raise ConfigError for a setting of a node that does not exist."""
     for setting in settings:
         match = _OF_NODE.fullmatch(setting.name)
         if match is not None and not 1 <= int(match[1]) <= nodes:
@@ -222,10 +225,10 @@ def check_node_numbers(settings: list[Setting], nodes: int) -> None:
 
 
 def unknown(settings: Mapping[str, Setting]) -> list[str]:
-    """One warning line for each unknown setting of a file or a variable, which may be meant for another program or release.
+    """One warning for each unknown setting of a file or the environment, which may be for another program or release.
 
-    ConfigError for one of the command line, for one of a file that begins with ``odradek.``, as only we have read it, and
-    for a variable of ours that was meant to close something.
+    Raises ConfigError for an unknown setting of the command line, for one of a file that begins with ``odradek.``, which no
+    other program reads, and for an ``ODRADEK_`` variable that looks like a security setting.
     """
     warnings = []
     for name, setting in settings.items():
@@ -236,8 +239,8 @@ def unknown(settings: Mapping[str, Setting]) -> list[str]:
         hint = f"; did you mean {variable_name(near) if by_variable else near}?" if near else ""
         if by_variable and setting.raw and _closes(name, near):
             raise ConfigError(
-                f"Unknown property {name} (from {setting.where}){hint or '.'} It looks like a setting of security, which "
-                "a start does not pass over"
+                f"Unknown property {name} (from {setting.where}){hint or '.'} The broker does not start, because the name "
+                "looks like a security setting"
             )
         is_ours = name.startswith(OWN_PREFIX) and not by_variable
         if is_ours or setting.rank is Rank.COMMAND_LINE:
@@ -247,12 +250,12 @@ def unknown(settings: Mapping[str, Setting]) -> list[str]:
 
 
 def _closes(name: str, near: str | None) -> bool:
-    """Whether a variable of ours was meant to close something to others, which is open without it."""
+    """Whether an unknown ``ODRADEK_`` variable was probably meant to restrict access, which would stay open without it."""
     return bool(_BEGINS_LIKE.match(name) or (name.startswith(OWN_PREFIX) and near and _CLOSES.match(near)))
 
 
 def _nearest(name: str, by_variable: bool) -> str | None:
-    """The setting that was most likely meant, ours or Kafka's."""
+    """The known setting of Odradek or Kafka that is most similar."""
     known = {each.removeprefix(OWN_PREFIX): each for each in _known(by_variable)}
     found = nearest(name.removeprefix(OWN_PREFIX), known)
     return None if found is None else known[found]

@@ -289,7 +289,7 @@ def test_topics_to_create_are_read_and_checked():
         (["--sasl", "alice"], "--sasl: expected USER:PASSWORD[:MECHANISM]"),
         (
             ["--sasl", "a:b", "--set", "listeners=SSL://:1"],
-            "--sasl has no listener: those of the command line are SSL:SSL",
+            "--sasl applies to none of the listeners of the command line: SSL:SSL",
         ),
         (
             ["--tls", "--port", "0", "--set", "listeners=A://:1"],

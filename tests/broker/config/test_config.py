@@ -399,7 +399,7 @@ def test_a_misspelt_variable_that_was_to_close_something_is_an_error(variable: s
     )
     assert ("did you mean" in str(refused.value)) == bool(meant)
     assert f"did you mean {meant}?" in str(refused.value) or not meant
-    assert "a setting of security" in str(refused.value)
+    assert "a security setting" in str(refused.value)
     assert "secret" not in str(refused.value)
     # Compose hands on variables that are set nowhere.
     assert len(warnings_of({variable: ""})) == 1
