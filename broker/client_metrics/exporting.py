@@ -1,4 +1,6 @@
-"""Where the metrics of clients go: into the broker's log, one line for each push (odradek.client.telemetry.exporter=log)."""
+"""The exporter that writes clients' metrics to the broker's log, one line per push
+(odradek.client.telemetry.exporter=log).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
 POINTS_MAX: Final = 1_000
-"""Of one push, in the line of the log; how many more there are is said."""
+"""Maximum number of metrics of one push in the log line, which has the number of further ones."""
 
 log = get_logger()
 
@@ -27,7 +29,7 @@ class MissingPackage(Exception):
 
 
 def check_exporter(config: BrokerConfig) -> None:
-    """Raises `MissingPackage` where the exporter of the settings cannot work."""
+    """Raise `MissingPackage` if the configured exporter needs a package that is not installed."""
     if config.client_telemetry_exporter == EXPORTER_LOG and find_spec("opentelemetry") is None:
         raise MissingPackage(
             f"odradek.client.telemetry.exporter={EXPORTER_LOG} needs the package opentelemetry-proto: "
@@ -36,12 +38,12 @@ def check_exporter(config: BrokerConfig) -> None:
 
 
 def exporter_of(config: BrokerConfig) -> Exporter | None:
-    """The exporter of the settings."""
+    """The configured exporter; None for none."""
     return LogExporter() if config.client_telemetry_exporter == EXPORTER_LOG else None
 
 
 class LogExporter:
-    """A line for each push: the client, and its metrics by name and labels."""
+    """Logs a line for each push: the client, and its metrics by name and labels."""
 
     def export(
         self, instance_id: UUID, parameters: Mapping[str, str], push: Push, metrics: bytes, bytes_max: int
@@ -55,7 +57,7 @@ class LogExporter:
 
 
 def _points(metrics: bytes) -> Iterator[tuple[str, float]]:
-    # 40 ms, and a library that only those have who ask for it.
+    # The import takes 40 ms, and the library is an optional dependency.
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
     data = MetricsData()
@@ -69,7 +71,7 @@ def _points(metrics: bytes) -> Iterator[tuple[str, float]]:
 
 
 def _name(name: str, attributes: Any) -> str:
-    """As Prometheus writes it: ``org.apache.kafka.producer.node.request.latency.avg{node_id=1}``."""
+    """Metric name with labels in Prometheus's syntax: ``org.apache.kafka.producer.node.request.latency.avg{node_id=1}``."""
     labels = ",".join(f"{each.key}={_label(each.value)}" for each in attributes)
     return f"{name}{{{labels}}}" if labels else name
 
@@ -80,7 +82,7 @@ def _label(value: Any) -> str:
 
 
 def _value(kind: str, point: Any) -> float:
-    """A number; of a distribution its sum."""
+    """Value of a data point; the sum for a distribution."""
     if kind in ("gauge", "sum"):
         return float(point.as_int if point.WhichOneof("value") == "as_int" else point.as_double)
     return float(point.sum)

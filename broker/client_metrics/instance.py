@@ -1,6 +1,6 @@
-"""One client as a node knows it while it pushes metrics, and which of its requests come too early or make no sense.
+"""One client that pushes metrics to a node, and the checks of its requests.
 
-Pure. The codes and their order are those of Kafka's ``ClientMetricsManager``.
+Pure. The error codes and the order of the checks are those of Kafka's ``ClientMetricsManager``.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from protocol.errors import NONE, ErrorCode
 from protocol.slotted import slotted
 
 COMPRESSION_TYPES: Final = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: what clients are told to use, in the order of preference."""
+"""zstd, lz4, gzip, snappy: offered to clients, in the order of preference."""
 UNCOMPRESSED: Final = 0
 _ASKED_ANEW_AFTER: Final = (ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type)
 
 
 class Expiry(Protocol):
-    """A timer, when the client is forgotten."""
+    """The timer after which the client is forgotten."""
 
     def cancel(self) -> None: ...
 
 
 @slotted
 class ClientInstance:
-    """A client with its own id."""
+    """A client with its own client instance id."""
 
     parameters: Mapping[str, str]
-    """Of its first request here: what patterns are matched with."""
+    """Parameters of its first request, against which patterns are matched."""
     requested: Requested
     version: int
-    """Of the subscriptions that ``requested`` was made from."""
+    """Version of the subscriptions from which ``requested`` was computed."""
     is_terminating: bool = False
     last_error: ErrorCode = NONE
     last_get_ms: float | None = None
@@ -47,17 +47,17 @@ class ClientInstance:
 
 @slotted(frozen=True)
 class Push:
-    """What one PushTelemetry request says of itself."""
+    """The fields of one PushTelemetry request."""
 
     subscription_id: int
     is_terminating: bool
     compression_type: int
     size: int
-    """Bytes of metrics, as they were sent."""
+    """Bytes of metrics, as sent."""
 
 
 def check_get(instance: ClientInstance, now_ms: float) -> ErrorCode:
-    """May the client ask for its subscription now?"""
+    """Check whether the client may request its subscription now: NONE or the error."""
     times = [each for each in (instance.last_get_ms, instance.last_push_ms) if each is not None]
     if not times or now_ms - max(times) >= instance.requested.push_interval_ms:
         instance.last_get_ms = now_ms
@@ -68,7 +68,7 @@ def check_get(instance: ClientInstance, now_ms: float) -> ErrorCode:
 
 
 def check_push(instance: ClientInstance, push: Push, bytes_max: int, now_ms: float) -> ErrorCode:
-    """May the client push these metrics now?"""
+    """Check whether the client may push these metrics now: NONE or the error."""
     if instance.is_terminating:
         return ErrorCode.invalid_request
     if not _is_due(instance, now_ms) and not push.is_terminating:
@@ -83,7 +83,10 @@ def check_push(instance: ClientInstance, push: Push, bytes_max: int, now_ms: flo
 
 
 def _is_due(instance: ClientInstance, now_ms: float) -> bool:
-    """The first push behind an answer comes when the client likes: it draws its moment at random."""
+    """Whether a push may come now.
+
+    The first one after GetTelemetrySubscriptions may always: clients choose a random time.
+    """
     get_ms, push_ms = instance.last_get_ms, instance.last_push_ms
     is_due = (
         push_ms is None

@@ -1,4 +1,4 @@
-"""The clients of one node that push metrics, and what becomes of the metrics (Kafka: ``ClientMetricsManager``)."""
+"""The clients of one node that push metrics, and the export of the metrics (Kafka's ``ClientMetricsManager``)."""
 
 from __future__ import annotations
 
@@ -20,27 +20,32 @@ from protocol.errors import NONE, ErrorCode
 from protocol.uuids import uuid_text
 
 INSTANCES_MAX: Final = 16_384
-"""Clients that a node knows; above it the one that was heard from first is forgotten, and has to ask anew."""
+"""Maximum number of clients of a node; above it the least recent one is forgotten, and must request its subscription
+again.
+"""
 EXPIRY_MS_MIN: Final = 60_000
 EXPIRY_INTERVALS: Final = 3
-"""A client that has missed so many pushes is forgotten."""
+"""Number of missed pushes after which a client is forgotten."""
 RESERVED_IDS: Final = (UUID(int=0), UUID(int=1))
 
 log = get_logger()
 
 
 class Exporter(Protocol):
-    """Where metrics go."""
+    """The destination of the metrics."""
 
     def export(
         self, instance_id: UUID, parameters: Mapping[str, str], push: Push, metrics: bytes, bytes_max: int
     ) -> None:
-        """``metrics`` is OTLP's ``MetricsData``, compressed as ``push`` says. Raises if it cannot be read."""
+        """Export ``metrics``, OTLP's ``MetricsData`` compressed as ``push`` says. Raises if they cannot be decoded."""
         ...
 
 
 class ClientMetricsManager(MetadataListener):
-    """``new_id`` draws the id of a client; without an ``exporter`` what clients push is dropped, as on Kafka."""
+    """Handles GetTelemetrySubscriptions and PushTelemetry.
+
+    ``new_id`` creates client instance ids. Without an ``exporter`` the metrics are dropped, as on Kafka.
+    """
 
     def __init__(
         self,
@@ -54,7 +59,7 @@ class ClientMetricsManager(MetadataListener):
         self._clock = clock
         self._new_id = new_id
         self.bytes_max = bytes_max
-        """Of the metrics of one push, before and after decompression."""
+        """Maximum size of the metrics of one push, before and after decompression."""
         self._exporter = exporter
         self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
         self._of_connection: dict[int, UUID] = {}
@@ -63,7 +68,7 @@ class ClientMetricsManager(MetadataListener):
 
     @property
     def is_announced(self) -> bool:
-        """Clients only push to a broker that wants their metrics."""
+        """Whether ApiVersions announces the APIs: only with an exporter."""
         return self._exporter is not None
 
     def on_config_changed(self, resource_type: int, resource_name: str) -> None:
@@ -71,7 +76,7 @@ class ClientMetricsManager(MetadataListener):
             self._version += 1
 
     def on_disconnected(self, connection_id: int) -> None:
-        """The client of a connection is forgotten with it."""
+        """Forget the client of a closed connection."""
         instance_id = self._of_connection.pop(connection_id, None)
         if instance_id is not None:
             self._forget(instance_id)
@@ -79,7 +84,7 @@ class ClientMetricsManager(MetadataListener):
     def get(
         self, instance_id: UUID | None, connection_id: int, parameters: Mapping[str, str]
     ) -> tuple[ErrorCode, UUID, Requested]:
-        """What a client is asked for. One without an id is given one."""
+        """Return (error, client instance id, requested metrics). A client without an id gets a new one."""
         instance_id = instance_id or self._new_id()
         instance = self._instance(instance_id, connection_id, parameters)
         error = check_get(instance, self._clock.now_ms(Domain.REQUESTS))
@@ -95,7 +100,7 @@ class ClientMetricsManager(MetadataListener):
         push: Push,
         metrics: bytes,
     ) -> ErrorCode:
-        """Take metrics of a client in."""
+        """Check a push and export its metrics."""
         if instance_id is None or instance_id in RESERVED_IDS:
             return ErrorCode.invalid_request
         instance = self._instance(instance_id, connection_id, parameters)
@@ -116,7 +121,7 @@ class ClientMetricsManager(MetadataListener):
     ) -> ErrorCode:
         try:
             exporter.export(instance_id, parameters, push, metrics, self.bytes_max)
-        except Exception as error:  # whatever a client's bytes bring about
+        except Exception as error:  # the client may send any bytes
             log.error("client metrics not read", client_instance_id=uuid_text(instance_id), reason=str(error))
             return ErrorCode.invalid_record
         return NONE

@@ -1,4 +1,4 @@
-"""Which metrics a client is asked for: the subscriptions that match it, as Kafka's ``ClientMetricsManager`` joins them.
+"""The metrics that a client is requested to push: the subscriptions that match it, combined as in ``ClientMetricsManager``.
 
 Pure.
 """
@@ -25,13 +25,13 @@ class Subscription:
     """The settings of one ``client-metrics`` resource."""
 
     metrics: frozenset[str]
-    """Prefixes of names; `ALL_METRICS` for all."""
+    """Prefixes of metric names; `ALL_METRICS` for all."""
     interval_ms: int
     patterns: Mapping[str, Matches]
-    """By the parameter that they are about (``client_id``); without any the subscription is for all clients."""
+    """Client parameter (``client_id``) -> pattern; without patterns the subscription applies to all clients."""
 
     def is_for(self, parameters: Mapping[str, str]) -> bool:
-        """Do all patterns match the client with these parameters?"""
+        """Whether all patterns match the client's parameters."""
         return all(
             name in parameters and matches(parameters[name]) for name, matches in self.patterns.items()
         )
@@ -39,7 +39,7 @@ class Subscription:
 
 @slotted(frozen=True)
 class Requested:
-    """What one client is asked for."""
+    """The combined subscription of one client."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -47,7 +47,7 @@ class Requested:
 
 
 def subscription_of(configs: Mapping[str, str], compile_pattern: Callable[[str], Matches]) -> Subscription:
-    """What the settings of a resource say, which were checked when they were set."""
+    """Parse the settings of a resource, which were checked when they were set."""
     values = {
         name: key.parse(configs[name]) if name in configs else key.default
         for name, key in METRICS_CONFIGS.items()
@@ -62,7 +62,7 @@ def subscription_of(configs: Mapping[str, str], compile_pattern: Callable[[str],
 def requested_of(
     instance_id: UUID, parameters: Mapping[str, str], subscriptions: Iterable[Subscription]
 ) -> Requested:
-    """All metrics of all subscriptions that match the client, and the shortest of their intervals."""
+    """Combine all subscriptions that match the client: all their metrics, the shortest interval."""
     metrics: set[str] = set()
     interval_ms: int = INTERVAL_MS_DEFAULT
     for each in subscriptions:
@@ -74,7 +74,7 @@ def requested_of(
 
 
 def _subscription_id(names: Iterable[str], interval_ms: int, instance_id: UUID) -> int:
-    """Another one for other metrics, another interval or another client: as Kafka makes it, up to the order of names."""
+    """Subscription id: depends on the metrics, the interval and the client, as in Kafka except for the order of names."""
     crc = google_crc32c.value(f"[{', '.join(names)}]{interval_ms}".encode())
     folded = (instance_id.int >> 64) ^ (instance_id.int & (1 << 64) - 1)
     number: int = (crc ^ (folded >> 32) ^ folded) & 0xFFFFFFFF

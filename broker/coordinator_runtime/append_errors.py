@@ -1,4 +1,4 @@
-"""What a failed append to a coordinator's own topic means to a client, which knows nothing of that topic."""
+"""Maps the errors of a failed append to an internal topic to errors for clients, which do not know that topic."""
 
 from __future__ import annotations
 

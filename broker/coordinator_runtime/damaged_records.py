@@ -1,8 +1,8 @@
-"""What a coordinator could not read of its partition when it loaded it, and the ids or groups that it may affect.
+"""Reports the damaged records of a partition that a coordinator loads, and the ids or groups that may be affected.
 
-Kafka stops at the first damaged batch: its transaction coordinator goes on with what came before it
+Kafka stops at the first damaged batch: its transaction coordinator serves with what came before it
 (``TransactionStateManager.loadTransactionMetadata``), its group coordinator refuses every group of the partition
-(``CoordinatorRuntime``, state FAILED). Here the rest is loaded, and one line says what is missing (docs/differences.md).
+(``CoordinatorRuntime``, state FAILED). This broker loads the rest, and logs what is missing (docs/differences.md).
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from protocol.compression import CompressionError, decompress
 from storage.salvage import Damaged
 
 NAMED_MAX: Final = 100
-"""Of the names that may be affected, how many a line lists."""
+"""Maximum number of affected names in a log line."""
 LINES_MAX: Final = 10
-"""For how many damaged stretches of one partition there is a line; the rest are counted."""
+"""Maximum number of log lines for one partition; further damaged ranges are counted."""
 DAMAGED_RECORDS_MAX: Final = 1_000_000
 _ATTRIBUTES_AT: Final = 22
 _LENGTH: Final = Struct(">h")
 _LENGTH_MAX: Final = 2**15 - 1
 
 NameOf = Callable[[bytes], str | None]
-"""The transactional id, or the group, that the key of a record belongs to; None if it names none."""
+"""Record key -> transactional id or group id; None if it has none."""
 Known = Callable[[], Iterable[str]]
-"""The names that have a state from the records read so far."""
+"""Returns the names that have a state from the records read so far."""
 
 log_events = get_logger()
 
 
 class DamagedRecords:
-    """The damaged stretches of one partition, in the order in which it is read."""
+    """The damaged ranges of one partition, in log order."""
 
     def __init__(self, topic: str, index: int, of: str, name_of: NameOf, known: Known) -> None:
-        """``of`` is what the names are: ``transactional_ids`` or ``groups``. ``known`` is called at the first damage."""
+        """``of``: what the names are, ``transactional_ids`` or ``groups``. ``known`` is called at the first damage."""
         self._topic = topic
         self._index = index
         self._of = of
@@ -46,14 +46,14 @@ class DamagedRecords:
         self._known = known
         self._stretches: list[Damaged] = []
         self._further = 0
-        # By name: how many stretches had been met when its last record was read.
+        # Name -> number of damaged ranges before its last record.
         self._last_seen: dict[str, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._stretches)
 
     def note(self, damaged: Damaged) -> None:
-        """A stretch could not be read."""
+        """Note a damaged range."""
         if not self._stretches:
             self._last_seen = dict.fromkeys(self._known(), 0)
         if len(self._stretches) < LINES_MAX:
@@ -62,13 +62,13 @@ class DamagedRecords:
             self._further += 1
 
     def seen(self, key: bytes | None) -> None:
-        """A record was read. To be called once there is damage."""
+        """Note a record that was read. Must be called for each record after the first damage."""
         name = self._name_of(key) if key is not None else None
         if name is not None:
             self._last_seen[name] = len(self._stretches)
 
     def report(self) -> None:
-        """The partition has been read to its end: one line for each stretch."""
+        """Log one line for each damaged range, after the partition was read to its end."""
         for number, damaged in enumerate(self._stretches):
             names = self._affected(number, damaged)
             named: Mapping[str, object] = {self._of: names[:NAMED_MAX], f"{self._of}_affected": len(names)}
@@ -93,16 +93,17 @@ class DamagedRecords:
             )
 
     def _affected(self, number: int, damaged: Damaged) -> list[str]:
-        """The names that can be read in the damaged bytes; if none can, those without a record after them."""
+        """The names that can be read in the damaged bytes; if there are none, all names without a record after the range."""
         names = {name for key in readable_keys(damaged.content) if (name := self._name_of(key)) is not None}
         names |= names_in(damaged.content, self._last_seen)
         return sorted(names or (name for name, met in self._last_seen.items() if met <= number))
 
 
 def names_in(content: bytes, names: Iterable[str]) -> set[str]:
-    """Those of the names that stand in damaged bytes behind their length, as every string of a key does.
+    """The names that occur in the damaged bytes with their length in front, as in the encoded key.
 
-    In one way through the bytes: to look for each of 100,000 names in a megabyte holds the loop up for 20 s.
+    One pass through the bytes finds all of them: searching a megabyte for each of 100,000 names would block the event loop
+    for 20 s.
     """
     by_bytes = {name.encode(): name for name in names if name}
     lengths = {_LENGTH.pack(length) for length in set(map(len, by_bytes)) if length <= _LENGTH_MAX}
@@ -118,7 +119,7 @@ def names_in(content: bytes, names: Iterable[str]) -> set[str]:
 
 
 def readable_keys(content: bytes) -> Iterator[bytes]:
-    """The keys of the records of a damaged batch, up to the first record that is none. Its header may be damaged, too."""
+    """Yield the record keys of a damaged batch up to the first invalid record. The batch header may be damaged, too."""
     if len(content) <= HEADER_BYTES:
         return
     try:

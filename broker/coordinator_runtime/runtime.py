@@ -1,7 +1,8 @@
 """The shards of a coordinator: one for each partition of its topic that this node leads.
 
-Kafka's ``CoordinatorRuntime``: a shard is loaded when the node comes to lead its partition, a long log in several turns of
-the loop; its requests are answered COORDINATOR_LOAD_IN_PROGRESS until then. It is unloaded when the leadership goes.
+The counterpart of Kafka's ``CoordinatorRuntime``. A shard is loaded when the node becomes leader of its partition, a long
+log in several turns of the event loop; until then its requests get COORDINATOR_LOAD_IN_PROGRESS. It is unloaded when the
+leadership ends.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ log_events = get_logger()
 
 
 class CoordinatorRuntime(Generic[S]):
-    """By partition."""
+    """Loads, finds and unloads the shards of one coordinator, by partition index."""
 
     def __init__(
         self,
@@ -43,9 +44,9 @@ class CoordinatorRuntime(Generic[S]):
         loaded: Callable[[S], object],
         may_load: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``loaded`` is called with each shard once its log has been read and it serves requests.
+        """``loaded`` is called with each shard after its log has been read and before it serves requests.
 
-        A shard that ``may_load`` refuses is never loaded: its requests get COORDINATOR_LOAD_IN_PROGRESS.
+        While ``may_load`` returns False no shard is loaded: requests get COORDINATOR_LOAD_IN_PROGRESS.
         """
         self._topic = topic
         self._replicas = replicas
@@ -58,12 +59,13 @@ class CoordinatorRuntime(Generic[S]):
         self.serving = ServingShards(topic, replicas)
         self._shards = cast("dict[int, S]", self.serving.by_partition)
 
-    # -- finding ------------------------------------------------------------------------------------------------
+    # -- lookup -------------------------------------------------------------------------------------------------
 
     def find(self, index: int, *, at_once: bool = False) -> S | ErrorCode:
-        """The shard of a partition that is led here, ready to work, or the error that a client gets.
+        """Return the shard of a partition if this node leads it and has loaded it, otherwise the error for the client.
 
-        One that this node has come to lead is loaded now: a long log in several turns of the loop, or ``at_once``.
+        If the node has become its leader, the load starts now: in several turns of the event loop, or in this call
+        (``at_once``).
         """
         if self.serving.ended:
             return ErrorCode.not_coordinator
@@ -82,16 +84,16 @@ class CoordinatorRuntime(Generic[S]):
         return shard if shard.refusal is None else shard.refusal
 
     def get(self, index: int) -> S | None:
-        """The shard of a partition if it is loaded, and nothing is done about it if it is not."""
+        """Return the shard of a partition if it is loaded, otherwise None; it starts no load."""
         shard = self._shards.get(index)
         return None if shard is None or shard.is_loading else shard
 
     def items(self) -> list[tuple[int, S]]:
-        """All shards, also those that are being loaded."""
+        """(partition index, shard) of all shards, including those that are loading."""
         return list(self._shards.items())
 
     def all(self) -> list[S]:
-        """Their shards alone."""
+        """All shards, including those that are loading."""
         return list(self._shards.values())
 
     def open(self) -> list[S]:
@@ -101,7 +103,7 @@ class CoordinatorRuntime(Generic[S]):
     # -- loading and unloading ----------------------------------------------------------------------------------
 
     def on_leader_elected(self, index: int, leader: int) -> None:
-        """The leader of a partition, or its epoch, may be new."""
+        """Load or unload a partition after its leader or its leader epoch may have changed."""
         if leader == self._replicas.node_id or index in self._shards:
             self.find(index)
 
@@ -116,7 +118,7 @@ class CoordinatorRuntime(Generic[S]):
         return shard
 
     async def _read(self, shard: S, *, at_once: bool) -> None:
-        """A log that cannot be read takes its partition offline, and the shard stays shut."""
+        """Load a shard. If its log cannot be read the partition goes offline, and its requests get KAFKA_STORAGE_ERROR."""
         index = shard.partition.index
         at = InjectionPoint("coordinator.load", self._replicas.node_id, self._topic, index)
         refused = await verdict_at(self._injection, at)
@@ -148,23 +150,23 @@ class CoordinatorRuntime(Generic[S]):
         )
 
     def unload(self, index: int, error: ErrorCode = ErrorCode.not_coordinator) -> None:
-        """This node leads the partition no more: requests that wait there fail with ``error``."""
+        """Remove a shard, because this node no longer leads the partition; waiting requests fail with ``error``."""
         shard = self._shards.pop(index, None)
         if shard is not None:
             shard.unload(error)
 
     def unload_all(self) -> None:
-        """The topic was deleted."""
+        """Remove all shards, because the topic was deleted."""
         for index in tuple(self._shards):
             self.unload(index)
 
     def close(self) -> None:
-        """The node stops: requests that wait get a response."""
+        """The node stops: waiting requests get an error response."""
         self.serving.ended = True
         self.unload_all()
 
     def abandon(self) -> None:
-        """The node is killed: requests that wait get none."""
+        """The node is killed: waiting requests get no response."""
         self.serving.ended = True
         for shard in self._shards.values():
             shard.abandon()

@@ -1,6 +1,6 @@
-"""The shards of a coordinator that serve requests, found by their partition.
+"""Lookup of the shard that serves a partition.
 
-Each request of a client begins with this look; what is out of the ordinary is the runtime's
+Each request of a client begins with this lookup; if it finds none, the runtime decides
 (`broker.coordinator_runtime.runtime`).
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ServingShards:
-    """All shards by partition, and which of them serve."""
+    """The shards of a coordinator by partition, with a fast lookup of those that serve requests."""
 
     __slots__ = ("_replicas", "_topic", "by_partition", "ended")
 
@@ -23,12 +23,12 @@ class ServingShards:
         self._topic = topic
         self._replicas = replicas
         self.by_partition: dict[int, CoordinatorShard] = {}
-        """Also those that are being loaded."""
+        """All shards, including those that are loading."""
         self.ended = False
-        """The node has stopped."""
+        """Whether the node has stopped."""
 
     def find(self, index: int) -> CoordinatorShard | None:
-        """The shard of a partition that has been loaded and is still led here."""
+        """Return the shard of a partition if it is loaded and this node still leads it, otherwise None."""
         known = self.by_partition.get(index)
         if known is None or self.ended or known.refusal is not None or not known.is_current():
             return None

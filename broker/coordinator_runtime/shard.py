@@ -1,6 +1,6 @@
-"""What a coordinator knows of one partition of its topic: its memory, and the only way into its log.
+"""The base class of a coordinator's shard: one partition of its topic, with its memory and all appends to its log.
 
-Kafka's ``CoordinatorShard`` within its ``CoordinatorRuntime``. The memory is a view of the log: it is built by reading it.
+The counterpart of Kafka's ``CoordinatorShard`` within ``CoordinatorRuntime``. The memory is built by reading the log.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class CoordinatorShard:
-    """One partition, while this node leads it in one leader epoch. `CoordinatorRuntime` makes, loads and ends it."""
+    """One partition, while this node leads it in one leader epoch. `CoordinatorRuntime` creates, loads and unloads it."""
 
     client_errors: ClassVar[Mapping[ErrorCode, ErrorCode]] = CLIENT_ERRORS
-    """What a failed append means to a client."""
+    """Error of a failed append -> error for the client."""
 
     def __init__(self, partition: Partition, injection: FaultInjection | None = None) -> None:
         self.partition = partition
         self.leader_id = partition.leader_id
         self.coordinator_epoch = partition.leader_epoch
         self.refusal: ErrorCode | None = ErrorCode.coordinator_load_in_progress
-        """The error of every request until the log has been read."""
+        """The error for every request until the log has been read; None afterwards."""
         self.is_closed = False
-        """It was unloaded, or its node was killed: what waits here does nothing any more."""
+        """Whether the shard was unloaded or its node was killed: coroutines that still refer to it do nothing."""
         self._injection = injection or FaultInjection()
 
     def is_current(self) -> bool:
-        """Does this node still lead the partition, in the same epoch?"""
+        """Whether this node still leads the partition, in the same leader epoch."""
         partition = self.partition
         return (
             not self.is_closed
@@ -50,25 +50,25 @@ class CoordinatorShard:
 
     @classmethod
     def client_error(cls, error: ErrorCode) -> ErrorCode:
-        """What a failed append means to a client."""
+        """Map the error of a failed append to the error for the client."""
         return error if error is NONE else cls.client_errors.get(error, error)
 
     # -- loading and unloading ----------------------------------------------------------------------------------
 
     def load(self) -> Iterator[None]:
-        """Read the log into memory, a piece at each step. To its end: what a new leader has, it will commit."""
+        """Read the log into memory, to its end (a new leader commits everything in its log); yields between slices."""
         raise NotImplementedError
 
     def loaded(self) -> None:
-        """All has been read: requests are served from now on."""
+        """Called after the log has been read, before the first request is served."""
         raise NotImplementedError
 
     def unload(self, error: ErrorCode) -> None:
-        """Another node leads the partition now, or none does. Requests that wait here fail with ``error``."""
+        """Close the shard, because this node no longer leads the partition; waiting requests fail with ``error``."""
         self.is_closed = True
 
     def abandon(self) -> None:
-        """The node is killed: requests that wait here get no response."""
+        """Close the shard, because the node was killed; waiting requests get no response."""
         self.is_closed = True
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -80,13 +80,13 @@ class CoordinatorShard:
         verified: bool = False,
         required_acks: int = -1,
     ) -> AppendResult:
-        """Append a batch, if this node still leads the partition in the epoch in which the shard was loaded."""
+        """Append a batch, if this node still leads the partition in the shard's leader epoch."""
         if not self.is_current():
             return AppendResult(ErrorCode.not_leader_or_follower)
         return self.partition.append_internal(records, guard, verified, required_acks)
 
     async def committed(self, end_offset: int) -> ErrorCode:
-        """NONE once all below ``end_offset`` is committed, and this shard is still current; otherwise the client's error."""
+        """Wait until all records below ``end_offset`` are committed. NONE if this shard is still current, else an error."""
         partition = self.partition
         if partition.high_watermark >= end_offset and not self.is_closed:
             return NONE
@@ -99,13 +99,15 @@ class CoordinatorShard:
 
     @property
     def is_intercepted(self) -> bool:
-        """Whether a rule may hold an append up, or have it fail."""
+        """Whether a fault rule may hold or refuse an append."""
         return self._injection.points is not None
 
     def verdict_at_append(
         self, point: str, *, transactional_id: str | None = None, group_id: str | None = None
     ) -> Waiter[ErrorCode]:
-        """NONE when an append may be done: now, or once a rule lets it go; otherwise the error that the append ends in."""
+        """Pass an injection point before an append: the waiter gets NONE, now or after a rule's release, or a rule's
+        error.
+        """
         partition = self.partition
         at = InjectionPoint(
             point,
@@ -119,7 +121,7 @@ class CoordinatorShard:
 
 
 def verdict_at(injection: FaultInjection, at: InjectionPoint) -> Waiter[ErrorCode]:
-    """NONE when a step may be taken: now, or once a rule lets it go; otherwise the error that the step ends in."""
+    """Pass an injection point: the waiter gets NONE, now or after a rule's release, or the error of a rule that refuses."""
     verdict: Waiter[ErrorCode] = Waiter()
     injection.intercept(at, partial(verdict.wake, NONE), verdict.wake)
     return verdict

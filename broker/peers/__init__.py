@@ -1,4 +1,4 @@
-"""How the nodes of one cluster speak to each other: requests of Kafka's protocol, over TCP."""
+"""Requests between the nodes of one cluster, in Kafka's protocol, over TCP."""
 
 from broker.peers.peers import Peers
 

@@ -1,7 +1,7 @@
-"""One connection from this node to another, and the requests that are on it.
+"""One connection from this node to another, and the requests on it.
 
-A request is answered by its response, or by None: the connection could not be made, has gone, or brought nothing within
-``request.timeout.ms``. What the other side did with such a request is not known, as with any network.
+A request ends with its response, or with None: the connection could not be made, was closed, or brought no response within
+``request.timeout.ms``. In that case it is unknown what the other node did with the request.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from protocol.frame import BadSize, correlation_id_of, whole_frames
 from protocol.slotted import slotted
 
 REQUESTS_PENDING_MAX: Final = 1024
-"""Sent and unanswered, or waiting for the connection: beyond that a request fails at once."""
+"""Maximum number of requests that wait for a response or for the connection: further requests fail at once."""
 RECONNECT_BACKOFF_MS: Final = 50
-"""Kafka's, of its channels between brokers."""
+"""As in Kafka's connections between brokers."""
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
@@ -36,13 +36,13 @@ log = get_logger()
 
 @slotted(frozen=True)
 class LinkState:
-    """The state of the link below a channel; each function is called at every use."""
+    """The state of the link below a channel; the functions are called at every use."""
 
     address: Callable[[], tuple[str, int] | None]
     is_cut: Callable[[], bool]
-    """Nothing gets to the other side."""
+    """Whether nothing reaches the other node."""
     is_deaf: Callable[[], bool]
-    """Nothing comes back from it."""
+    """Whether nothing comes back from the other node."""
     delay_ms: Callable[[], int]
     delay_back_ms: Callable[[], int]
 
@@ -57,7 +57,7 @@ class _Pending:
 
 
 class Channel:
-    """Connects when there is something to send, and again when that failed, after a pause."""
+    """Connects when there is a request to send; after a failure it connects again, following a pause."""
 
     def __init__(
         self, client_id: str, clock: Clock, connect: Connect, link_state: LinkState, request_timeout_ms: int
@@ -74,12 +74,12 @@ class Channel:
         self._connecting: asyncio.Task[None] | None = None
         self._pause: Timer | None = None
         self._queue: deque[int] = deque()
-        """The correlation ids that wait for a connection."""
+        """Correlation ids of the requests that wait for a connection."""
         self._pending: dict[int, _Pending] = {}
         self._next_id = 0
         self._ended = False
 
-    # -- asking -------------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------
 
     def send(self, api_key: int, api_version: int, request: Any, answered: Waiter[Any]) -> None:
         """Send a request; the waiter gets the response or None, never before this call has returned."""
@@ -115,7 +115,7 @@ class Channel:
             wire.transport.write(frame)
 
     def _timed_out(self, correlation_id: int) -> None:
-        """Whatever else is on the connection stands behind this one: Kafka gives up all of it."""
+        """Drop the connection. All requests on it fail, as in Kafka, because responses come in order."""
         if correlation_id in self._pending:
             log.info("no response from another node", client_id=self.client_id)
             self.drop()
@@ -131,7 +131,7 @@ class Channel:
         try:
             address = self._line.address()
             if address is None or self._line.is_cut() or self._line.is_deaf():
-                raise ConnectionError("no way to the other node")
+                raise ConnectionError("the other node cannot be reached")
             await self._connect(*address, lambda: wire)
             if self._line.is_cut() or self._line.is_deaf():
                 wire.reset()
@@ -164,20 +164,20 @@ class Channel:
             self._begin_to_connect()
 
     def lost(self, wire: _Wire) -> None:
-        """The connection has gone."""
+        """The connection was closed."""
         if wire is self._wire:
             self._forget_wire()
             self._fail_all()
 
     def drop(self) -> None:
-        """Reset the connection; everything that waits for an answer fails."""
+        """Reset the connection and fail all requests on it."""
         if self._wire is not None:
             self._wire.reset()
             self._forget_wire()
         self._fail_all()
 
     def check_link(self) -> None:
-        """The links have changed: a connection on one that was cut is no more."""
+        """Drop the connection if its link was cut; called after a change of the links."""
         if (self._wire is not None or self._pending) and self._line.is_cut():
             self.drop()
 
@@ -196,13 +196,13 @@ class Channel:
         for pending in failed:
             self._tell(pending.answered, None)
 
-    # -- answers ------------------------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------------------------
 
     def received(self, wire: _Wire, frame: bytes) -> None:
         if wire is not self._wire:
             return
         if self._line.is_deaf():
-            self.drop()  # the other node did it, and this node will not know
+            self.drop()  # the other node has handled the request, but the response is lost
         else:
             self._back.put(partial(self._answered, wire, frame))
 
@@ -228,7 +228,7 @@ class Channel:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def end(self, *, resets: bool) -> None:
-        """No callback is called any more. ``resets``: the other side sees the end of a process."""
+        """Close for good: no waiter is woken any more. ``resets``: reset the connection, as at the end of a process."""
         self._ended = True
         for timer in (self._pause, *(pending.timer for pending in self._pending.values())):
             if timer is not None:
@@ -245,7 +245,7 @@ class Channel:
 
 
 class _Wire(asyncio.Protocol):
-    """One TCP connection of a channel: cuts frames from the stream."""
+    """One TCP connection of a channel: splits the stream into frames."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -255,7 +255,7 @@ class _Wire(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         if self._channel.has_ended:
-            self.reset()  # the node died while the connection was made
+            self.reset()  # the node was killed while the connection was being made
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None

@@ -1,4 +1,4 @@
-"""One direction of a link: what is put in comes out in the same order, later while the link is slow."""
+"""One direction of a link: delays steps while the link is slow, without changing their order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.clock import Clock, Domain, Timer
 
 
 class Lane:
-    """Costs one call while the link is not slow; The lane calls ``delay_ms`` for each item that it takes."""
+    """A queue of delayed steps. It costs one call while the link is not slow; ``delay_ms`` is called for each step."""
 
     __slots__ = ("_clock", "_delay_ms", "_last_due_ms", "_steps", "_timers")
 
@@ -21,13 +21,13 @@ class Lane:
         self._last_due_ms = 0
 
     def put(self, step: Callable[[], object]) -> None:
-        """Run ``step`` once the link has carried it: now, if it takes no time and nothing is on its way."""
+        """Run ``step`` after the delay of the link; immediately if there is none and no other step is delayed."""
         delay_ms = self._delay_ms()
         if not delay_ms and not self._steps:
             step()
             return
         now_ms = self._clock.now_ms(Domain.REQUESTS)
-        # What goes in later never comes out earlier, also when the link has become faster meanwhile.
+        # A later step never runs before an earlier one, even if the delay was reduced meanwhile.
         due_ms = max(now_ms + delay_ms, self._last_due_ms)
         self._last_due_ms = due_ms
         self._steps.append(step)
@@ -38,7 +38,7 @@ class Lane:
         self._steps.popleft()()
 
     def clear(self) -> None:
-        """What is on its way is lost."""
+        """Drop all steps that are delayed."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()

@@ -1,4 +1,4 @@
-"""The other nodes, as one node reaches them."""
+"""The connections of one node to the other nodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Peers:
-    """The channels of one node: one for each destination and purpose (client id), made at the first request.
+    """The channels of one node: one for each destination and purpose (client id), created at the first request.
 
-    ``connect`` puts another network than TCP underneath: it is called with host, port and a protocol factory, and is
-    awaited for (transport, protocol), as ``loop.create_connection``; it raises OSError where that does.
+    ``connect`` replaces TCP by another network: it is called with host, port and a protocol factory, and returns an
+    awaitable of (transport, protocol), as ``loop.create_connection``; it raises OSError like that.
     """
 
     def __init__(
@@ -43,15 +43,15 @@ class Peers:
         self._ended = False
 
     def is_alive(self, node_id: int) -> bool:
-        """Whether the cluster holds a node for alive, and it can be spoken to."""
+        """Whether a node is registered, not fenced, and has an address on the inter-broker listener."""
         broker = self._metadata.brokers.get(node_id)
         return broker is not None and not broker.fenced and self._address(node_id) is not None
 
     def send(self, node_id: int, client_id: str, api_key: int, api_version: int, request: Any) -> Waiter[Any]:
-        """Send a request to another node: a waiter of the response, or of None if there is none; never woken in this call.
+        """Send a request to another node; the waiter gets the response, or None if there is none, never within this call.
 
-        Requests of one client id to one node are answered in their order. After ``close`` and ``abandon`` the waiter is not
-        woken.
+        Responses to requests with one client id to one node come in their order. After ``close`` and ``abandon`` the
+        waiter is not woken.
         """
         answered: Waiter[Any] = Waiter()
         if self._ended:
@@ -83,11 +83,11 @@ class Peers:
             channel.check_link()
 
     def close(self) -> None:
-        """The node stops: connections are closed, what is unanswered stays so."""
+        """The node stops: connections are closed; requests without a response never end."""
         self._end(resets=False)
 
     def abandon(self) -> None:
-        """The node is killed: connections are reset, and no callback of it runs any more."""
+        """The node is killed: connections are reset, and no waiter is woken any more."""
         self._end(resets=True)
 
     def _end(self, *, resets: bool) -> None:

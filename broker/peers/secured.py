@@ -1,4 +1,4 @@
-"""Connections between nodes on a listener with TLS or SASL: the login comes before the first request of the channel.
+"""Connections between nodes on a listener with TLS or SASL: the login precedes the first request of the channel.
 
 connect = secured(tls=lambda: context, login=lambda: SaslClient("PLAIN", "broker", password))
 Peers(..., connect=connect)
@@ -34,7 +34,7 @@ def secured(
     tls: Callable[[], ssl.SSLContext] | None = None,
     login: Callable[[], SaslClient] | None = None,
 ) -> Connect:
-    """How `Peers` connects: OSError where the other node cannot be reached, or refuses this one."""
+    """Return a connect function for `Peers`. It raises OSError if the other node cannot be reached or rejects the login."""
 
     async def connect(
         host: str, port: int, protocol_factory: ProtocolFactory
@@ -62,22 +62,22 @@ async def _log_in(exchange: _Exchange, login: SaslClient) -> None:
     handshake = SaslHandshakeRequest(mechanism=login.mechanism)
     chosen = await exchange.ask(SASL_HANDSHAKE, HANDSHAKE_VERSION, handshake)
     if chosen.error_code:
-        raise ConnectionRefusedError(f"the other node does not take {login.mechanism}")
+        raise ConnectionRefusedError(f"the other node does not support {login.mechanism}")
     token: bytes | None = login.first()
     while token is not None:
         request = SaslAuthenticateRequest(auth_bytes=token)
         answer = await exchange.ask(SASL_AUTHENTICATE, AUTHENTICATE_VERSION, request)
         if answer.error_code:
-            raise ConnectionRefusedError(f"the other node refuses this one: {answer.error_message}")
+            raise ConnectionRefusedError(f"the other node rejected the login: {answer.error_message}")
         try:
-            # SCRAM derives keys from the password: thousands of hashes.
+            # In a thread, because SCRAM derives keys from the password with thousands of hashes.
             token = await asyncio.to_thread(login.evaluate, bytes(answer.auth_bytes))
         except AuthenticationFailed as failure:
-            raise ConnectionRefusedError(f"this node refuses the other one: {failure}") from None
+            raise ConnectionRefusedError(f"the other node failed to authenticate itself: {failure}") from None
 
 
 class _Exchange(asyncio.Protocol):
-    """One request after the other, until the channel takes over."""
+    """Sends the requests of the login one by one, until the channel's protocol replaces this one."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -99,7 +99,7 @@ class _Exchange(asyncio.Protocol):
                 if self._answer is not None and not self._answer.done():
                     self._answer.set_result(frame)
         except BadSize:
-            self._fail("the other node has sent no response")
+            self._fail("the other node has sent an invalid response")
 
     def _fail(self, reason: str) -> None:
         if self._answer is not None and not self._answer.done():
@@ -115,4 +115,4 @@ class _Exchange(asyncio.Protocol):
         try:
             return read_response(api_key, api_version, response)
         except MalformedRequest as error:
-            raise ConnectionResetError(f"the other node has sent no response: {error}") from error
+            raise ConnectionResetError(f"the other node has sent an invalid response: {error}") from error

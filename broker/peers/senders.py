@@ -1,4 +1,4 @@
-"""Who sent a request: a client, or a node of the cluster, whose client ids are those of Kafka's nodes."""
+"""Client ids of requests between nodes, as in Kafka; they tell nodes from clients as senders of a request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _OF_NODES: Final = re.compile(r"(?:broker-(\d+)-txn-marker-sender|AddPartitionsM
 
 
 def marker_sender(node_id: int) -> str:
-    """The client id of a node that writes markers to others.
+    """Client id with which a node sends WriteTxnMarkers to other nodes.
 
     >>> marker_sender(2)
     'broker-2-txn-marker-sender'
@@ -18,12 +18,12 @@ def marker_sender(node_id: int) -> str:
 
 
 def partition_verifier(node_id: int) -> str:
-    """The client id of a node that asks a coordinator about the partitions of a transaction (KIP-890)."""
+    """Client id with which a node sends AddPartitionsToTxn to a coordinator (KIP-890)."""
     return f"AddPartitionsManager-client-{node_id}"
 
 
 def comes_from(sender: str, client_id: str | None) -> bool:
-    """Whether a request comes from a ``client`` or from a ``node``.
+    """Whether a request comes from a ``client`` or from a ``node`` (``sender``).
 
     >>> comes_from("node", marker_sender(2)), comes_from("client", marker_sender(2))
     (True, False)
@@ -32,7 +32,7 @@ def comes_from(sender: str, client_id: str | None) -> bool:
 
 
 def sending_node(client_id: str | None) -> int | None:
-    """The id of the node that sent a request; None for a client's.
+    """Id of the node that sent a request; None for a client's request.
 
     >>> sending_node(partition_verifier(3)), sending_node("app")
     (3, None)

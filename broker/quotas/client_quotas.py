@@ -1,4 +1,4 @@
-"""The quotas of a node's clients, and what each has taken of them (``ClientQuotaManager``)."""
+"""The quotas of a node's clients and their usage (Kafka's ``ClientQuotaManager``)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
 BUCKETS_KEPT: Final = 10_000
-"""Of clients whose bucket is looked at; above it those that have taken nothing of late are forgotten."""
+"""Maximum number of rates (and of buckets) in memory; above it those that are idle are removed."""
 
 _Key = tuple[str, QuotaEntity]
 
 
 class ClientQuotas:
-    """Each node counts for itself, as Kafka's brokers do; mutations of the metadata are counted by the controller's node."""
+    """The usage of all quotas on one node, as in Kafka.
+
+    Controller mutations are counted on the node that got the request.
+    """
 
     def __init__(self, config: BrokerConfig, clock: Clock, quotas: Callable[[], Quotas]) -> None:
         self._clock = clock
@@ -37,16 +40,16 @@ class ClientQuotas:
 
     @property
     def request_throttle_ms_max(self) -> int:
-        """Of the request quota: one sample."""
+        """Maximum throttle time of the request quota: one sample."""
         return self._window.sample_ms
 
     @property
     def are_set(self) -> bool:
-        """Has any client a quota?"""
+        """Whether the metadata has any quota."""
         return bool(self._quotas())
 
     def charge(self, key: str, user: str, client_id: str, value: float) -> int:
-        """Count what a client has taken; for how long it is throttled then, in milliseconds."""
+        """Count the usage of a client; returns its throttle time in milliseconds."""
         limit = limit_of(self._quotas(), key, user, client_id)
         if limit is None:
             return 0
@@ -56,7 +59,10 @@ class ClientQuotas:
         return rate.throttle_ms(limit.per_second, now_ms)
 
     def charge_if_it_may(self, key: str, user: str, client_id: str, value: float) -> int:
-        """The same for what a client has not got yet. One that is throttled does not get it, so it does not count."""
+        """As `charge`, before the client gets something.
+
+        If it is throttled it does not get it, and the usage is not counted.
+        """
         limit = limit_of(self._quotas(), key, user, client_id)
         if limit is None:
             return 0
@@ -69,7 +75,7 @@ class ClientQuotas:
         return throttle_ms
 
     def value_max(self, key: str, user: str, client_id: str) -> float:
-        """What a client may take at once that has taken nothing of late; more would be throttled for ever."""
+        """Maximum that an idle client may use at once; more would always be throttled."""
         limit = limit_of(self._quotas(), key, user, client_id)
         if limit is None:
             return inf
@@ -89,7 +95,7 @@ class ClientQuotas:
             self._buckets = {key: each for key, each in self._buckets.items() if not each.is_idle(now_ms)}
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
-        """The quota of one request that changes topics. A ``strict`` one refuses what is too much."""
+        """The mutation quota for one request that changes topics. If ``strict``, `take` refuses what exceeds it."""
         limit = limit_of(self._quotas(), CONTROLLER_MUTATION_RATE, user, client_id)
         if limit is None:
             return MutationQuota(self._clock, None, None, strict=strict)
@@ -102,7 +108,7 @@ class ClientQuotas:
 
 
 class MutationQuota:
-    """What one request may change: a partition that is created or deleted is a token (KIP-599)."""
+    """The quota of one request for controller mutations: each created or deleted partition takes a token (KIP-599)."""
 
     def __init__(
         self, clock: Clock, bucket: TokenBucket | None, limit: Limit | None, *, strict: bool
@@ -114,7 +120,7 @@ class MutationQuota:
         self.throttle_ms = 0
 
     def take(self, partitions: int) -> None:
-        """Before a change of so many partitions. ApiError if it must wait, and its client understands that."""
+        """Take tokens before a change of ``partitions``. If strict and the quota is exceeded, raises ApiError."""
         if self._bucket is None or self._limit is None:
             return
         limit, now_ms = self._limit.per_second, self._clock.now_ms(Domain.REQUESTS)

@@ -1,4 +1,4 @@
-"""Which quota holds for a client, and with whom it shares it (``DefaultQuotaCallback``, KIP-55). Pure."""
+"""Finds the quota that applies to a client, and the clients that share it (``DefaultQuotaCallback``, KIP-55). Pure."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from protocol.named_tuple import NamedTuple
 
 
 class Limit(NamedTuple):
-    """So much a second, for all clients with the same ``bucket``."""
+    """A quota value per second, which all clients with the same ``bucket`` share."""
 
     per_second: float
     bucket: QuotaEntity
 
 
 def limit_of(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | None:
-    """The first of these that is set: of the user and the client id, of the user; with the user's name before its default,
-    and with that of the client id before its own. Then the client id's.
+    """Return the quota of a client, None if there is none.
 
-    Clients that a default holds for have a bucket each, by their own names.
+    Precedence: (user, client id), (user, default client id), user; the same with the default user; then the client id, and
+    the default client id. Clients to which a default applies have a bucket each, by their own names.
     """
     client = (CLIENT_ID, client_id)
     for name in (user, None):

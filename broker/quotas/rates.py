@@ -1,6 +1,6 @@
-"""How much was taken of late: a rate over a sliding window, and a bucket of tokens. Pure.
+"""Recent usage: a rate over a sliding window, and a token bucket. Pure.
 
-As Kafka's ``Rate`` over ``SampledStat`` and ``TokenBucket``, so that a client is throttled for as long as there.
+As Kafka's ``Rate`` over ``SampledStat`` and ``TokenBucket``, so that throttle times are equal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ MS_PER_SECOND: Final = 1_000
 
 
 class Window(NamedTuple):
-    """``quota.window.num`` samples of ``quota.window.size.seconds``, or those of another kind of quota."""
+    """Number and length of samples: ``quota.window.num`` and ``quota.window.size.seconds``, or those of another quota
+    type.
+    """
 
     samples: int = 11
     sample_ms: int = 1_000
@@ -28,7 +30,7 @@ class _Sample:
 
 
 class SampledRate:
-    """A sum for each piece of the window; pieces that nothing was added to for a whole window are over."""
+    """A rate from the sums of samples; samples without an addition for a whole window are dropped."""
 
     __slots__ = ("_samples", "_window")
 
@@ -44,7 +46,7 @@ class SampledRate:
         self._purge(now_ms)
 
     def take_back(self, value: float) -> None:
-        """What was recorded last has not happened."""
+        """Subtract the value that was recorded last."""
         self._samples[-1].value -= value
 
     def _purge(self, now_ms: int) -> None:
@@ -52,12 +54,12 @@ class SampledRate:
         self._samples = [sample for sample in self._samples if sample.last_ms > oldest_ms]
 
     def is_idle(self, now_ms: int) -> bool:
-        """Nothing counts any more."""
+        """Whether no sample is left in the window."""
         self._purge(now_ms)
         return not self._samples
 
     def _elapsed_ms(self, now_ms: int) -> int:
-        """What the sum is divided by: a window that has just begun counts as if it were whole but for one sample."""
+        """The divisor of the rate: a window that has just begun counts as a whole window without one sample."""
         sample_ms = self._window.sample_ms
         elapsed_ms = now_ms - self._samples[0].start_ms if self._samples else 0
         missing = self._window.samples - 1 - elapsed_ms // sample_ms
@@ -69,13 +71,13 @@ class SampledRate:
         return total * MS_PER_SECOND / self._elapsed_ms(now_ms)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long nothing may be added until the rate is at the limit again; 0 below it (``QuotaUtils.throttleTime``)."""
+        """Time in milliseconds until the rate is back at the limit; 0 below it (``QuotaUtils.throttleTime``)."""
         rate = self.per_second(now_ms)
         return round((rate - limit) / limit * self._elapsed_ms(now_ms)) if rate > limit else 0
 
 
 class TokenBucket:
-    """So many tokens a second, up to those of a whole window; the last request may take more than there are (KIP-599)."""
+    """A bucket that refills at the limit, up to one whole window; the last request may overdraw it (KIP-599)."""
 
     __slots__ = ("_tokens", "_updated_ms", "_window")
 
@@ -92,7 +94,7 @@ class TokenBucket:
         return tokens
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long until there is a token again; 0 while there are some."""
+        """Time in milliseconds until the bucket is no longer overdrawn; 0 if it is not."""
         tokens = self._refill(limit, now_ms)
         return round(-tokens / limit * MS_PER_SECOND) if tokens < 0 else 0
 
@@ -100,5 +102,5 @@ class TokenBucket:
         self._tokens = self._refill(limit, now_ms) - count
 
     def is_idle(self, now_ms: int) -> bool:
-        """It is full, whatever its limit is: a whole window has passed since the last request."""
+        """Whether the bucket is full, whatever its limit is: a whole window has passed since the last request."""
         return now_ms - self._updated_ms >= self._window.samples * self._window.sample_ms

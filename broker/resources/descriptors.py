@@ -1,7 +1,8 @@
-"""How the process shares its descriptors (RLIMIT_NOFILE) between the files of its logs, its clients and the control port.
+"""Distribution of the process's file descriptors (RLIMIT_NOFILE) between log files, client connections and the control port.
 
-All nodes of the process take from the same ones. A share that is used up must not cost another: clients wait to be accepted,
-the control port closes the connection that was idle for longest, logs close files that were not used lately.
+All nodes of the process share them. When one part is used up the others are not affected: new clients wait until they are
+accepted, the control port closes the connection that was idle for longest, logs close the files that were used least
+recently.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from typing import Final
 from protocol.named_tuple import NamedTuple
 from storage.descriptors import SPARE_DESCRIPTORS
 
-# Of the logs: beyond that, to open a file again costs less than to keep it.
+# Limit for log files: keeping more open saves less than opening a file again costs.
 OPEN_FILES_MAX: Final = 16_384
 CONTROL_CONNECTIONS_MAX: Final = 256
-# Standard streams, the loop, listeners, locks, links between nodes, files that are open for a moment.
+# Standard streams, the event loop, listeners, locks, links between nodes, files that are open briefly.
 OTHERS: Final = 32
 CLIENTS_MIN: Final = 8
 
 
 class Shares(NamedTuple):
-    """How many descriptors each may take."""
+    """Maximum number of descriptors for each purpose."""
 
     files: int
     clients: int
@@ -30,7 +31,7 @@ class Shares(NamedTuple):
 
 
 def shares(allowed: int, open_files_max: int = 0) -> Shares:
-    """Of so many descriptors; ``open_files_max`` is odradek.open.files.max, 0 for half of them."""
+    """Divide ``allowed`` descriptors; ``open_files_max`` is odradek.open.files.max, 0 for half of them."""
     files = open_files_max or min(allowed // 2, OPEN_FILES_MAX)
     control = min(allowed // 16, CONTROL_CONNECTIONS_MAX)
     clients = allowed - files - control - OTHERS - SPARE_DESCRIPTORS
@@ -38,24 +39,24 @@ def shares(allowed: int, open_files_max: int = 0) -> Shares:
 
 
 def allowed_descriptors() -> int:
-    """The limit of this process, which `server.process` has raised as far as it may."""
+    """The process's limit, which `server.process` has raised as far as possible."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**31 - 1 if soft == resource.RLIM_INFINITY else soft
 
 
 def control_connections_max() -> int:
-    """Connections of the control port at the same time. Those that the broker has for clients are not touched by it."""
+    """Maximum number of connections of the control port, independent of the clients' connections."""
     return shares(allowed_descriptors()).control
 
 
 class ClientSlots:
-    """The descriptors that connections of clients have. It belongs to the thread of the loop."""
+    """Counts the descriptors of client connections. Only for the thread of the event loop."""
 
     def __init__(self, limit: int = 2**31 - 1) -> None:
         self.limit = limit
         self.open = 0
         self.arriving = 0
-        """Accepted, and not yet a connection of a node."""
+        """Number of sockets that are accepted but not yet assigned to a node."""
         self._waiting: dict[Callable[[], object], None] = {}
 
     @property
@@ -63,16 +64,16 @@ class ClientSlots:
         return self.open + self.arriving < self.limit
 
     def wait(self, resume: Callable[[], object]) -> None:
-        """Call it once, when a connection has gone, or has arrived and is counted as open alone."""
+        """Call ``resume`` once, as soon as a slot may be free."""
         self._waiting[resume] = None
 
     def gone(self) -> None:
-        """A connection has gone."""
+        """A connection was closed."""
         self.open -= 1
         self._wake()
 
     def arrived(self) -> None:
-        """What was accepted is a connection now, and counted as open since; or it has failed."""
+        """An accepted socket was assigned to a node, and is counted as open since then, or it failed."""
         self.arriving -= 1
         self._wake()
 
@@ -83,4 +84,4 @@ class ClientSlots:
 
 
 SLOTS: Final = ClientSlots()
-"""Of this process; the broker sets the limit at its start."""
+"""The slots of this process; the broker sets the limit at its start."""

@@ -1,8 +1,8 @@
-"""What ended connections with TLS have freed goes back to the system.
+"""Returns memory that closed TLS connections have freed to the operating system.
 
-A handshake takes some 50 KB from the allocator in hundreds of pieces, between buffers of 256 KiB of uvloop's. What is freed
-of them leaves pages that are free, and that the allocator keeps: a thousand clients that connect and go would leave 50 MB
-for ever, and the next thousand more.
+A handshake allocates about 50 KB in hundreds of pieces, between uvloop's buffers of 256 KiB. When they are freed, pages
+become free that the allocator does not return: a thousand clients that connect and disconnect would leave 50 MB allocated
+forever, and the next thousand another 50 MB.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Final
 
 ENDS: Final = 256
-"""So many of them are some 12 MB, and a millisecond or two."""
+"""Connections between two calls of malloc_trim: about 12 MB, and a millisecond or two for the call."""
 
 
 class ReturnedMemory:
-    """Call it for each connection that has ended."""
+    """Callable that must be called for each closed connection; trims the heap after every ``ENDS`` calls."""
 
     def __init__(self, give_back: Callable[[], object] | None = None) -> None:
         self._give_back = give_back or _system_s()
@@ -29,7 +29,7 @@ class ReturnedMemory:
 
 
 def _system_s() -> Callable[[], object]:
-    """That of glibc; other allocators have none, or do it by themselves."""
+    """glibc's ``malloc_trim``; with other allocators a function that does nothing."""
     try:
         import ctypes
 

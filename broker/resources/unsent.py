@@ -1,10 +1,10 @@
-"""Responses that clients have not taken yet: one budget for all connections of the process.
+"""Responses that clients have not read yet: one memory budget for all connections of the process.
 
-A response whose bytes the socket does not take at once stays in memory until it has left. Each connection alone is bounded
-(`WRITE_BUFFER_HIGH_BYTES`), but a Fetch may answer with 55 MiB (fetch.max.bytes), and forty slow readers held 866 MiB. So
-records are read only for what is left of the budget, and while nothing is left no further request is served to a client that
-has not taken what it was answered. A client that has taken everything is always served, and a Fetch of its gets the first
-batch whole (KIP-74), so that it gets on: by that much for each connection the budget may be exceeded.
+The bytes of a response that the socket does not accept at once stay in memory until they are sent. Each connection is
+bounded (`WRITE_BUFFER_HIGH_BYTES`), but a Fetch response may have 55 MiB (fetch.max.bytes), and forty slow clients held
+866 MiB. So a Fetch reads only as much as is left of the budget, and while nothing is left no further request is served for
+a client that has not read all its responses. A client that has read everything is always served, and its Fetch gets the
+first batch as a whole (KIP-74), so that it makes progress: the budget may be exceeded by that much for each connection.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ QUEUED_MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 
 
 class ResponseBudget:
-    """How many bytes of responses wait for their clients. It belongs to the thread of the loop."""
+    """Counts the bytes of responses that wait for their clients. Only for the thread of the event loop."""
 
     __slots__ = ("bytes", "limit_bytes")
 
@@ -26,24 +26,24 @@ class ResponseBudget:
 
     @property
     def room_bytes(self) -> int:
-        """What a response may bring into memory now; 0 if the budget is used up."""
+        """Bytes that a response may add now; 0 if the budget is used up."""
         return max(0, self.limit_bytes - self.bytes)
 
 
 UNSENT: Final = ResponseBudget()
-"""Of this process, all of whose nodes share its memory; the broker sets the limit at its start."""
+"""The budget of this process, whose nodes share its memory; the broker sets the limit at its start."""
 
 
-# Of one connection: above this its client is served no further request until it has taken all. (Kafka serves none before
-# the response to the last one is sent.)
+# Limit of one connection: above it the client's next request is not served until the client has read all responses. (Kafka
+# serves no request before the response to the previous one is sent.)
 WRITE_BUFFER_HIGH_BYTES: Final = 256 * 1024
 
 
 class Unsent:
-    """The responses that the client of one connection has not taken whole. They stay in memory until it has taken all.
+    """The unsent responses of one connection. They are charged to the budget until the client has read all of them.
 
-    The transport tells of the first byte that the socket does not take (``pause_writing``), and of the last that it takes:
-    its limit for the write buffer is 0.
+    The transport calls ``pause_writing`` at the first byte that the socket does not accept, and ``resume_writing`` when the
+    buffer is empty, because its limit for the write buffer is 0.
     """
 
     __slots__ = ("bytes", "some")
@@ -51,15 +51,15 @@ class Unsent:
     def __init__(self) -> None:
         self.bytes = 0
         self.some = False
-        """Has the socket not taken all?"""
+        """Whether the socket has not accepted all bytes."""
 
     def wrote(self, size: int) -> bool:
-        """Charge a response to the budget; must the client take it before it is served again?"""
+        """Charge a response to the budget; returns whether the client must read it before its next request is served."""
         self.bytes += size
         UNSENT.bytes += size
         return self.bytes > WRITE_BUFFER_HIGH_BYTES or not UNSENT.room_bytes
 
     def taken(self) -> None:
-        """All has left, or never will."""
+        """Remove the charge, because all responses were sent or the connection was closed."""
         UNSENT.bytes -= self.bytes
         self.bytes, self.some = 0, False

@@ -60,11 +60,11 @@ async def test_the_channel_takes_over_once_the_node_has_logged_in() -> None:
 @pytest.mark.parametrize(
     ("login", "responses", "reason"),
     [
-        (PlainClient("b", "s"), [SaslHandshakeResponse(error_code=33)], "does not take PLAIN"),
+        (PlainClient("b", "s"), [SaslHandshakeResponse(error_code=33)], "does not support PLAIN"),
         (
             PlainClient("b", "s"),
             [SaslHandshakeResponse(), SaslAuthenticateResponse(error_code=58, error_message="no")],
-            "refuses this one: no",
+            "rejected the login: no",
         ),
         (
             PlainClient("b", "s"),
