@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from protocol.batch import RecordBatch, build_batch
 from protocol.records import producer_snapshot
@@ -31,7 +31,7 @@ def batch_of(size: int, timestamp_ms: int = NOW_MS) -> RecordBatch:
     return RecordBatch.parse(build_batch([(timestamp_ms, None, bytes(max(size - BATCH_OVERHEAD, 0)))]))
 
 
-def new_log(directory: Path, **settings: object) -> Log:
+def new_log(directory: Path, **settings: Any) -> Log:
     return Log(directory, TOPIC_ID, LogConfig(**settings))  # type: ignore[arg-type]
 
 

@@ -20,7 +20,7 @@ PRODUCED: Final = re.compile(r"^(\d+) records sent, [\d.]+ records/sec \(([\d.]+
 MIB: Final = 1 << 20
 
 
-def librdkafka(measure: str, broker: Running, topic: str, **told: object) -> dict[str, Any]:
+def librdkafka(measure: str, broker: Running, topic: str, **told: Any) -> dict[str, Any]:
     flags = [text for name, value in told.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     command = [sys.executable, "-m", "benchmarks.peers.librdkafka", measure]
     command += ["--address", broker.bootstrap, "--pid", str(broker.pid), "--topic", topic, *flags]

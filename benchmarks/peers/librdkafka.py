@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def producer(options: argparse.Namespace, **told: object) -> Producer:
+def producer(options: argparse.Namespace, **told: Any) -> Producer:
     failed: list[str] = []
 
     def report(error: object, message: object) -> None:

@@ -24,7 +24,7 @@ def load_program() -> str:
     return go_program("load", SOURCES)[0]
 
 
-def load(measure: str, bootstrap: str, pid: int, /, **told: object) -> dict[str, Any]:
+def load(measure: str, bootstrap: str, pid: int, /, **told: Any) -> dict[str, Any]:
     """Runs a measure and returns its outcome, whose fields `benchmarks/load/measure.go` names."""
     flags = [f"-{name}={value}" for name, value in told.items()]
     command = [load_program(), measure, f"-address={bootstrap}", f"-pid={pid}", *flags]

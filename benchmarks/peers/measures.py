@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.peers import clients, starting
 from benchmarks.peers.cells import (
@@ -27,7 +27,7 @@ RECORD_BYTES: Final = 1024
 READ_TOPIC: Final = "read"
 
 
-def raw(cell: Cell, measure: str, **told: object) -> Outcome:
+def raw(cell: Cell, measure: str, **told: Any) -> Outcome:
     """A rate by the compiled client, over the time that the volumes say."""
     broker = cell.broker
     times = {"warm": f"{cell.warm_s}s", "measure": f"{cell.measured_s}s"}
@@ -42,7 +42,7 @@ def drop_topic(cell: Cell, name: str) -> None:
     load("drop", cell.broker.bootstrap, cell.broker.pid, topic=name)
 
 
-def librdkafka(cell: Cell, measure: str, **told: object) -> Outcome:
+def librdkafka(cell: Cell, measure: str, **told: Any) -> Outcome:
     times = {"warm": cell.warm_s, "measure_s": cell.measured_s}
     return clients.librdkafka(measure, cell.broker, cell.label, **times, **told)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from PIL import Image
@@ -25,7 +25,7 @@ SCHEMES: Final = ("light", "dark")
 COLOURS: Final = 256
 
 
-def producer_of(broker: odradek.Broker, name: str, **more: object) -> Producer:
+def producer_of(broker: odradek.Broker, name: str, **more: Any) -> Producer:
     here = {"bootstrap.servers": broker.bootstrap_servers, "client.id": name, "linger.ms": 0, "log_level": 0}
     return Producer({**here, **more})
 

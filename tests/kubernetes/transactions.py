@@ -29,7 +29,7 @@ EMPTY_POLLS_MAX = 15
 LINES_EVERY = 100
 
 
-def say(**found: object) -> None:
+def say(**found: Any) -> None:
     print(json.dumps(found), flush=True)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -47,7 +48,7 @@ def topics_of(broker: odradek.Broker) -> dict[str, list[int]]:
     return {topic: sorted(partitions) for topic, partitions in found.items()}
 
 
-def ask(broker: odradek.Broker, api: str, version: int, **body: object) -> dict[str, object]:
+def ask(broker: odradek.Broker, api: str, version: int, **body: Any) -> dict[str, object]:
     host, _, port = broker.bootstrap_servers.split(",")[0].rpartition(":")
     wire = raw.Wire(host, int(port), timeout=HANG_S)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -74,7 +75,7 @@ def open_page(browser: Browser, staged: Staged) -> Iterator[Open]:
     """Open a view of the page. An error in the page's scripts fails the test."""
     with ExitStack() as stack:
 
-        def open_(view: str, *, url: str | None = None, **options: object) -> Page:
+        def open_(view: str, *, url: str | None = None, **options: Any) -> Page:
             return stack.enter_context(opened(browser, url or staged.broker.control_url, view, **options))
 
         yield open_

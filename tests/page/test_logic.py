@@ -43,7 +43,7 @@ def call() -> Iterator[Call]:
         process.stdin.close()
 
 
-def event(kind: str, transaction: int | None = None, **more: object) -> dict[str, object]:
+def event(kind: str, transaction: int | None = None, **more: Any) -> dict[str, object]:
     return {"kind": kind, "transaction": transaction, "time_ms": 0, **more}
 
 
@@ -120,7 +120,7 @@ def test_no_batch_is_shown_twice_where_nothing_is_missing(call: Call) -> None:
     assert outcomes(call, kept, [], 9) == ["aborted", None, 0]
 
 
-def fault(**held: object) -> dict[str, object]:
+def fault(**held: Any) -> dict[str, object]:
     each = {"at": "txn.marker", "transactional_id": "payments", "partitions": ["orders-0"], **held}
     return {"id": 3, "text": "txn.marker -> hold", "held": [each]}
 

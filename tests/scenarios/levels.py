@@ -15,7 +15,7 @@ TRANSACTIONS_TOOL = "org.apache.kafka.tools.TransactionsCommand"
 LEVELS = ("0", "1", "2")
 
 
-def at_level(start_broker: StartBroker, level: str, **settings: object) -> Broker:
+def at_level(start_broker: StartBroker, level: str, **settings: Any) -> Broker:
     """Start a broker with a topic `orders` of two partitions.
 
     In the names of settings a double underscore stands for a dot.

@@ -83,7 +83,7 @@ class Producer:
         self.wire.send_frame(raw.encode_request("produce", PRODUCE_VERSION, body, sequence))
 
 
-def ask(broker: Broker, api: str, version: int, **body: object) -> dict[str, Any]:
+def ask(broker: Broker, api: str, version: int, **body: Any) -> dict[str, Any]:
     wire = raw.Wire(broker.host, broker.port, timeout=HANG_S)
     try:
         wire.send_frame(raw.encode_request(api, version, body, 1))

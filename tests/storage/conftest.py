@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def directory(tmp_path: Path) -> Path:
 def make_log(directory: Path) -> MakeLog:
     """A log that begins empty, with the given settings."""
 
-    def make(**settings: object) -> Log:
+    def make(**settings: Any) -> Log:
         return Log(directory, TOPIC_ID, LogConfig(**settings))  # type: ignore[arg-type]
 
     return make

@@ -6,6 +6,7 @@ import struct
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch, end_txn_marker
 from storage.config import LogConfig
@@ -17,12 +18,12 @@ TOPIC_ID = uuid.UUID("a7ad32e0-e8b6-4c0a-9471-0dfd971c20a9")
 NOW_MS = 1_700_000_000_000
 
 
-def options(clean: bool = True, **changes: object) -> OpenOptions:
+def options(clean: bool = True, **changes: Any) -> OpenOptions:
     given = {"topic_id": TOPIC_ID, "config": LogConfig(), "now_ms": NOW_MS, "clean": clean} | changes
     return OpenOptions(**given)  # type: ignore[arg-type]
 
 
-def reopen(log: Log, *, clean: bool = True, **changes: object) -> Recovered:
+def reopen(log: Log, *, clean: bool = True, **changes: Any) -> Recovered:
     """Open the same folder again; the log given is left as a killed process leaves it, or closed before."""
     return open_log(log.directory, options(clean, config=log.config, **changes))
 
@@ -51,7 +52,7 @@ def data(
     )
 
 
-def append(log: Log, count: int = 1, *, leader_epoch: int = 0, now_ms: int = NOW_MS, **batch: object) -> int:
+def append(log: Log, count: int = 1, *, leader_epoch: int = 0, now_ms: int = NOW_MS, **batch: Any) -> int:
     """Append one batch (see ``data``); returns its base offset."""
     made = data(count, **batch)  # type: ignore[arg-type]
     return log.append_data(made, leader_epoch, now_ms, made.max_timestamp)

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ class UsedUp:
         self.left = left
         self._open, self._close, self._scandir = os.open, os.close, os.scandir
 
-    def open(self, *arguments: object, **more: object) -> int:
+    def open(self, *arguments: object, **more: Any) -> int:
         if not self.left:
             raise OSError(errno.EMFILE, "Too many open files")
         fd = self._open(*arguments, **more)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -46,7 +47,7 @@ EXAMPLES = int(os.environ.get("ODRADEK_LOG_EXAMPLES", "100"))
 ROOM = next((room for room in ("/dev/shm",) if os.access(room, os.W_OK)), None)
 
 
-def opening(*, clean: bool = True, **changes: object) -> OpenOptions:
+def opening(*, clean: bool = True, **changes: Any) -> OpenOptions:
     """Timestamps of a few milliseconds make every log old: nothing expires here."""
     return options(clean, config=CONFIG, producer_id_expiration_ms=2**62, **changes)
 

@@ -74,7 +74,7 @@ class Asked:
 
     # ---- common requests
 
-    def create(self, name: str, partitions: int = 1, **configs: object) -> None:
+    def create(self, name: str, partitions: int = 1, **configs: Any) -> None:
         """Create a topic. In the names of settings a double underscore stands for a dot."""
         rows = [{"name": key.replace("__", "."), "value": str(value)} for key, value in configs.items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": rows}

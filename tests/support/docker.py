@@ -139,7 +139,7 @@ def built(docker: Docker) -> str:
     return IMAGE
 
 
-def transaction(bootstrap: str, topic: str = "orders", **settings: object) -> list[str]:
+def transaction(bootstrap: str, topic: str = "orders", **settings: Any) -> list[str]:
     """Abort one transaction, commit another, and return what a read_committed consumer reads."""
     client = {"bootstrap.servers": bootstrap, **PATIENCE, **settings}
     producer = Producer({**client, "transactional.id": "checks"})
@@ -152,7 +152,7 @@ def transaction(bootstrap: str, topic: str = "orders", **settings: object) -> li
     return committed(bootstrap, topic, 1, **settings)
 
 
-def committed(bootstrap: str, topic: str, count: int, **settings: object) -> list[str]:
+def committed(bootstrap: str, topic: str, count: int, **settings: Any) -> list[str]:
     """The first ``count`` records of a topic that a read_committed consumer reads."""
     client = {"bootstrap.servers": bootstrap, **PATIENCE, **settings}
     group = {"group.id": "checks", "auto.offset.reset": "earliest", "enable.auto.commit": False}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support import raw
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
@@ -40,7 +41,7 @@ class Oracle:
     log: Path
 
 
-def _ask(wire: raw.Wire, api: str, version: int, **body: object) -> dict[str, object]:
+def _ask(wire: raw.Wire, api: str, version: int, **body: Any) -> dict[str, object]:
     wire.send_frame(raw.encode_request(api, version, body, 1))
     return raw.decode_response(api, version, wire.receive_frame())[1]
 

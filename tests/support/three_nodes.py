@@ -123,7 +123,7 @@ class ThreeNodes(Broker):
             ask.any("elect_leaders", 2, election_type=0, topic_partitions=[elected], timeout=10_000)
         eventually(lambda: self.leader(topic, partition) == node, f"{topic}-{partition} is led by {node}")
 
-    def heard(self, error: str, **filters: object) -> int:
+    def heard(self, error: str, **filters: Any) -> int:
         """Number of responses with this error, from the trace. The filters are those of ``trace.entries``."""
         return sum(error in _errors(each["answer"]) for each in self.trace.entries(limit=10_000, **filters))
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.support.deadlines import TEST_S
 
@@ -26,7 +27,7 @@ def is_of_python(types: Path) -> bool:
     return "cdef extern" in types.read_text("utf-8")
 
 
-def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
+def run(*command: object, **options: Any) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [*map(str, command)], capture_output=True, text=True, timeout=TEST_S, check=False, **options
     )

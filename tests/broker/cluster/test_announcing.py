@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -20,7 +21,7 @@ from tests.support.deadlines import HANG_S, Deadline
 ROOT = Path(__file__).parents[3]
 
 
-def started(**more: object) -> Started:
+def started(**more: Any) -> Started:
     listeners = (Listener("PLAINTEXT", "::", 1, "::1", 9092), Listener("PLAINTEXT", "::", 2, "::1", 9094))
     facts = {
         "node_ids": (1, 2),

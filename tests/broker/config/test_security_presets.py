@@ -1,6 +1,7 @@
 """--tls and --sasl, as the settings of Kafka that come of them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def preset_of(
     return expand(asked, settings, nodes=nodes, broker_password="of the nodes")
 
 
-def refused(*users: str, tls: bool = False, **given: object) -> str:
+def refused(*users: str, tls: bool = False, **given: Any) -> str:
     with pytest.raises(ConfigError) as error:
         preset_of(*users, tls=tls, **given)  # type: ignore[arg-type]
     assert "hunter" not in str(error.value)

@@ -1,5 +1,7 @@
 """SyncGroup, Heartbeat, LeaveGroup, static members, who may commit, and what failed appends do."""
 
+from typing import Any
+
 import pytest
 
 from broker.groups import classic, timeouts
@@ -13,7 +15,7 @@ STATES = ["empty", "emptied", "preparing", "completing", "stable"]
 BOTH = (("range", b"r"), ("roundrobin", b"rr"))
 
 
-def lab_in(state: str, **changes: object) -> tuple[Lab, list[str]]:
+def lab_in(state: str, **changes: Any) -> tuple[Lab, list[str]]:
     """A group in the state, and its members, or those it had."""
     lab = Lab()
     return lab, [] if state == "empty" else getattr(lab, state)(**changes)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -41,7 +42,7 @@ class ConsumerHistory(History):
         found = [group for group in self.groups.all_groups() if isinstance(group, ConsumerGroup)]
         return self.rng.choice(found) if found else None
 
-    def beat(self, group_id: str, member_id: str, epoch: int, **more: object):
+    def beat(self, group_id: str, member_id: str, epoch: int, **more: Any):
         request = ConsumerGroupHeartbeatRequest(
             group_id=group_id,
             member_id=member_id,

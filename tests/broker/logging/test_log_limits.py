@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.logging.limits import BURST_LINES, KINDS_MAX, RateLimit
@@ -19,7 +21,7 @@ class Limited:
     def _tell(self) -> None:
         self.told += 1
 
-    def passes(self, event: str = "connection closed", **fields: object) -> dict[str, object] | None:
+    def passes(self, event: str = "connection closed", **fields: Any) -> dict[str, object] | None:
         line = {"event": event, "connection": 1, **fields}
         return line if self.limit(line) else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -23,7 +24,7 @@ READ = 3
 EVERYTHING = AclFilter(ANY, None, ANY, None, None, ANY, ANY)
 
 
-def acl(name: str = "orders", pattern: int = LITERAL, **changes: object) -> Acl:
+def acl(name: str = "orders", pattern: int = LITERAL, **changes: Any) -> Acl:
     return Acl(TOPIC, name, pattern, "User:alice", "*", READ, ALLOW)._replace(**changes)  # type: ignore[arg-type]
 
 

@@ -169,7 +169,7 @@ async def test_an_exception_after_the_wait_is_the_request_s(world, monkeypatch):
     waiting_for_ids = exhausted(world)
     answers = [init(world), end(world, producer_id, LAST_USABLE_EPOCH)]
 
-    def broken(*arguments: object, **more: object) -> None:
+    def broken(*arguments: object, **more: Any) -> None:
         raise AssertionError("a broken invariant")
 
     monkeypatch.setattr(decisions, "init_producer_id", broken)

@@ -68,7 +68,7 @@ class Dialogue:
             self.heard.append("closed")
             return None
 
-    def ask(self, api: str, version: int, **body: object) -> Mapping[str, Any]:
+    def ask(self, api: str, version: int, **body: Any) -> Mapping[str, Any]:
         answer = self.say(raw.encode_request(api, version, body, 7))
         if answer is None:
             return {}

@@ -56,7 +56,7 @@ class Stage:
         with self._clusters:
             self.undo.close()
 
-    def create(self, partitions: int = 1, replicas: int = 3, **settings: object) -> None:
+    def create(self, partitions: int = 1, replicas: int = 3, **settings: Any) -> None:
         words = [f"--config={key.replace('_', '.')}={value}" for key, value in settings.items()]
         self.run("topic", "create", f"{self.topic}:{partitions}", f"--replicas={replicas}", *words)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from odradek.certify.certificate import Certificate
@@ -14,7 +16,7 @@ from tests.odradek.certify.certificates import LOST, OUTSIDE, certificate, failu
 UNFINISHED = Finding(Kind.UNFINISHED, "all instances ended with code 0")
 
 
-def with_(found: Certificate, **more: object) -> Certificate:
+def with_(found: Certificate, **more: Any) -> Certificate:
     for name, value in more.items():
         setattr(found, name, value)
     return found

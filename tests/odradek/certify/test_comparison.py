@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def record(
     *,
     topic: str = "out",
     offset: int = 0,
-    **more: object,
+    **more: Any,
 ) -> Record:
     facts: dict[str, object] = {
         "partition": 0,

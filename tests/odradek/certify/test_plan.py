@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,7 +120,7 @@ def test_what_is_no_plan_is_refused_in_words(text: str) -> None:
         from_json(text)
 
 
-def exploration(**more: object) -> Exploration:
+def exploration(**more: Any) -> Exploration:
     run = trace(init("a"), fetch("in"), transaction("a", 5), transaction("a", 9), transaction("a", 12))
     return Exploration(moments(run), **more)  # type: ignore[arg-type]
 

@@ -37,7 +37,7 @@ class Quiet:
         """Nothing waits any more."""
         self._exchanges = [each | {"outcome": "answered"} for each in self._exchanges]
 
-    def entries(self, api: str | None = None, limit: int = 100, **_: object) -> list[dict[str, Any]]:
+    def entries(self, api: str | None = None, limit: int = 100, **_: Any) -> list[dict[str, Any]]:
         if self._busy:
             self._exchanges.append(exchange("Produce"))
         numbered = [each | {"number": number} for number, each in enumerate(self._exchanges, 1)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from odradek.certify.judging.comparison import Compare
@@ -9,7 +11,7 @@ from odradek.certify.judging.findings import Ending, Finding, Kind, Outputs, Ref
 from tests.odradek.certify.test_comparison import record
 
 
-def outputs(*records: object, written: tuple[object, ...] = (), **more: object) -> Outputs:
+def outputs(*records: object, written: tuple[object, ...] = (), **more: Any) -> Outputs:
     return Outputs(records, written or records, **more)  # type: ignore[arg-type]
 
 

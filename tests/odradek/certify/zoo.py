@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from odradek.certify import settings
 from odradek.certify.certificate import Certificate
@@ -84,7 +84,7 @@ def certified(
     upstream: str | None = None,
     compare: str = "rows",
     has_empty: bool = False,
-    **more: object,
+    **more: Any,
 ) -> Certifier:
     (directory / "in.ndjson").write_text("".join(input_lines(has_empty)))
     options = {

@@ -36,7 +36,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 def load(spark, kafka: Kafka) -> Callable[..., Any]:
     """A batch DataFrame of Spark's connector: ``load(subscribe=topic, startingOffsets="earliest")``."""
 
-    def load(isolation: str = "read_committed", **options: object) -> Any:
+    def load(isolation: str = "read_committed", **options: Any) -> Any:
         said = {
             **kafka.options,
             "kafka.isolation.level": isolation,

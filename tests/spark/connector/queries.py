@@ -63,7 +63,7 @@ class Queries:
         checkpoint: str | None = None,
         mode: str = "append",
         isolation: str = "read_committed",
-        **options: object,
+        **options: Any,
     ) -> Query:
         """From what ``options`` say into the topic ``out``, else into memory; a checkpoint may be taken up again."""
         name = self._kafka.name()

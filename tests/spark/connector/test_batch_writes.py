@@ -1,5 +1,7 @@
 """What Spark's own sink writes in a batch."""
 
+from typing import Any
+
 import pytest
 
 from tests.spark.connector.queries import values
@@ -9,7 +11,7 @@ pytestmark = pytest.mark.spark
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def save(frame, kafka, **options: object) -> None:
+def save(frame, kafka, **options: Any) -> None:
     said = {**kafka.options, **{each: str(value) for each, value in options.items()}}
     frame.write.format("kafka").options(**said).save()
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.spark import session
 
@@ -39,7 +39,7 @@ class Job:
     options: Mapping[str, object] = field(default_factory=dict)
     conf: Mapping[str, str] = field(default_factory=dict)
 
-    def but(self, **changes: object) -> Job:
+    def but(self, **changes: Any) -> Job:
         """The same job with other settings."""
         return dataclasses.replace(self, **changes)
 

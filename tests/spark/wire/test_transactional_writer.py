@@ -2,6 +2,8 @@
 
 Against this broker each time, and against Apache Kafka with what need not be waited for."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -24,7 +26,7 @@ from tests.support.clients import values as read_values
 TIMEOUT_MS = 60_000
 
 
-def settings_for(bootstrap: str, **options: object) -> ClientSettings:
+def settings_for(bootstrap: str, **options: Any) -> ClientSettings:
     more = {f"kafka.{name.replace('_', '.')}": str(value) for name, value in options.items()}
     return ClientSettings.from_options({"kafka.bootstrap.servers": bootstrap, **more})
 

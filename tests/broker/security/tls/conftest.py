@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ PASSWORD = "changeit"
 def configure() -> Configure:
     """Of the listener `SSL`; names are without `ssl.`, and with underscores."""
 
-    def settings(sasl: bool = False, **given: object) -> TlsSettings:
+    def settings(sasl: bool = False, **given: Any) -> TlsSettings:
         named = {f"ssl.{name.replace('_', '.')}": value for name, value in given.items()}
         return tls_settings(ListenerConfigs(defaults() | named, "SSL"), sasl=sasl)
 

@@ -6,6 +6,7 @@ import shutil
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -34,7 +35,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def settings_of(configure: Configure, folder: Path, **more: object) -> TlsSettings:
+def settings_of(configure: Configure, folder: Path, **more: Any) -> TlsSettings:
     return configure(
         keystore_location=str(folder / "server.pem"),
         keystore_type="PEM",

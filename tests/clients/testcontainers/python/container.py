@@ -2,6 +2,7 @@
 
 import json
 import sys
+from typing import Any
 
 from confluent_kafka import Producer
 
@@ -14,7 +15,7 @@ INSIDE = "localhost:19092"
 image = sys.argv[1]
 
 
-def say(**found: object) -> None:
+def say(**found: Any) -> None:
     print(json.dumps(found), flush=True)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tests.differential.cluster.stories.asking import describe, list_offsets, metadata
 from tests.differential.cluster.story import ClusterStory, assignments, story
 from tests.differential.story import Body, Topic
 
 
-def create(s: ClusterStory, suffix: str, note: str, v: int = 7, **fields: object) -> Topic | None:
+def create(s: ClusterStory, suffix: str, note: str, v: int = 7, **fields: Any) -> Topic | None:
     """CreateTopics; without the settings in its response, which are compared elsewhere."""
     row = {"name": s.name(suffix), "num_partitions": -1, "replication_factor": -1, **fields}
     answer = s.ask("create_topics", v, quiet=True, topics=[row], timeout=30_000, validate_only=False)

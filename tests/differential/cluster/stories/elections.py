@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tests.differential.cluster.stories.asking import describe, epoch_end, list_offsets, metadata
 from tests.differential.cluster.stories.in_sync import set_config
@@ -12,7 +13,7 @@ from tests.differential.story import Topic
 PREFERRED, UNCLEAN = 0, 1
 
 
-def elect(s: ClusterStory, t: Topic, kind: int, *partitions: int, v: int = 2, **more: object) -> None:
+def elect(s: ClusterStory, t: Topic, kind: int, *partitions: int, v: int = 2, **more: Any) -> None:
     rows = [{"topic": t.name, "partitions": list(partitions or (0,))}]
     s.ask("elect_leaders", v, election_type=kind, topic_partitions=rows, timeout=30_000, **more)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tests.differential.cluster.stories.producing import Producer
 from tests.differential.cluster.story import ClusterStory, story
 from tests.differential.story import Topic
 
 
-def near(s: ClusterStory, t: Topic, rack: str, at: int, offset: int = 0, v: int = 12, **more: object) -> None:
+def near(s: ClusterStory, t: Topic, rack: str, at: int, offset: int = 0, v: int = 12, **more: Any) -> None:
     s.fetch(t, offset, v=v, at=at, rack_id=rack, note=f"rack {rack or 'none'}", **more)
 
 

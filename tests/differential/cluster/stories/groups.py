@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 from tests.differential.cluster.stories.transactions import fetch_offsets, find
 from tests.differential.cluster.story import ClusterStory, story
@@ -22,7 +23,7 @@ class Member:
     def who(self) -> Body:
         return {"group_id": self.group, "member_id": self.member_id, "generation_id": self.generation}
 
-    def join(self, at: int, v: int = 5, **more: object) -> Body:
+    def join(self, at: int, v: int = 5, **more: Any) -> Body:
         protocols = [{"name": "range", "metadata": subscription([self.t.name])}]
         body = {
             "session_timeout": 60_000,
@@ -40,14 +41,14 @@ class Member:
             self.member_id, self.generation = answer["member_id"], answer["generation_id"]
         return answer
 
-    def sync(self, at: int, v: int = 3, **more: object) -> Body:
+    def sync(self, at: int, v: int = 3, **more: Any) -> Body:
         rows = [{"member_id": self.member_id, "assignment": assignment({self.t.name: [0]})}]
         return self.s.ask("sync_group", v, at=at, assignments=rows, **self.who(), **more)
 
-    def heartbeat(self, at: int, v: int = 4, **more: object) -> Body:
+    def heartbeat(self, at: int, v: int = 4, **more: Any) -> Body:
         return self.s.ask("heartbeat", v, at=at, **self.who(), **more)
 
-    def commit(self, offset: int, at: int, v: int = 8, **more: object) -> Body:
+    def commit(self, offset: int, at: int, v: int = 8, **more: Any) -> Body:
         rows = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]
         body = {
             "group_id": self.group,
@@ -58,13 +59,13 @@ class Member:
             "offset_commit", v, at=at, topics=[{"name": self.t.name, "partitions": rows}], **body, **more
         )
 
-    def leave(self, at: int, v: int = 3, **more: object) -> Body:
+    def leave(self, at: int, v: int = 3, **more: Any) -> Body:
         member_id = more.pop("member_id", self.member_id)
         body: Body = {"group_id": self.group, "member_id": member_id, "members": [{"member_id": member_id}]}
         return self.s.ask("leave_group", v, at=at, **body, **more)
 
 
-def describe(s: ClusterStory, group: str, at: int, **more: object) -> None:
+def describe(s: ClusterStory, group: str, at: int, **more: Any) -> None:
     for v in (5, 6):
         s.ask("describe_groups", v, at=at, groups=[group], **more)
 
@@ -90,7 +91,7 @@ def every_request(s: ClusterStory, m: Member, at: int) -> None:
 
 
 def heartbeat(
-    s: ClusterStory, group: str, member_id: str, epoch: int, at: int, t: Topic, **more: object
+    s: ClusterStory, group: str, member_id: str, epoch: int, at: int, t: Topic, **more: Any
 ) -> Body:
     """ConsumerGroupHeartbeat of a member that says all."""
     body: Body = {"rebalance_timeout": 60_000, "subscribed_topic_names": [t.name], "topic_partitions": []}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tests.differential.cluster.stories.asking import delete_records, describe, list_offsets, metadata
 from tests.differential.cluster.story import ClusterStory, story
@@ -39,7 +40,7 @@ def shrinks_and_grows(s: ClusterStory) -> Iterator[None]:
     s.fetch(t, 0, v=11, at=3, note="at the follower")
 
 
-def body(s: ClusterStory, t: object, **fields: object) -> dict[str, object]:
+def body(s: ClusterStory, t: object, **fields: Any) -> dict[str, object]:
     rows = [{"index": 0, "records": s.batch(1, **fields)}]
     return {"transactional_id": None, "topic_data": [{"name": t.name, "partition_data": rows}]}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tests.differential.cluster.story import ClusterStory
 from tests.differential.story import Body, Topic
@@ -30,10 +31,10 @@ class Producer:
         self.at = node_id
         self.s.await_coordinator(self.tx, 1, node_id)
 
-    def who(self, **changes: object) -> Body:
+    def who(self, **changes: Any) -> Body:
         return {"transactional_id": self.tx, "producer_id": self.pid, "producer_epoch": self.epoch} | changes
 
-    def init(self, v: int = 4, *, at: int | None = None, **more: object) -> Body:
+    def init(self, v: int = 4, *, at: int | None = None, **more: Any) -> Body:
         """InitProducerId; a good answer is remembered."""
         more.setdefault("retry", (51,))
         answer = self.s.ask("init_producer_id", v, at=at or self.at, **self._id(), **more)
@@ -42,7 +43,7 @@ class Producer:
         return answer
 
     def send(
-        self, t: Topic, seq: int, at: int, *, v: int = 12, partition: int = 0, count: int = 1, **more: object
+        self, t: Topic, seq: int, at: int, *, v: int = 12, partition: int = 0, count: int = 1, **more: Any
     ) -> Body:
         """One transactional batch: Produce v12 adds its partition by itself, older ones only verify."""
         fields = {"pid": self.pid, "epoch": self.epoch, "seq": seq, "txn": True}
@@ -52,7 +53,7 @@ class Producer:
         return self.s.produce(t, batch, v=v, at=at, partition=partition, tx=self.tx, **more)
 
     def add(
-        self, t: Topic, partitions: Sequence[int] = (0,), v: int = 3, *, at: int | None = None, **more: object
+        self, t: Topic, partitions: Sequence[int] = (0,), v: int = 3, *, at: int | None = None, **more: Any
     ) -> Body:
         """AddPartitionsToTxn, in the shape of its version."""
         rows = [{"name": t.name, "partitions": list(partitions)}]
@@ -65,10 +66,10 @@ class Producer:
             body = {"transactions": [self.who() | {"topics": rows, "verify_only": verifies}]}
         return self.s.ask("add_partitions_to_txn", v, at=at or self.at, **body, **more)
 
-    def add_offsets(self, group: str, v: int = 3, *, at: int | None = None, **more: object) -> Body:
+    def add_offsets(self, group: str, v: int = 3, *, at: int | None = None, **more: Any) -> Body:
         return self.s.ask("add_offsets_to_txn", v, at=at or self.at, group_id=group, **self.who(), **more)
 
-    def offsets(self, group: str, t: Topic, offset: int, at: int, v: int = 5, **more: object) -> Body:
+    def offsets(self, group: str, t: Topic, offset: int, at: int, v: int = 5, **more: Any) -> Body:
         """TxnOffsetCommit, to the coordinator of the group."""
         rows = [
             {
@@ -88,7 +89,7 @@ class Producer:
         return self.s.ask("txn_offset_commit", v, at=at, **self.who(), **body, **more)
 
     def end(
-        self, commit: bool, v: int = 5, *, at: int | None = None, settles: bool = True, **more: object
+        self, commit: bool, v: int = 5, *, at: int | None = None, settles: bool = True, **more: Any
     ) -> Body:
         """EndTxn; ``settles``: until the markers are written."""
         answer = self.s.ask("end_txn", v, at=at or self.at, committed=commit, **(self.who() | more))
@@ -105,12 +106,12 @@ class Producer:
         answer = self.s.look(at or self.at, "describe_transactions", 0, transactional_ids=[self.tx])
         return str(answer["transaction_states"][0]["transaction_state"])
 
-    def describe(self, at: int | None = None, **more: object) -> Body:
+    def describe(self, at: int | None = None, **more: Any) -> Body:
         return self.s.ask("describe_transactions", 0, at=at or self.at, transactional_ids=[self.tx], **more)
 
 
 def read(
-    s: ClusterStory, t: Topic, at: int, *, partition: int = 0, offset: int = 0, v: int = 12, **more: object
+    s: ClusterStory, t: Topic, at: int, *, partition: int = 0, offset: int = 0, v: int = 12, **more: Any
 ) -> None:
     """What a reader of committed records gets."""
     s.fetch([(t, partition, offset)], v=v, at=at, isolation_level=1, **more)

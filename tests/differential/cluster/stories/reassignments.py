@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tests.differential.cluster.stories.asking import describe, metadata
 from tests.differential.cluster.stories.in_sync import set_config
@@ -18,7 +19,7 @@ def move(
     note: str = "",
     v: int = 1,
     partition: int = 0,
-    **more: object,
+    **more: Any,
 ) -> bool:
     """Whether that is done, or will be."""
     rows = [{"partition_index": partition, "replicas": None if replicas is None else list(replicas)}]
@@ -131,7 +132,7 @@ def while_one_is_cut(s: ClusterStory) -> Iterator[None]:
 
 
 def more_partitions(
-    s: ClusterStory, t: Topic, replicas: Sequence[Sequence[int]], note: str, **more: object
+    s: ClusterStory, t: Topic, replicas: Sequence[Sequence[int]], note: str, **more: Any
 ) -> None:
     count = len(s.partitions(t, 3)) + len(replicas)
     rows = [{"broker_ids": list(each)} for each in replicas]

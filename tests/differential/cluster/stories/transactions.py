@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tests.differential.cluster.stories.asking import describe_producers
 from tests.differential.cluster.stories.producing import Producer, read
@@ -36,11 +37,11 @@ def at_another_node(s: ClusterStory) -> None:
     read(s, t, 2)
 
 
-def listed(s: ClusterStory, at: int, **more: object) -> None:
+def listed(s: ClusterStory, at: int, **more: Any) -> None:
     s.ask("list_transactions", 2, at=at, **more)
 
 
-def find(s: ClusterStory, key: str, kind: int, at: int, v: int = 4, **more: object) -> None:
+def find(s: ClusterStory, key: str, kind: int, at: int, v: int = 4, **more: Any) -> None:
     body = {"key": key} if v < 4 else {"coordinator_keys": [key]}
     s.ask("find_coordinator", v, at=at, key_type=kind, **body, **more)
 
