@@ -1,6 +1,6 @@
-"""How a broker answered the recorded stories: for each API and version, how many exchanges were as Kafka's.
+"""How many exchanges of the recorded stories were the same as Kafka's, for each API and version.
 
-Pure.
+All functions are pure.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _ASKED = re.compile(r"(\w+) v(\d+)\b")
 
 @dataclass
 class Exchanges:
-    """Of one API in one version."""
+    """Numbers of exchanges of one API in one version."""
 
     compared: int = 0
     differ: int = 0
-    """In any field."""
+    """Exchanges that differ in any field."""
     differ_in_error: int = 0
-    """In an error code, or because there was no answer at all."""
+    """Exchanges that differ in an error code, or had no response."""
     rows: set[str] = field(default_factory=set)
-    """The rows of docs/differences.md that say why."""
+    """Ids of the rows of docs/differences.md that explain the differences."""
 
     def add(self, other: Exchanges) -> None:
         self.compared += other.compared
@@ -41,7 +41,7 @@ ByVersion = dict[tuple[str, int], Exchanges]
 def exchanges_of(
     kafka: Transcript, differences: Iterable[Difference], table: Iterable[Row] = ()
 ) -> ByVersion:
-    """What one story shows. Behind an exchange that is another one, or is missing, nothing is as Kafka's."""
+    """Exchanges of one story. After a missing or different request all exchanges count as different."""
     differ: dict[int, set[str]] = {}
     differ_in_error: set[int] = set()
     first_missing = len(kafka)
@@ -75,7 +75,7 @@ def to_json(found: ByVersion) -> dict[str, list[Any]]:
 
 
 def sum_of(stories: Iterable[Mapping[str, list[Any]]]) -> ByVersion:
-    """Of several stories, each as `to_json` wrote it."""
+    """The sum of several stories, each as `to_json` returns it."""
     total: ByVersion = {}
     for each in stories:
         for asked, (compared, differ, differ_in_error, rows) in each.items():

@@ -1,7 +1,7 @@
-"""The recorded stories on kfake, the best light peer: python -m tests.compatibility.kfake
+"""Runs the recorded stories on kfake, the most complete lightweight broker: python -m tests.compatibility.kfake
 
-Needs Go. What the page shows of the results is kept in ``tests/compatibility/results/kfake.json``, beside ours.
-``ODRADEK_DEADLINE_FACTOR=0.03`` ends a story after four seconds without an answer.
+Needs Go. The results for the page are stored in ``tests/compatibility/results/kfake.json``, beside ours.
+``ODRADEK_DEADLINE_FACTOR=0.03`` ends a story after four seconds without a response.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SOURCES = HERE / "kfake"
 RESULTS = HERE / "results" / "kfake.json"
 MODULE = "github.com/twmb/franz-go/pkg/kfake"
 PROFILES = ("main", "consumer-groups")
-"""Those whose settings it has; the others set levels of features, or what only a real broker has."""
+"""The profiles whose settings kfake supports. The others set feature levels, or need a real broker."""
 
 
 def version() -> str:
-    """As go.mod pins it."""
+    """The version in go.mod."""
     found = re.search(rf"^\s*(?:require )?{re.escape(MODULE)} (\S+)", (SOURCES / "go.mod").read_text(), re.M)
     assert found is not None
     return found[1]
@@ -55,7 +55,7 @@ def kfake(settings: Mapping[str, str]) -> Iterator[tuple[str, int]]:
 
 
 def kept(version: str, profiles: Iterable[str], stories: Iterable[Mapping[str, list[Any]]]) -> str:
-    """What the page shows, of all stories together."""
+    """The results of all stories together, as JSON for the page."""
     return text_of({"version": version, "profiles": sorted(profiles), "exchanges": to_json(sum_of(stories))})
 
 
@@ -67,7 +67,7 @@ def main() -> None:
         for entry in runner.entries(profile):
             recorded = runner.recorded(entry)
             assert recorded is not None
-            # One for each story: one that it does not survive spoils no other.
+            # A new kfake for each story, so that a crash affects no other story.
             with kfake(settings) as (host, port):
                 told = runner.run(entry, host, port)
             found = exchanges_of(recorded, runner.differences(entry, recorded, told))

@@ -1,6 +1,6 @@
-"""docs/compatibility.md, from what is kept of what the tests have shown (`tests.compatibility.shown`, which writes it).
+"""Generates docs/compatibility.md from the stored test results (`tests.compatibility.shown` runs it).
 
-Beside that it reads what is asked for seldom: ``results/kfake.json`` (`tests.compatibility.kfake`),
+It also reads results that are measured seldom: ``results/kfake.json`` (`tests.compatibility.kfake`),
 ``results/published.json`` (`tests.clients.published`) and ``unavailable.json``.
 """
 
@@ -38,7 +38,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-# ---- the parts of the page
+# ---- parts of the page
 
 
 def apis(ours: ByVersion, kfake: ByVersion) -> str:
@@ -59,7 +59,7 @@ def apis(ours: ByVersion, kfake: ByVersion) -> str:
 
 
 def not_announced() -> str:
-    """What Kafka announces and the broker does not, by name."""
+    """Names of the APIs that Kafka announces and this broker does not."""
     kafka = runner.load("api-versions")["every_version"][-1]["answer"]["api_keys"]
     missing = sorted({int(key) for key in kafka} - set(discover()))
     return ", ".join(f"{APIS_OF_KAFKA[key][0]} ({key})" for key in missing)
@@ -77,7 +77,7 @@ def _percent(peer: Exchanges, differ: int) -> str:
 
 
 def clients(verdicts: Mapping[str, Mapping[str, str]]) -> str:
-    """Features are rows: their names are long, and there are more of them than clients."""
+    """The table of clients. Features are rows: their names are long, and there are more features than clients."""
     passed = {
         name: {feature for feature, verdict in of_client.items() if verdict == "passed"}
         for name, of_client in verdicts.items()
@@ -96,7 +96,7 @@ def tools(numbers: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def published() -> str:
-    """Of each suite the numbers; of the tests those with another outcome here, by reason."""
+    """Numbers for each suite, and the tests with a different outcome here, by reason."""
     kept = json.loads(PUBLISHED.read_text())
     other: dict[tuple[str, str], list[str]] = defaultdict(list)
     for each in kept["tests"]:

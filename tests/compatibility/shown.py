@@ -1,11 +1,11 @@
-"""What the tests of this checkout have shown, beside what is kept in ``results/shown.json``, of which the page is made.
+"""Collects the results of this checkout's tests in ``results/shown.json``, from which the page is generated.
 
-    make test more clients                        # leaves lines in .cache/compatibility
-    python -m tests.compatibility.shown           # says what is different from what is kept, and fails then
-    python -m tests.compatibility.shown --write   # keeps it, and writes the page
-    python -m tests.compatibility.shown --page    # writes the page from what is kept
+    make test more clients                        # writes results to .cache/compatibility
+    python -m tests.compatibility.shown           # shows differences from the stored results, and fails if there are any
+    python -m tests.compatibility.shown --write   # stores the results, and generates the page
+    python -m tests.compatibility.shown --page    # generates the page from the stored results
 
-What was left out because a program is not installed is taken from what is kept.
+The stored result is used for a test that was left out because a program is not installed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Line = dict[str, Any]
 
 
 class Shown(NamedTuple):
-    """What the page says of us."""
+    """Our results, as the page shows them."""
 
     exchanges: ByVersion
     clients: dict[str, dict[str, str]]
-    """client, feature: "passed" or "failed"."""
+    """Client, feature: "passed" or "failed"."""
     tools: dict[str, dict[str, int]]
-    """tool, "passed" or "failed": number of tests."""
+    """Tool, "passed" or "failed": number of tests."""
 
     @property
     def text(self) -> str:
@@ -52,7 +52,7 @@ def kept() -> Shown:
 
 
 def lines_of_tests() -> list[Line]:
-    """The last line of each test and subject."""
+    """The last result of each test and subject."""
     last: dict[tuple[Any, ...], Line] = {}
     for file in sorted(FOLDER.glob("*.jsonl"), key=lambda file: file.stat().st_mtime):
         for text in file.read_text().splitlines():
@@ -62,7 +62,7 @@ def lines_of_tests() -> list[Line]:
 
 
 def shown_by(lines: Iterable[Line], before: Shown) -> Shown:
-    """What these tests show; of a feature, a tool with tests that were left out: what was kept before."""
+    """Results of these tests. If tests of a feature or tool were left out, its earlier result is used."""
     features: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     tools: dict[str, list[str]] = defaultdict(list)
     stories: list[dict[str, list[Any]]] = []
@@ -84,7 +84,7 @@ def shown_by(lines: Iterable[Line], before: Shown) -> Shown:
 
 
 def _verdicts(found: dict[str, set[str]], before: dict[str, str]) -> dict[str, str]:
-    """A feature is shown by all of its tests."""
+    """Outcome of each feature: "passed" only if all of its tests passed."""
     verdicts = {}
     for feature, outcomes in sorted(found.items()):
         if LEFT_OUT not in outcomes:

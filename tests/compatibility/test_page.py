@@ -1,4 +1,4 @@
-"""What the page of compatibility says of exchanges and of tests."""
+"""Tests of the numbers and outcomes on the compatibility page."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A pytest plugin: what a run has shown of clients and of Kafka's tools, for the page of compatibility.
+"""A pytest plugin that writes results about clients and Kafka's tools for the compatibility page.
 
-    @pytest.mark.client("franz-go")        on a test file (``pytestmark``) or a class: whose test it is
-    @pytest.mark.feature("transactions")   on a test: what of FEATURES it shows; several, where it shows several
-    @pytest.mark.tool("kafka-topics")      on a test of one of Kafka's command-line tools
+    @pytest.mark.client("franz-go")        on a test file (``pytestmark``) or a class: the client it tests
+    @pytest.mark.feature("transactions")   on a test: the feature (one of FEATURES) that it shows; several if it shows
+    several @pytest.mark.tool("kafka-topics")      on a test of one of Kafka's command-line tools
 
-Each test with ``client`` and ``feature``, or with ``tool``, leaves lines of JSON in ``.cache/compatibility/``, one for each
-feature. The page is made from these lines; a test that was not run leaves none.
+Each test with ``client`` and ``feature``, or with ``tool``, writes lines of JSON to ``.cache/compatibility/``, one for each
+feature. A test that was not run writes none.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ FEATURES: Final = (
     "administration",
     "metrics of clients (KIP-714)",
 )
-"""The columns of the page, in their order."""
+"""The features on the page, in their order."""
 
 
 LEFT_OUT: Final = "left out"
-"""The outcome of a test that is not run because a program is not installed."""
+"""Outcome of a test that does not run because a program is not installed."""
 
 
 def subjects_of(item: pytest.Item) -> list[dict[str, str]]:
-    """What the page says the test is about; nothing where it says nothing of it."""
+    """Clients, features and tools of a test, as fields of its result lines; empty for other tests."""
     named = {
         mark: found.args
         for mark in ("client", "feature", "tool")
@@ -65,11 +65,9 @@ def subjects_of(item: pytest.Item) -> list[dict[str, str]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "client(name): whose test it is, for the page of compatibility")
-    config.addinivalue_line(
-        "markers", "feature(name, ...): what the test shows, for the page of compatibility"
-    )
-    config.addinivalue_line("markers", "tool(name): of which of Kafka's tools the test is, for the page")
+    config.addinivalue_line("markers", "client(name): the client that it tests, for the compatibility page")
+    config.addinivalue_line("markers", "feature(name, ...): what the test shows, for the compatibility page")
+    config.addinivalue_line("markers", "tool(name): the Kafka tool that it tests, for the compatibility page")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -83,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def note_left_out(items: Iterable[pytest.Item]) -> None:
-    """What these tests show is not known: they are not run."""
+    """Write the outcome "left out" for tests that do not run."""
     for item in items:
         for subject in subjects_of(item):
             keep({**subject, "test": item.nodeid, "outcome": LEFT_OUT})
@@ -101,7 +99,7 @@ def pytest_runtest_makereport(
 
 
 def keep(line: Mapping[str, object]) -> None:
-    """Each worker has a file of its own, and only ever appends to it: the last line of a test and feature counts."""
+    """Append a line to this worker's file. The last line of a test and feature counts."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     with (FOLDER / f"{worker}.jsonl").open("a") as file:

@@ -1,4 +1,4 @@
-"""Which version of a client the tests run, read from the file that pins it."""
+"""The versions of the tested clients, read from the files that pin them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.java import KAFKA_VERSION
 ROOT: Final = Path(__file__).resolve().parents[2]
 CLIENTS: Final = "tests/clients"
 
-# The file, and a pattern whose group is the version.
+# File, and a pattern whose group is the version.
 PINNED: Final = {
     "@confluentinc/kafka-javascript": (
         f"{CLIENTS}/node-librdkafka/package.json",
@@ -42,9 +42,9 @@ OF_KAFKA: Final = (
     "Kafka Connect",
     "kafka-ui (the calls of its pages)",
 )
-"""Kafka's own, or on its AdminClient."""
+"""Clients of Kafka itself, or based on its AdminClient."""
 OF_THE_SYSTEM: Final = ("kcat",)
-"""Whatever version the system's packages have."""
+"""Clients from the system's packages, in any version."""
 
 
 @cache

@@ -1,10 +1,10 @@
-"""The same random requests to Odradek and to Apache Kafka: answers and both internal topics must be the same.
+"""Sends the same random requests to Odradek and to Apache Kafka: responses and both internal topics must be the same.
 
-    python -m tests.fuzz.differential --seeds 50          # resumable: seeds that stand in the results are not run again
+    python -m tests.fuzz.differential --seeds 50          # resumable: seeds in the results file are not run again
 
-A seed is a story (`tests.differential`): its requests are drawn from the seed alone, what they name (producer ids, epochs,
-topic ids) is what each side has given. Answers are normalised and compared field by field; of each transactional id and
-group the records in ``__transaction_state`` and ``__consumer_offsets`` are compared too.
+A seed is a story (`tests.differential`). Its requests depend only on the seed; producer ids, epochs and topic ids in them
+are those that each side has assigned. Responses are normalised and compared field by field. The records of each
+transactional id and group in ``__transaction_state`` and ``__consumer_offsets`` are compared too.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from tests.support.kafka_oracle import kafka
 
 RESULTS: Final = Path(__file__).with_name("differential.jsonl")
 STEPS: Final = 60
-"""Requests of one seed."""
+"""Number of requests of one seed."""
 IDS: Final = 2
-"""Transactional ids, and groups, of one seed."""
+"""Number of transactional ids, and of groups, of one seed."""
 TRANSIENT: Final = (14, 15, 16, 51)
-"""Codes that the clock decides, not the request: asked again until they go."""
+"""Errors that depend on the time, not on the request: it is sent again until it gets another response."""
 INTERNAL_PARTITIONS: Final = 50
 
 
 @dataclass(slots=True)
 class Identity:
-    """A producer as one side knows it."""
+    """A producer with the id and epoch that one side has assigned."""
 
     name: str | None
     producer_id: int = -1
@@ -55,7 +55,7 @@ class Identity:
 
 
 class Player:
-    """Asks one broker. All choices come from ``random``, none from an answer: so both sides are asked the same."""
+    """Sends requests to one broker. All choices come from ``random``, not from responses, so both sides get the same."""
 
     def __init__(self, story: Story, random: Random) -> None:
         self._story = story
@@ -67,7 +67,7 @@ class Player:
     def run(self) -> None:
         story = self._story
         story.quiet("init_producer_id", 4, transactional_id=None, transaction_timeout=60_000)
-        # The first id of a broker is 0, and 0 is also what a response has where there is no id: it belongs to no producer.
+        # Producer id 0, the broker's first, also means "no id" in a response: use it up before the random requests.
         self._topic = story.topic(2)
         self._producers = [Identity(story.name(f"tx{number}")) for number in range(IDS)] + [Identity(None)]
         for each in self._producers:
@@ -96,7 +96,7 @@ class Player:
         for group in self._groups:
             story.put(f"log of {group.removeprefix(story.prefix)}", self._committed(group))
 
-    # ---- what is drawn
+    # ---- random choices
 
     def _draw(self, *values: Any) -> Any:
         return self._random.choice(values)
@@ -105,7 +105,7 @@ class Player:
         return self._random.choice(self._producers[: IDS if transactional else IDS + 1])
 
     def _epoch(self, of: Identity) -> int:
-        """Mostly the one it has."""
+        """The producer's epoch most of the time, otherwise another one."""
         return of.epoch + self._draw(0, 0, 0, 0, 0, 0, 0, -1, 1)
 
     def _who(self, of: Identity) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Player:
             if each.name is not None:
                 self._story.settle(each.name)
 
-    # ---- what is asked
+    # ---- requests
 
     def _init(self) -> None:
         of, again = self._producer(), self._draw(True, False)
@@ -255,7 +255,7 @@ class Player:
     # ---- the internal topics
 
     def _log(self, topic: str, key: str) -> Iterator[tuple[Any, bytes | None, bytes | None]]:
-        """(batch, record key, record value) of all records in the partition that keeps a key."""
+        """Yield (batch, record key, record value) of all records in the partition of a transactional id or group."""
         index, offset = runner.java_hash(key) % INTERNAL_PARTITIONS, 0
         while True:
             partition = {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
@@ -333,7 +333,7 @@ class Player:
 
 
 def entry(seed: int) -> Entry:
-    """A seed as a story, which is not in the register of those that are recorded."""
+    """The story of a seed, which is not among the recorded stories."""
 
     def play(story: Story) -> None:
         Player(story, Random(f"{seed}/differential")).run()
@@ -342,7 +342,7 @@ def entry(seed: int) -> Entry:
 
 
 def compare(seed: int, of_kafka: runner.Transcript, of_ours: runner.Transcript) -> list[str]:
-    """What differs and is not in docs/differences.md (whatever the story it stands there for)."""
+    """Differences that no row of docs/differences.md explains, whichever story the row is for."""
     table = rows()
     return [
         str(each)
@@ -363,7 +363,7 @@ def load(path: Path) -> dict[int, dict[str, Any]]:
 
 
 def fuzz(seeds: list[int], note: Callable[[int, list[str], int], object]) -> None:
-    """Run seeds on both sides; ``note`` hears of each: seed, differences, exchanges compared."""
+    """Run seeds on both sides. ``note`` is called for each with seed, differences, number of compared exchanges."""
     setting = runner.PROFILES["main"]
     with (
         tempfile.TemporaryDirectory(prefix="fuzz-") as directory,
@@ -384,7 +384,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--again", action="store_true", help="also seeds that are known")
+    parser.add_argument("--again", action="store_true", help="also run seeds that are in the results")
     options = parser.parse_args(arguments)
     known = {} if options.again else load(options.results)
     seeds = [seed for seed in range(options.seed, options.seed + options.seeds) if seed not in known]

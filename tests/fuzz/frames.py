@@ -1,7 +1,8 @@
-"""Frames against a broker in virtual time: ``python -m tests.fuzz.frames --seed 1 --frames 2000``.
+"""Sends random frames to a broker in virtual time: ``python -m tests.fuzz.frames --seed 1 --frames 2000``.
 
-After each frame its connection is answered as the schema says, or closed; a neighbour is served at once; and the broker
-logs no error. What waits takes no time here (`tests.simulation`), so thousands of frames take seconds.
+Each frame must get a response that matches its schema, or its connection must be closed. Another connection must get its
+response at once, and the broker must log no error. Waiting takes no real time (`tests.simulation`), so thousands of frames
+take seconds.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ TOPICS: Final = ("orders", "copies")
 DAMAGE: Final = 0.5
 FRAMES_PER_CONNECTION: Final = 20
 WAIT_S: Final = 600.0
-"""Of virtual time: no request that is drawn may wait for longer."""
+"""Virtual seconds to wait for a response. No random request may take longer."""
 NEIGHBOUR_WAIT_S: Final = 1.0
 FRAME_BYTES_MAX: Final = 8 << 20
 PATIENT: Final = ("join_group", "sync_group")
-"""They wait for other members, whose time-outs are drawn as well; they are not waited for here."""
+"""APIs whose responses wait for other members, with random timeouts. The test does not wait for these."""
 OF_ACLS: Final = ("create_acls", "delete_acls", "describe_acls")
-"""With a code that there is not they end their connection, as in Kafka."""
+"""APIs that close the connection for an unknown code, as in Kafka."""
 
 
 class Client(asyncio.Protocol):
-    """One connection: whole frames, and whether it has ended."""
+    """One connection: the received frames, and whether it has been closed."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -63,7 +64,7 @@ class Client(asyncio.Protocol):
         self.transport.write(struct.pack(">i", len(frame)) + frame)
 
     async def receive(self, wait_s: float) -> bytes | None:
-        """The next frame; None once the connection has ended. ``TimeoutError`` if nothing comes."""
+        """Return the next frame, or None if the connection has been closed. Raises TimeoutError if nothing comes."""
         async with asyncio.timeout(wait_s):
             while True:
                 size = struct.unpack_from(">i", self._data)[0] if len(self._data) >= 4 else None
@@ -77,7 +78,7 @@ class Client(asyncio.Protocol):
 
 
 class Fuzz:
-    """A broker, a neighbour and a stream of frames from one seed."""
+    """A broker, a second connection (the neighbour) and a stream of frames from one seed."""
 
     def __init__(self, seed: int, directory: Path, loop: SimLoop) -> None:
         self._seed = seed
@@ -87,7 +88,7 @@ class Fuzz:
         self.answered = self.closed = 0
 
     def log(self, _: Any, name: str, event: dict[str, Any]) -> Any:
-        """A structlog processor: errors are failures."""
+        """A structlog processor that counts errors as failures."""
         if name in ("error", "critical", "exception") or "exc_info" in event:
             self._errors.append(f"{event}")
         raise structlog.DropEvent
@@ -128,7 +129,7 @@ class Fuzz:
             bind=self._loop.network.bind,
         )
         await self._cluster.start()
-        # Metrics read what clients send, too.
+        # Metrics decode requests, too.
         RequestMetrics(self._cluster.calls, self._cluster.metadata.topic_name).start()
 
     async def _connect(self) -> Client:
@@ -136,7 +137,7 @@ class Fuzz:
         return client
 
     async def _send(self, client: Client, frame: Frame) -> bool:
-        """Whether it was answered."""
+        """Send a frame. Whether there was a response."""
         client.send(frame.data)
         try:
             answer = await client.receive(WAIT_S)
@@ -165,7 +166,7 @@ class Fuzz:
 
 
 def _check_answer(frame: bytes, answer: bytes) -> None:
-    """An answer is that of the frame's own key and version, as damaged as they may be."""
+    """Check that a response matches the correlation id and version in its frame, which may be damaged."""
     key, version, correlation_id = struct.unpack_from(">hhi", frame)
     try:
         found, _ = raw.decode_response(raw_name(key), version, answer)
@@ -180,7 +181,7 @@ def raw_name(key: int) -> str:
 
 
 def fuzz(seed: int, frames: int) -> Fuzz:
-    """``Failure`` if a frame is not treated as it must be."""
+    """Run one seed. Raises ``Failure`` if a frame is not handled correctly."""
     return play(Fuzz, seed, frames)
 
 

@@ -1,10 +1,12 @@
-"""Clients that log in badly, against a broker in virtual time: ``python -m tests.fuzz.logins --seed 1 --clients 2000``.
+"""Sends broken logins to a broker in virtual time: ``python -m tests.fuzz.logins --seed 1 --clients 2000``.
 
-Each client goes as far into SASL as it is to come: nothing said, a handshake, half of SCRAM, a session that must be renewed.
-Then it says something damaged: bytes, requests out of order, sizes, tokens with a wrong byte, tokens as large as may be.
+Each client begins a SASL login and stops at a random step: before the handshake, after it, in the middle of SCRAM, or before
+a reauthentication. Then it sends something damaged: random bytes, requests out of order, wrong sizes, tokens with a wrong
+byte, tokens of the maximum size.
 
-It is answered, or its connection ends, at the latest at connections.max.idle.ms. It is none that it has not proved to be. A
-neighbour is served at once. The broker logs no error, no secret, and no more kinds of lines than its rate limit tells apart.
+It must get a response, or its connection must be closed, at the latest after connections.max.idle.ms. It must not be
+authenticated. Another connection must get its response at once. The broker must log no error, no secret, and no more kinds
+of lines than its rate limit distinguishes.
 """
 
 from __future__ import annotations
@@ -34,34 +36,34 @@ from tests.simulation.loop import START_MS, SimClock, SimLoop
 from tests.support import raw
 
 PORTS: Final = {"PLAINTEXT": 9092, "SASL": 9093, "SIGNED": 9094}
-"""SIGNED takes OAUTHBEARER alone, with tokens that a key has signed; SASL all mechanisms, and tokens that nothing signs."""
+"""Ports by listener. SIGNED accepts only OAUTHBEARER, with signed tokens; SASL all mechanisms, with unsecured tokens."""
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 REAUTH_MS: Final = 60_000
 IDLE_S: Final = 600.0
 ANSWER_S: Final = 30.0
-"""Of virtual time: a login needs no longer, failed ones included."""
+"""Virtual seconds to wait for a response. No login takes longer, not even a failed one."""
 NEIGHBOUR_S: Final = 1.0
 SAID_MAX: Final = 3
 KINDS_MAX: Final = 30
 WINDOW: Final = 12
-"""So many characters of a secret are one."""
+"""Number of characters of a secret that must not appear in the log together."""
 
 
 class Talk(NamedTuple):
-    """One client's way into the broker, as it is to come."""
+    """The login of one client up to the point at which it goes wrong."""
 
     listener: str
     mechanism: str
     version: int
-    """Of SaslHandshake: after v0 its tokens have no request around them."""
+    """Version of SaslHandshake. After version 0 tokens are sent without SaslAuthenticate around them."""
     is_known: bool
-    """It has logged in before: what follows is its second login."""
+    """Whether the client has logged in before, so that this is a reauthentication."""
     steps: int
-    """Of the login, before it goes wrong: 0 is before SaslHandshake, 1 behind it, 2 between the messages of SCRAM."""
+    """Correct steps of the login before it goes wrong: 0 is before SaslHandshake, 1 after it, 2 between SCRAM's messages."""
 
 
 class Logins:
-    """A broker, a neighbour and clients from one seed."""
+    """A broker, a second connection (the neighbour) and clients from one seed."""
 
     def __init__(self, seed: int, directory: Path, loop: SimLoop) -> None:
         self._seed = seed
@@ -77,7 +79,7 @@ class Logins:
     # ---- the broker
 
     def log(self, _: Any, name: str, event: dict[str, Any]) -> Any:
-        """A structlog processor: errors and secrets are failures."""
+        """A structlog processor that counts errors and secrets as failures."""
         text = json.dumps(event, default=repr)
         if name in ("error", "critical", "exception") or "exc_info" in event:
             self._errors.append(text)
@@ -160,7 +162,7 @@ class Logins:
                 break
             self._check_principal(client, talk, any(map(accepts, said)))
             if not is_whole:
-                break  # what follows would belong to the same frame
+                break  # further bytes would belong to the same frame
         if client.is_open and self._random.random() < 0.5:
             client.transport.abort()
         elif client.is_open:
@@ -173,7 +175,7 @@ class Logins:
         self.known += 1
 
     async def _hears(self, client: Client, is_whole: bool) -> bool:
-        """Whether it was answered, or need not be yet."""
+        """Whether there was a response, or none is required yet."""
         try:
             answer = await client.receive(ANSWER_S if is_whole else NEIGHBOUR_S)
         except TimeoutError:
@@ -187,7 +189,7 @@ class Logins:
         return True
 
     def _accepting(self, talk: Talk, login: Login) -> Callable[[bytes], bool]:
-        """Whether what was said may have proved who the client is."""
+        """Predicate on the sent bytes: whether they may have authenticated the client."""
         if talk.mechanism == "OAUTHBEARER" and talk.listener == "SASL":
             return lambda data: True
         return lambda data: any(each in data for each in login.proofs)
@@ -200,17 +202,17 @@ class Logins:
             raise Failure(f"{connection.client.principal} is who has proved nothing")
 
     def _connection(self, client: Client) -> Any:
-        """The broker's end of it; None where there is none any more."""
+        """The broker's end of the connection, None if it is closed."""
         port = client.transport.peer.get_extra_info("peername")[1]
         return next((each for each in self._connections() if each.port == port), None)
 
     def _connections(self) -> list[Any]:
         return list(self._cluster.first.connections._open)
 
-    # ---- what it says
+    # ---- damaged input
 
     def _damage(self, talk: Talk, token: bytes, is_known: bool) -> tuple[bytes, bool]:
-        """What is sent, and whether it is a frame that the broker has to do something about."""
+        """Bytes to send, and whether they are a whole frame, which the broker must handle."""
         random = self._random
         kind = random.choice(("bytes", "request", "size", "part", "token", "token", "token", "huge"))
         if kind == "size":
@@ -235,7 +237,7 @@ class Logins:
         data = raw.encode_request("sasl_authenticate", self._random.randrange(3), {"auth_bytes": token}, 7)
         return damaged(data, self._random) if self._random.random() < 0.1 else data
 
-    # ---- what the others see of it
+    # ---- checks
 
     async def _check(self, neighbour: Client, number: int) -> None:
         await _served(neighbour, number)
@@ -245,7 +247,7 @@ class Logins:
             raise Failure(f"{len(self._kinds)} kinds of lines: {self._kinds}")
 
     async def _check_idle(self, neighbour: Client) -> None:
-        """What has said nothing more is gone after connections.max.idle.ms."""
+        """Check that idle connections are closed after connections.max.idle.ms."""
         for number in range(12):
             await asyncio.sleep(IDLE_S / 10)
             await self._check(neighbour, number)
@@ -255,7 +257,7 @@ class Logins:
 
 
 class Login:
-    """What a client says that logs in as it should, one message after the other."""
+    """The messages of a correct login, one after the other."""
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
@@ -267,12 +269,12 @@ class Login:
         self._due: bytes | None = None
         self.is_complete = False
         self.secret = tokens.PASSWORD
-        """What no line of the log may have a part of."""
+        """The secret that must not be in the log, not even in part."""
         self.proofs: list[bytes] = []
-        """Who has sent none of them has proved nothing."""
+        """Byte strings one of which a client must have sent to be authenticated."""
 
     def token(self) -> bytes:
-        """What is due next."""
+        """The next token."""
         if self._due is None:
             self._due = self._make()
         return self._due
@@ -296,7 +298,7 @@ class Login:
         return said
 
     async def step(self, client: Client) -> None:
-        """The handshake, or a message of the mechanism."""
+        """Send the handshake, or the next message of the mechanism."""
         talk = self._talk
         if not self._began:
             self._began = True
@@ -366,7 +368,7 @@ def settings_of(keys: Path) -> dict[str, str]:
 
 
 def fuzz(seed: int, clients: int) -> Logins:
-    """``Failure`` if one of them is not treated as it must be."""
+    """Run one seed. Raises ``Failure`` if a client is not handled correctly."""
     return play(Logins, seed, clients)
 
 

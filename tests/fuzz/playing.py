@@ -1,4 +1,4 @@
-"""How a fuzz runs: a broker in virtual time, a seed, and what fails outside of any check."""
+"""Runs a fuzz test of one seed: a broker in virtual time, with the exceptions that no check has caught."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.simulation.loop import SimLoop
 
 
 class Failure(AssertionError):
-    """What was sent was not treated as it must be; the text has the seed and what it was."""
+    """Input was not handled correctly. The text has the seed and the input."""
 
 
 class Work(Protocol):
     async def run(self, count: int) -> None:
-        """So many frames, or clients."""
+        """Send this many frames, or start this many clients."""
         ...
 
     def log(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
@@ -32,7 +32,7 @@ W = TypeVar("W", bound=Work)
 
 
 def play(make: Callable[[int, Path, SimLoop], W], seed: int, count: int) -> W:
-    """``Failure`` if something is not treated as it must be."""
+    """Run one seed. Raises ``Failure`` if something is not handled correctly."""
     loop = SimLoop(seed)
     failures: list[Any] = []
     loop.set_exception_handler(lambda _, context: failures.append(context))
@@ -60,7 +60,7 @@ def play_seeds(
     fuzz: Callable[[int, int], W],
     told: Callable[[W], str],
 ) -> int:
-    """The command line of a fuzz: ``--seed``, ``--seeds``, and how many (``--frames``)."""
+    """The command line of a fuzz test: ``--seed``, ``--seeds``, and a number of inputs (such as ``--frames``)."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1)

@@ -1,7 +1,7 @@
-"""Requests of all APIs and versions, drawn from a seed, as their schemas have them; and frames with damage.
+"""Random requests of all APIs and versions, valid by their schemas, and damaged frames.
 
-The layout is kio's (`tests.support.raw`), a second opinion on the wire format. Values come from a small world (`World`), so
-that requests meet: a name that one of them makes is what the next one asks for.
+The layout is kio's (`tests.support.raw`), so that it is independent of our schema. Values come from a small set (`World`),
+so that requests refer to the same things: one creates a topic name, the next one uses it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ INTS: Final = {
 }
 TIMES: Final = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 TIMES_MS: Final = (-1, 0, 1, 500, 5_000)
-"""No request waits for longer, so that a silent broker can be told from a patient one."""
+"""Timeouts in requests. No request waits longer, so a missing response can be told from a slow one."""
 EXTREME: Final = 0.08
-"""So many of the values are the ends of their type."""
+"""Probability that a number is the minimum or maximum of its type."""
 
 
 class World:
@@ -73,8 +73,8 @@ class World:
 
 
 class Frame(NamedTuple):
-    """A request without its size. ``is_mute``: a Produce that has no answer (acks=0; an error ends its connection, as on
-    Kafka), or may have none by its damage."""
+    """A request without its size. ``is_mute``: it may have no response, as a Produce with acks=0 (an error closes its
+    connection, as in Kafka) or because of its damage."""
 
     api: str
     version: int
@@ -84,7 +84,7 @@ class Frame(NamedTuple):
 
 
 class Requests:
-    """Draws from ``random`` alone. ``apis`` says what is asked: name to versions."""
+    """Random requests, which depend only on ``random``. ``apis`` are the versions to use by API name."""
 
     def __init__(self, random: Random, world: World, apis: dict[str, range]) -> None:
         self._random = random
@@ -92,14 +92,14 @@ class Requests:
         self._apis = apis
 
     def draw(self) -> tuple[str, int, dict[str, Any]]:
-        """(API, version, body)."""
+        """A random (API, version, body)."""
         api = self._random.choice(sorted(self._apis))
         version = self._random.choice(self._apis[api])
         entity = raw._entity(api, version, EntityType.request)
         return api, version, self._struct(raw._shape(entity))
 
     def frame(self, correlation_id: int, damage: float) -> Frame:
-        """``damage`` is the share of damaged ones."""
+        """A random frame. ``damage`` is the probability that it is damaged."""
         api, version, body = self.draw()
         data = raw.encode_request(api, version, body, correlation_id)
         is_damaged = self._random.random() < damage
@@ -177,7 +177,7 @@ class Requests:
 
 
 def damaged(data: bytes, random: Random) -> bytes:
-    """The bytes with one or a few of them wrong."""
+    """The bytes with one or a few of them changed."""
     out = bytearray(data)
     for _ in range(random.choice((1, 1, 1, 2, 5))):
         if not out:

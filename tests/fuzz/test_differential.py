@@ -1,4 +1,4 @@
-"""Random sequences of requests beside a running Kafka; the long form is ``python -m tests.fuzz.differential``."""
+"""Random sequences of requests compared with a running Kafka. The long form is ``python -m tests.fuzz.differential``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whole and damaged frames of all APIs and versions: answered or closed, no error, and the neighbour is served.
+"""Whole and damaged frames of all APIs and versions get a response or are closed, without an error or a delay for others.
 
-python -m tests.fuzz.frames --seed 7 --frames 5000        # one stream again, or a longer one
+python -m tests.fuzz.frames --seed 7 --frames 5000        # one stream again, with this length
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.fuzz.requests import Requests, World
 from tests.support import raw
 
 SEEDS = int(os.environ.get("ODRADEK_FUZZ_SEEDS", "20"))
-HEADER_BYTES = 14  # key, version, correlation id, a client id of null; with tags one more
+HEADER_BYTES = 14  # key, version, correlation id, a null client id; one more with tagged fields
 
 
 def with_handler(api: Api, handler: Handler) -> Api:
@@ -29,7 +29,7 @@ def with_handler(api: Api, handler: Handler) -> Api:
 
 @pytest.mark.parametrize("key", sorted(discover()))
 def test_what_is_drawn_is_what_our_decoder_reads(key: int):
-    """kio's layout on one side, ours on the other: nothing is left over, in any version."""
+    """kio encodes and our codec decodes: no bytes are left over, in any version."""
     api = raw_name(key)
     for version in APIS[key].versions:
         requests = Requests(Random(f"{api}/{version}"), World(["orders"]), {api: range(version, version + 1)})

@@ -1,6 +1,6 @@
-"""Clients that log in badly: answered or closed, never known; no error and no secret in the log; the neighbour is served.
+"""Broken logins get a response or are closed, never authenticated; no error or secret is logged, and no other client waits.
 
-python -m tests.fuzz.logins --seed 7 --clients 5000        # one stream again, or a longer one
+python -m tests.fuzz.logins --seed 7 --clients 5000        # one stream again, with this length
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def test_a_stream_of_logins():
 
 
 async def test_no_token_is_too_large_or_too_deep(tmp_path: Path):
-    """As the client's first message and, for SCRAM, as its last: each is refused, or is a step of the exchange."""
+    """As the first message and, for SCRAM, as the last: each is refused, or is a step of the exchange."""
     count = 0
     for mechanism in mechanisms(tmp_path / "keys.json"):
         for huge in tokens.HUGE:
@@ -51,7 +51,7 @@ async def test_no_token_is_too_large_or_too_deep(tmp_path: Path):
 
 
 def mechanisms(keys: Path) -> Iterator[Mechanism]:
-    """Of all listeners."""
+    """Yield the mechanisms of all listeners."""
     keys.write_text(tokens.JWKS)
     values = broker_config(settings_of(keys)).values
     keys_of_alice = credential(tokens.PASSWORD, "SCRAM-SHA-256")

@@ -1,4 +1,4 @@
-"""Tokens of the SASL mechanisms, as they should be, and as large and as deep as a client may send them."""
+"""Tokens of the SASL mechanisms: correct ones, and some of the maximum size and nesting depth."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.broker.security.sasl import issuer
 USER: Final = "alice"
 PASSWORD: Final = "Kx9-open-sesame-Zq"
 BYTES_MAX: Final = 524_288
-"""sasl.server.max.receive.size, the request around the token included."""
+"""sasl.server.max.receive.size, which includes the request around the token."""
 NEARLY: Final = BYTES_MAX - 200
 JWKS: Final = issuer.jwks(issuer.jwk("ec"))
 
 
 def salted_passwords() -> Iterator[tuple[int, bytes]]:
-    """By the number of the mechanism, for the salt ``salt`` and 4096 iterations."""
+    """Yield (number of the mechanism, salted password), for the salt ``salt`` and 4096 iterations."""
     for number, digest in ((1, "sha256"), (2, "sha512")):
         yield number, hashlib.pbkdf2_hmac(digest, PASSWORD.encode(), b"salt", 4096)
 
@@ -39,7 +39,7 @@ def unsecured(now_s: int) -> str:
 
 
 def windows(secret: str, size: int) -> Iterator[str]:
-    """Every part of so many characters."""
+    """Yield every substring of this length."""
     return (secret[at : at + size] for at in range(len(secret) - size + 1))
 
 
@@ -56,12 +56,12 @@ def _bearer(jwt: str, extensions: str = "") -> bytes:
 
 
 def _filled(begin: bytes, filling: bytes, end: bytes = b"", share: float = 1) -> bytes:
-    """As large as a token may be."""
+    """A token of the maximum size (times ``share``): ``filling`` repeated between ``begin`` and ``end``."""
     return begin + filling * ((int(NEARLY * share) - len(begin) - len(end)) // len(filling)) + end
 
 
 def _object(inner: str) -> bytes:
-    """Claims with a member that is nested, or very long, in them; half of the size is left for what is around."""
+    """Claims with a deeply nested or very long member; base64 and the request need the other half of the size."""
     return json.dumps(_claims(1_800_000_000))[:-1].encode() + b', "x": ' + inner.encode() + b"}"
 
 
@@ -103,4 +103,4 @@ HUGE: Final[tuple[Callable[[bytes], bytes], ...]] = (
     lambda token: _bearer(_jwt(b"[]", b"[]", b"s")),
     lambda token: _bearer(_jwt(b"\xff\xfe", b"\xff\xfe", b"\xff")),
 )
-"""Each gets the token that would be due."""
+"""Functions that make a token from the one that is due in the login."""

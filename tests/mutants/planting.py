@@ -1,4 +1,4 @@
-"""A copy of the tree with one defect in it."""
+"""Copies of the tree with one mutant in them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ COPIED: Final = (
 
 
 class NotThere(AssertionError):
-    """A patch names text that its file does not have, or has more than once: the table must follow the code."""
+    """A patch's text does not occur in its file, or more than once: the table must be updated."""
 
 
 def patched(mutant: Mutant) -> dict[str, str]:
-    """The files that a mutant changes, as it wants them."""
+    """The changed files of a mutant, with their new content."""
     texts: dict[str, str] = {}
     for patch in mutant.patches:
         text = texts.get(patch.file) or (ROOT / patch.file).read_text()
@@ -43,13 +43,13 @@ def patched(mutant: Mutant) -> dict[str, str]:
     return texts
 
 
-# Without the compiled core and modules: a defect is planted in Python.
+# Without compiled modules: a mutant changes Python code.
 IGNORED = shutil.ignore_patterns("__pycache__", "build", "compiled.*.so", "compiled")
 
 
 @contextmanager
 def planted(mutant: Mutant | None) -> Iterator[Path]:
-    """The root of a copy with the mutant in it (None: without any), as long as the block runs."""
+    """Context manager: yields the root of a copy with the mutant in it, or (None) of an unchanged copy."""
     texts = {} if mutant is None else patched(mutant)
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="mutant-", dir=memory if memory.is_dir() else None) as directory:

@@ -1,13 +1,13 @@
-"""Plants each defect of the table and says which layer kills it. ``make mutants``, or
+"""Applies each mutant of the table and reports which layer kills it. ``make mutants``, or
 
-    python -m tests.mutants.run                      # what `results.json` does not know yet
-    python -m tests.mutants.run --only NAME --again  # one of them once more
-    python -m tests.mutants.run --table              # the table of what is known
+    python -m tests.mutants.run                      # mutants that are not in `results.json`
+    python -m tests.mutants.run --only NAME --again  # run one of them again
+    python -m tests.mutants.run --table              # show the results
 
-A layer kills a mutant if it fails with the mutant in the tree: ``tests``, the tests of the room, and ``simulation``, any of
-20 seeds. Who uses more CPU than ``CPU_S_MAX`` has failed: the mutant made it loop. Before the first mutant the same seeds
-must pass without one, and a test that kills one must pass without it. Results are kept as they come, so a run that was
-interrupted goes on where it was.
+A layer kills a mutant if it fails with the mutant in the tree: ``tests``, the tests of the changed package, and
+``simulation``, any of 20 seeds. A run that needs more CPU seconds than ``CPU_S_MAX`` counts as failed: the mutant made it
+loop. The same seeds must pass without a mutant, and so must a test that kills one. Results are stored at once, so an
+interrupted run can be continued.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ RESULTS: Final = Path(__file__).with_name("results.json")
 SEEDS: Final = range(1, 21)
 SECONDS: Final = 150
 CPU_S_MAX: Final = 900
-"""Of 20 seeds, or of a room's tests: several times what they take."""
+"""CPU seconds for 20 seeds, or for the tests of a package: several times what they need."""
 LAYERS: Final = ("tests", "simulation")
 SIMULATION_GOAL: Final = 3 / 4
-"""So many of the mutants the simulation must kill alone."""
+"""Share of the mutants that the simulation alone must kill."""
 
 LONGER: Final = {"ODRADEK_LOG_EXAMPLES": "300"}
-"""More random logs than a change waits for."""
+"""Environment for more random logs than the normal tests have."""
 
 Results = dict[str, dict[str, Any]]
 
@@ -60,7 +60,7 @@ def _run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def by_simulation(root: Path, seeds: range = SEEDS) -> str | None:
-    """The seed that fails, and what it says; None if none does."""
+    """The seed that fails, with its message. None if none fails."""
     arguments = [f"--seed={seeds[0]}", f"--seeds={len(seeds)}", f"--seconds={SECONDS}"]
     run = _run(root, "tests.simulation.run", *arguments)
     if run.returncode == 0:
@@ -70,7 +70,7 @@ def by_simulation(root: Path, seeds: range = SEEDS) -> str | None:
 
 
 def by_tests(root: Path, mutant: Mutant) -> str | None:
-    """The first test that fails; None if none does."""
+    """The first test that fails. None if none fails."""
     run = _run(root, "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *mutant.tests)
     if run.returncode == 0:
         return None
@@ -83,7 +83,7 @@ def by_tests(root: Path, mutant: Mutant) -> str | None:
 
 
 def digest(mutant: Mutant) -> str:
-    """A result is that of these patches: changed ones are planted anew."""
+    """Hash of the patches. A result is valid only for the same patches."""
     return sha256(repr(mutant.patches).encode()).hexdigest()[:12]
 
 
@@ -97,7 +97,7 @@ def save(results: Results) -> None:
 
 
 def table(results: Results) -> str:
-    """Mutant by layer."""
+    """The results, a line for each mutant and a column for each layer."""
     width = max(len(mutant.name) for mutant in MUTANTS)
     lines = []
     for mutant in MUTANTS:
@@ -111,7 +111,7 @@ def table(results: Results) -> str:
 
 
 def verdict(results: Results) -> list[str]:
-    """What is not as it must be: each is killed by one layer, three of four by the simulation alone."""
+    """Mutants that no layer kills, and whether the simulation alone kills too few."""
     known = [results.get(mutant.name, {}) for mutant in MUTANTS]
     wrong = [
         f"{mutant.name} lives"
@@ -146,14 +146,18 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", action="append", help="the mutants of which the name has this in it")
+    parser.add_argument(
+        "--only", action="append", help="run only mutants with this text in their name (repeatable)"
+    )
     parser.add_argument("--layer", action="append", choices=LAYERS)
-    parser.add_argument("--again", action="store_true", help="also what is known")
+    parser.add_argument("--again", action="store_true", help="run mutants that have results, too")
     parser.add_argument("--table", action="store_true", help="plant nothing")
     parser.add_argument(
         "--unchecked", action="store_true", help="do not run the seeds without a mutant first"
     )
-    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="fewer, to see what they kill already")
+    parser.add_argument(
+        "--seeds", type=int, default=len(SEEDS), help="number of seeds; with fewer only kills are stored"
+    )
     options = parser.parse_args(arguments)
     results, seeds = load(), SEEDS[: options.seeds]
     layers = options.layer or list(LAYERS)

@@ -1,7 +1,7 @@
-"""The planted defects: each breaks one rule of Kafka's, by patches that name the text they replace.
+"""The mutants: each breaks one rule of Kafka or of this project, by patches that contain the text to replace.
 
 A patch whose text is not in its file exactly once fails `test_table.py`, so the table follows the code. ``tests`` are
-the tests of the room: the layer that must kill the mutant where the simulation does not.
+the tests of the changed package, which must kill the mutant if the simulation does not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Replace ``old``, which stands in the file once, by ``new``."""
+    """Replace ``old``, which occurs once in the file, by ``new``."""
 
     file: str
     old: str
@@ -21,14 +21,14 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """``rule`` says what Kafka does and the mutant does not."""
+    """One defect. ``rule`` is the correct behaviour, which the mutant breaks."""
 
     name: str
     rule: str
     tests: tuple[str, ...]
     patches: tuple[Patch, ...]
     simulated: bool = True
-    """Whether the simulation does what is broken."""
+    """Whether the simulation runs the changed code in a way that shows the defect."""
 
 
 PRODUCERS: Final = "storage/producers.py"
@@ -89,7 +89,7 @@ IDEMPOTENCE: Final = (
     ),
     _one(
         "duplicate-window-of-one",
-        "the last five batches of a producer are known again",
+        "the last five batches of a producer are recognised as duplicates",
         _PRODUCERS,
         PRODUCERS,
         "BATCHES_REMEMBERED = 5",
@@ -97,7 +97,7 @@ IDEMPOTENCE: Final = (
     ),
     _one(
         "duplicates-not-known-again",
-        "a repeated batch is answered with the offset it has, and not appended again",
+        "the response to a duplicate batch has the offset of the first one, and the batch is not appended again",
         (*_PRODUCERS, "tests/broker/replicas/partition"),
         PRODUCERS,
         "if known.first_sequence == first and known.last_sequence == last:\n                return known",
@@ -110,7 +110,7 @@ IDEMPOTENCE: Final = (
     ),
     _one(
         "duplicate-of-another-epoch",
-        "a batch of a newer epoch is no duplicate of one of an older epoch",
+        "a batch of a newer epoch is no duplicate of a batch of an older epoch",
         _PRODUCERS,
         PRODUCERS,
         "if entry is None or entry.epoch != batch.producer_epoch:\n            return None",
@@ -190,7 +190,7 @@ READING_COMMITTED: Final = (
     ),
     _one(
         "recovery-indexes-no-aborted-transactions",
-        "a replay after a crash indexes the aborted transactions again",
+        "recovery after a crash indexes the aborted transactions again",
         _RECOVERY,
         RECOVERY,
         "if aborted is not None and aborted.last_offset not in indexed:",
@@ -198,7 +198,7 @@ READING_COMMITTED: Final = (
     ),
     _one(
         "recovery-forgets-markers-above-the-high-watermark",
-        "after a replay a transaction whose marker is above the high watermark still holds the LSO",
+        "after recovery a transaction whose marker is above the high watermark still holds the LSO",
         _RECOVERY,
         RECOVERY,
         "        log.producers.expire(options.now_ms, options.producer_id_expiration_ms)\n\n\ndef _forget_aborted",
@@ -207,7 +207,7 @@ READING_COMMITTED: Final = (
     ),
     _one(
         "snapshot-forgets-open-transactions",
-        "a producer snapshot keeps the first offset of an open transaction",
+        "a producer snapshot has the first offset of an open transaction",
         _PRODUCERS,
         PRODUCERS,
         "                current_txn_first_offset=entry.current_txn_first_offset,\n            )\n            for entry",
@@ -218,7 +218,7 @@ READING_COMMITTED: Final = (
 REPLICATION: Final = (
     _one(
         "high-watermark-ignores-followers",
-        "the high watermark is what every replica in sync has",
+        "the high watermark is the smallest log end offset of the ISR",
         _REPLICATION,
         LEADING,
         "if progress.log_end_offset < end_offset and (",
@@ -226,7 +226,7 @@ REPLICATION: Final = (
     ),
     _one(
         "fsync-commits-without-a-leader",
-        "an fsync moves no high watermark while the partition has no leader",
+        "an fsync does not move the high watermark while the partition has no leader",
         _REPLICATION,
         PARTITION,
         "            self.following.pull()\n            return\n        self.advance_high_watermark()",
@@ -249,7 +249,7 @@ REPLICATION: Final = (
     ),
     _one(
         "high-watermark-below-the-log-start",
-        "a follower's high watermark is not below its own log start, whatever its leader says",
+        "a follower's high watermark is not below its own log start, whatever its leader sends",
         _REPLICATION,
         PARTITION,
         "high_watermark = clamped(self.log, high_watermark)\n        moved",
@@ -257,7 +257,7 @@ REPLICATION: Final = (
     ),
     _one(
         "acks-all-answered-before-the-high-watermark",
-        "acks=all is answered once the batch is below the high watermark",
+        "the response to acks=all is sent once the batch is below the high watermark",
         (*_PARTITION, "tests/broker/apis/test_produce.py"),
         "broker/requests/producing.py",
         "            if waiting:\n                await self._await_commit(waiting)",
@@ -281,7 +281,7 @@ REPLICATION: Final = (
     ),
     _one(
         "plain-batch-without-its-transaction",
-        "a batch outside a transaction is refused while the producer has one open, and the other way round",
+        "a batch outside a transaction is refused while its producer has one open, and a transactional one otherwise",
         ("tests/storage/test_as_sent.py", *_PRODUCERS),
         PRODUCERS,
         "            and (entry.current_txn_first_offset == NO_OFFSET) is (batch.attributes & TRANSACTIONAL == 0)\n",
@@ -297,7 +297,7 @@ REPLICATION: Final = (
     ),
     _one(
         "segment-takes-what-is-too-late",
-        "a segment rolls before a batch that is segment.ms younger than its first",
+        "a segment rolls before a batch whose timestamp is segment.ms later than that of its first batch",
         ("tests/storage/test_log.py", "tests/storage/test_log_machine.py"),
         LOG,
         "            and max_timestamp_ms <= room.timestamp_ms\n",
@@ -313,7 +313,7 @@ REPLICATION: Final = (
     ),
     _one(
         "acks-all-with-too-few-in-sync",
-        "acks=all with fewer in sync than min.insync.replicas is NOT_ENOUGH_REPLICAS",
+        "acks=all with an ISR smaller than min.insync.replicas is NOT_ENOUGH_REPLICAS",
         _PARTITION,
         PARTITION,
         "return len(self.isr) >= wanted",
@@ -337,7 +337,7 @@ REPLICATION: Final = (
     ),
     _one(
         "leader-ignores-the-followers-epoch",
-        "a follower's Fetch of another leader epoch is fenced (KIP-320)",
+        "a follower's Fetch with another leader epoch is fenced (KIP-320)",
         _REPLICATION,
         LEADING,
         "error = partition.check_epoch(asked.leader_epoch)",
@@ -353,7 +353,7 @@ REPLICATION: Final = (
     ),
     _one(
         "follower-truncates-to-its-high-watermark",
-        "a follower truncates to where the logs part, by leader epochs (KIP-101)",
+        "a follower truncates to the offset where its leader epochs diverge from the leader's (KIP-101)",
         _REPLICATION,
         FOLLOWING,
         "target = min(known_end, end_offset)",
@@ -361,7 +361,7 @@ REPLICATION: Final = (
     ),
     _one(
         "follower-does-not-truncate",
-        "a follower cuts off what its leader does not have",
+        "a follower truncates records that its leader does not have",
         _REPLICATION,
         FOLLOWING,
         "        truncate(partition, min(target, log.log_end_offset), self._context)\n",
@@ -377,7 +377,7 @@ REPLICATION: Final = (
     ),
     _one(
         "truncation-keeps-producers",
-        "producers stand after a truncation where they stood at that offset",
+        "after a truncation the producer state is that of the remaining log",
         (*_LOG, *_RECOVERY, *_REPLICATION),
         RECOVERY,
         '        _load_producers(log, options, {}, folder.offsets("snapshot"))\n    else:',
@@ -385,7 +385,7 @@ REPLICATION: Final = (
     ),
     _one(
         "truncation-keeps-epochs",
-        "leader epochs behind a truncation are forgotten",
+        "leader epochs that begin above the truncation offset are removed",
         ("tests/storage/test_replicated.py", "tests/storage/test_log.py", *_REPLICATION),
         LOG,
         "        self.epochs.truncate_from_end(offset)\n        was_active",
@@ -401,7 +401,7 @@ REPLICATION: Final = (
     ),
     _one(
         "leader-elected-out-of-sync",
-        "only a replica in sync is elected, unless unclean election is allowed",
+        "only an in-sync replica is elected, unless unclean election is allowed",
         ("tests/broker/metadata", "tests/broker/replicas/replication"),
         ELECTIONS,
         "    leader = _first(state.replicas, set(isr) & set(live))\n    if leader != NO_LEADER:\n",
@@ -410,7 +410,7 @@ REPLICATION: Final = (
 )
 
 SINGLE_REPLICAS: Final = tuple(
-    # No other replica could be elected, so no client of the simulation sees a difference.
+    # With a single replica there is no other leader, so no client of the simulation sees a difference.
     replace(each, simulated=False)
     for each in (
         _one(
@@ -446,7 +446,7 @@ TRANSACTIONS: Final = (
     ),
     _one(
         "refused-marker-not-repeated",
-        "a marker that could not be written is sent again until it is",
+        "a marker that could not be written is sent again until it is written",
         _TXN,
         MARKERS,
         "        if again:\n            await sleep_ms",
@@ -454,7 +454,7 @@ TRANSACTIONS: Final = (
     ),
     _one(
         "commit-answered-before-it-is-written",
-        "EndTxn is answered when the decision is committed",
+        "the response to EndTxn is sent when the decision is committed",
         _TXN,
         COORDINATOR,
         "        return await self._end(shard, entry, decision)\n",
@@ -479,7 +479,7 @@ TRANSACTIONS: Final = (
     ),
     _one(
         "new-coordinator-reads-to-the-high-watermark",
-        "a new coordinator reads its log to the end: what a new leader has, it will commit",
+        "a new coordinator reads its log to the end: a new leader commits all records that it has",
         _TXN,
         "broker/transactions/loading.py",
         "    while offset < log.log_end_offset:\n        before",
@@ -495,7 +495,7 @@ TRANSACTIONS: Final = (
     ),
     _one(
         "init-producer-id-keeps-the-epoch",
-        "InitProducerId bumps the epoch, which fences the instance before",
+        "InitProducerId bumps the epoch, which fences the earlier instance",
         _TXN_STATE,
         TXN_STATE,
         "epoch, last_epoch = txn.epoch + 1, NO_EPOCH",
@@ -503,7 +503,7 @@ TRANSACTIONS: Final = (
     ),
     _one(
         "init-producer-id-over-an-open-transaction",
-        "InitProducerId aborts what the instance before left open",
+        "InitProducerId aborts the open transaction of the earlier instance",
         _TXN_STATE,
         TXN_STATE,
         "    if txn.state is ONGOING:\n"
@@ -551,7 +551,7 @@ TRANSACTIONS: Final = (
     ),
     _one(
         "timeout-from-the-last-update",
-        "a transaction times out counted from its first partition",
+        "the timeout of a transaction counts from its first partition",
         _TXN_STATE,
         TXN_STATE,
         "and txn.start_ms + txn.timeout_ms < now_ms",
@@ -570,7 +570,7 @@ GROUPS: Final = (
     ),
     _one(
         "older-offset-wins",
-        "of a pending and a committed offset the later in the log counts",
+        "of a pending and a committed offset the one with the higher log offset counts",
         _GROUPS,
         OFFSETS,
         "if current is None or offset.record_offset > current.record_offset:",
@@ -578,7 +578,7 @@ GROUPS: Final = (
     ),
     _one(
         "unstable-offsets-are-served",
-        "require_stable: no offset that an open transaction may change (KIP-447)",
+        "require_stable: no offset is returned that an open transaction may change (KIP-447)",
         _GROUPS,
         OFFSETS,
         "if require_stable and self.is_unstable(group_id, spot):",
@@ -594,7 +594,7 @@ GROUPS: Final = (
     ),
     _one(
         "markers-do-not-reach-the-group",
-        "a marker in __consumer_offsets settles the offsets of its transaction",
+        "a marker in __consumer_offsets commits or drops the offsets of its transaction",
         (*_GROUPS, *_TXN),
         MARKERS,
         "if partition.topic == CONSUMER_OFFSETS:",
@@ -602,7 +602,7 @@ GROUPS: Final = (
     ),
     _one(
         "offset-commit-answered-before-the-high-watermark",
-        "OffsetCommit is answered once its batch is below the high watermark",
+        "the response to OffsetCommit is sent once its batch is below the high watermark",
         _GROUPS,
         SHARD,
         "        return await self.committed(end_offset) if error is NONE else self.client_error(error)",
@@ -610,7 +610,7 @@ GROUPS: Final = (
     ),
     _one(
         "group-record-answered-before-the-high-watermark",
-        "responses behind the record of a classic group are sent once it is below the high watermark",
+        "responses that depend on a record of a classic group are sent once it is below the high watermark",
         _GROUPS,
         SHARD,
         "            if error is NONE and self.partition.high_watermark < end_offset:",
@@ -629,7 +629,7 @@ GROUPS: Final = (
 ABORTED_BY_HAND: Final = (
     _one(
         "coordinator-epoch-of-one-producer-epoch",
-        "a producer's later epochs keep the coordinator epoch of its last marker",
+        "the coordinator epoch of a producer's last marker also counts for later producer epochs",
         (*_PRODUCERS, "tests/storage/test_log_machine.py", "tests/broker/cluster/test_aborting_by_hand.py"),
         PRODUCERS,
         "            self.batches.clear()\n            self.epoch = epoch\n",
@@ -637,7 +637,7 @@ ABORTED_BY_HAND: Final = (
     ),
     _one(
         "coordinator-epoch-lost-in-snapshots",
-        "the coordinator epoch of the last marker outlives a restart",
+        "the coordinator epoch of the last marker survives a restart",
         ("tests/storage/test_log_machine.py",),
         PRODUCERS,
         "                coordinator_epoch=stored.coordinator_epoch,\n",
@@ -646,7 +646,7 @@ ABORTED_BY_HAND: Final = (
     replace(
         _one(
             "first-blocks-of-producer-ids-by-node",
-            "a producer that is initialized first has the lowest id, on whichever node",
+            "the producer that is initialized first gets the lowest id, on whichever node",
             ("tests/broker/cluster/test_aborting_by_hand.py",),
             "broker/metadata/producer_id_control.py",
             "        first = max(self._image.next_producer_id, self._claimed_to)\n",
@@ -659,7 +659,7 @@ ABORTED_BY_HAND: Final = (
 )
 
 INTERNAL_TOPICS: Final = tuple(
-    # The simulation looks its coordinators up, and changes nothing of their topics.
+    # The simulation finds coordinators by FindCoordinator, and does not change their topics.
     replace(each, simulated=False)
     for each in (
         _one(
@@ -680,7 +680,7 @@ INTERNAL_TOPICS: Final = tuple(
         ),
         _one(
             "groups-follow-new-partitions",
-            "the group coordinator keeps the number of partitions that it started with",
+            "the group coordinator uses the number of partitions that the topic had at its start",
             _GROUPS,
             "broker/groups/coordinator.py",
             "        return partition_for(group_id, self._partitions)",
@@ -697,7 +697,7 @@ INTERNAL_TOPICS: Final = tuple(
         ),
         _one(
             "uncompacted-offsets-without-a-warning",
-            "the start warns of an internal topic that is not compacted",
+            "the broker warns at its start of an internal topic that is not compacted",
             ("tests/broker/cluster/test_internal_topic_warnings.py",),
             "broker/cluster/internal_topic_warnings.py",
             "        for name in _RETENTION:\n            self._check_compaction",
@@ -709,7 +709,7 @@ INTERNAL_TOPICS: Final = tuple(
 FILES: Final = (
     _one(
         "recovery-believes-every-batch",
-        "recovery ends the log at the first batch whose CRC does not match",
+        "recovery ends the log before the first batch whose CRC does not match",
         ("tests/storage/test_checking.py", *_RECOVERY),
         "storage/checking.py",
         "sound = crc32c(chunk[at + _CRC_FROM : stop]) == crc",
@@ -722,7 +722,7 @@ FILES: Final = (
     ),
     _one(
         "recovery-cuts-nothing",
-        "what follows the last good batch is cut off",
+        "recovery removes the bytes after the last valid batch",
         _RECOVERY,
         RECOVERY,
         "        segment.log.truncate(check.position)\n",
@@ -746,7 +746,7 @@ FILES: Final = (
     ),
     _one(
         "compaction-forgets-the-last-batch",
-        "the last batch of an active producer stays, empty if need be",
+        "the last batch of an active producer is kept, empty if all its records are removed",
         _COMPACTION,
         "storage/compaction/filtering.py",
         "            return batch.last_offset == last.last_data_offset",
@@ -770,7 +770,7 @@ SNAPSHOTS: Final = tuple(
     for each in (
         _one(
             "snapshot-shares-what-grows",
-            "a snapshot has a copy of its own of the last segment",
+            "a snapshot copies the last segment instead of linking it",
             _SNAPSHOTS,
             SNAPSHOT_FILES,
             "            if path in files.lengths:",
@@ -778,7 +778,7 @@ SNAPSHOTS: Final = tuple(
         ),
         _one(
             "snapshot-forgets-unwritten-epochs",
-            "a snapshot has the leader epochs that the node has in memory only",
+            "a snapshot contains leader epochs that the node has only in memory",
             _SNAPSHOTS,
             SNAPSHOT_FILES,
             "            files.epochs[folder] = format_rows(log.epochs.entries())\n",
@@ -786,7 +786,7 @@ SNAPSHOTS: Final = tuple(
         ),
         _one(
             "restore-keeps-changed-folders",
-            "a restore leaves only those folders as they are in which no file has changed",
+            "a restore keeps only folders in which no file has changed",
             _SNAPSHOTS,
             SNAPSHOT_FILES,
             "    return name, status.st_ino, status.st_size, status.st_mtime_ns",
@@ -794,7 +794,7 @@ SNAPSHOTS: Final = tuple(
         ),
         _one(
             "restore-repeats-leader-epochs",
-            "a leader epoch is never used twice, after a restore neither",
+            "no leader epoch is used twice, even after a restore",
             _SNAPSHOTS,
             "broker/metadata/cluster_control.py",
             "records_for_restoring(self._image, saved, epochs)",
@@ -802,7 +802,7 @@ SNAPSHOTS: Final = tuple(
         ),
         _one(
             "restore-keeps-the-time",
-            "a restore brings the moved time back",
+            "a restore resets the clock to the snapshot's time",
             _SNAPSHOTS,
             "lab/cluster/snapshots.py",
             "            await cluster.clock.restore(snapshot.time)\n",
@@ -810,7 +810,7 @@ SNAPSHOTS: Final = tuple(
         ),
         _one(
             "reset-keeps-checkpoints",
-            "a topic of the same name begins without the checkpoints of the one before the reset",
+            "after a reset a topic of the same name ignores earlier checkpoints",
             _RESET,
             "lab/cluster/reset.py",
             "            remove(data_dir / name)",
@@ -840,7 +840,7 @@ METADATA: Final = tuple(
         ),
         _one(
             "cleared-replicas-stay-eligible",
-            "a ClearElrRecord takes the eligible leader replicas away",
+            "a ClearElrRecord removes the eligible leader replicas",
             _IMAGE,
             "broker/metadata/deltas.py",
             "    schema.ClearElrRecord: _clear_eligible_replicas,\n",
@@ -856,7 +856,7 @@ METADATA: Final = tuple(
         ),
         _one(
             "producer-ids-by-node",
-            "nodes get blocks of producer ids in the order in which they are first asked",
+            "nodes get blocks of producer ids in the order of their first requests",
             ("tests/broker/metadata/test_producer_ids.py",),
             "broker/metadata/producer_id_control.py",
             "        first = max(self._image.next_producer_id, self._claimed_to)\n",
@@ -864,7 +864,7 @@ METADATA: Final = tuple(
         ),
         _one(
             "internal-settings-left-out",
-            "DescribeConfigs lists an internal setting that the broker was started with",
+            "DescribeConfigs lists an internal setting that was set at the start",
             ("tests/broker/apis/test_describe_configs.py",),
             "broker/metadata/configs.py",
             "            elif name in self.static.static:",
@@ -878,7 +878,7 @@ CLOCK: Final = tuple(
     for each in (
         _one(
             "advance-runs-each-round-of-the-flush",
-            "work that follows real time is done once in an advance, whatever clients write meanwhile",
+            "work in the real-time domain runs once in an advance, whatever clients write meanwhile",
             _CLOCK,
             COURSE,
             'float("inf") if periodic_of(timer.callback) in self._ran else timer.idle_until_ms()',
@@ -886,7 +886,7 @@ CLOCK: Final = tuple(
         ),
         _one(
             "advance-stops-for-each-wait-of-a-request",
-            "an advance stops for a bounded number of timers that clients set on the way",
+            "an advance stops for a bounded number of timers that clients set meanwhile",
             _CLOCK,
             COURSE,
             "                heap = self._patient\n",
@@ -894,7 +894,7 @@ CLOCK: Final = tuple(
         ),
         _one(
             "drain-waits-for-clients",
-            "a drain ends, however many pieces of work in threads clients set off",
+            "a drain ends, however much work in threads clients cause",
             _CLOCK,
             VIRTUAL_CLOCK,
             "        for _ in range(DRAIN_ROUNDS_MAX):\n",
@@ -902,7 +902,7 @@ CLOCK: Final = tuple(
         ),
         _one(
             "rule-pattern-tries-one-place",
-            "a star of a rule's pattern is any characters: pieces are found wherever they come next",
+            "a star in a rule's pattern matches any characters: all positions of the next part are tried",
             ("tests/lab/faults/test_language.py",),
             "lab/faults/rules.py",
             "    end = len(name) - len(last)\n",
@@ -910,7 +910,7 @@ CLOCK: Final = tuple(
         ),
         _one(
             "advance-outlives-its-caller",
-            "an advance whose caller has hung up ends where it has got to",
+            "an advance ends early when its caller has hung up",
             ("tests/lab/control/test_clock.py",),
             "lab/control/routes/clock.py",
             "    ends_with_caller=True,\n",
@@ -922,7 +922,7 @@ CLOCK: Final = tuple(
 LIFECYCLE: Final = (
     _one(
         "calls-in-no-order",
-        "a call on one node waits for a reset or a restore that came before it",
+        "a call on one node waits for an earlier reset or restore",
         _LIFECYCLE,
         "broker/cluster/lifecycle.py",
         "        async with self._in_turn():\n            self.check()\n            self._calls += 1",
@@ -930,7 +930,7 @@ LIFECYCLE: Final = (
     ),
     _one(
         "calls-after-the-end",
-        "no call begins once the broker ends",
+        "no call begins once the broker is shutting down",
         _LIFECYCLE,
         "broker/cluster/lifecycle.py",
         "        self._is_ending = True\n",
@@ -938,7 +938,7 @@ LIFECYCLE: Final = (
     ),
     _one(
         "killed-node-stops-the-others",
-        "a reset or a restore goes on with the other nodes if one is killed while it starts",
+        "a reset or a restore continues with the other nodes if one is killed while it starts",
         _LIFECYCLE,
         "lab/cluster/restarting.py",
         "                self._starting.remove((runtime, before))\n",
@@ -946,7 +946,7 @@ LIFECYCLE: Final = (
     ),
     _one(
         "deleted-folders-of-one-name",
-        "the folder of a deleted partition gets another name each time",
+        "the folder of a deleted partition gets a new name each time",
         ("tests/storage/test_directory.py",),
         "storage/directory.py",
         "{uuid4().hex}",
@@ -957,7 +957,7 @@ LIFECYCLE: Final = (
         for each in (
             _one(
                 "end-beside-a-stop",
-                "the end of the broker waits for a node that stops",
+                "the shutdown of the broker waits for a node that is stopping",
                 ("tests/broker/cluster/test_deaths_at_a_start.py", *_LIFECYCLE),
                 "broker/cluster/lifecycle.py",
                 "            await self.calls_ended()\n            yield",
@@ -974,7 +974,7 @@ LIFECYCLE: Final = (
             ),
             _one(
                 "kills-before-it-has-the-directories",
-                "a reset or a restore changes nothing where the directory of a dead node is in use elsewhere",
+                "a reset or a restore changes nothing if another process uses the directory of a dead node",
                 _LIFECYCLE,
                 "lab/cluster/restarting.py",
                 "                with locked(runtime.data_dir):\n                    pass\n",
@@ -982,7 +982,7 @@ LIFECYCLE: Final = (
             ),
             _one(
                 "pause-beside-a-stop",
-                "a node that is about to stop is not paused",
+                "a node that is about to stop cannot be paused",
                 _LIFECYCLE,
                 "broker/cluster/cluster.py",
                 "        if runtime.lifecycle_lock.locked():",
@@ -990,7 +990,7 @@ LIFECYCLE: Final = (
             ),
             _one(
                 "a-check-of-the-control-port-loads-it",
-                "a connection to the control port that sends nothing loads nothing",
+                "a connection to the control port without a request does not load the control port's modules",
                 ("tests/lab/control/test_listener.py",),
                 "lab/control/listener.py",
                 "        if has_sent:\n",
@@ -998,7 +998,7 @@ LIFECYCLE: Final = (
             ),
             _one(
                 "silent-callers-are-dropped",
-                "the HTTP server of the control port takes over the connections that were accepted before it",
+                "the HTTP server of the control port takes over the connections that were accepted before it was loaded",
                 ("tests/lab/control/test_listener.py",),
                 "lab/control/listener.py",
                 "serve(self._listening, [*self._accepted])",
@@ -1006,7 +1006,7 @@ LIFECYCLE: Final = (
             ),
             _one(
                 "the-loop-loads-the-control-port",
-                "clients of the broker are served while the control port is loaded",
+                "clients of the broker are served while the control port's modules are loaded",
                 ("tests/lab/control/test_listener.py",),
                 "lab/control/listener.py",
                 "await asyncio.to_thread(load, self._modules)",
@@ -1022,7 +1022,7 @@ LIFECYCLE: Final = (
             ),
             _one(
                 "elections-from-the-first-call-on",
-                "timelines show elections from before the first call of the control port",
+                "timelines show elections from before the first call to the control port",
                 ("tests/lab/control/test_listener.py",),
                 "lab/control/opening.py",
                 "    ElectionWatcher(cluster.metadata, cluster.injection.happenings, cluster.clock)\n",
@@ -1030,7 +1030,7 @@ LIFECYCLE: Final = (
             ),
             _one(
                 "refusal-without-a-reader",
-                "the refusal of a control call whose caller has hung up is no failure",
+                "an error response to a control call whose caller has hung up is not logged as a failure",
                 ("tests/lab/control/test_calls_at_once.py",),
                 "lab/control/server.py",
                 "        task.add_done_callback(_note_failure)\n",
@@ -1038,7 +1038,7 @@ LIFECYCLE: Final = (
             ),
             _one(
                 "chaos-ends-at-a-refusal",
-                "odradek chaos goes on where another caller has reset the broker",
+                "odradek chaos continues after another caller has reset the broker",
                 ("tests/odradek/test_chaos.py",),
                 "odradek/chaos.py",
                 "CHANGED_BY_OTHERS: Final = (404, 409)",
@@ -1057,7 +1057,7 @@ BOUNDS: Final = tuple(
     for mutant in (
         _one(
             "proxy-asks-for-everything",
-            "a Fetch through the proxy asks for no more than its share of the budget of responses",
+            "a Fetch through the proxy requests at most its share of the response budget",
             _BOUNDED,
             "proxy/bounded.py",
             "    granted = max(1, UNSENT.room_bytes // SHARE)",
@@ -1065,7 +1065,7 @@ BOUNDS: Final = tuple(
         ),
         _one(
             "proxy-does-not-charge",
-            "what a Fetch through the proxy asks for is charged to the budget until its response is there",
+            "the bytes that a Fetch through the proxy requests are charged to the budget until its response is there",
             _BOUNDED,
             "proxy/bounded.py",
             "    UNSENT.bytes += size\n",
@@ -1073,7 +1073,7 @@ BOUNDS: Final = tuple(
         ),
         _one(
             "large-responses-all-at-once",
-            "of the large responses that come to the proxy a megabyte is read in a turn of the loop",
+            "the proxy reads one megabyte of large responses in a turn of the event loop",
             ("tests/proxy/test_wire.py",),
             "proxy/wire.py",
             "            if nbytes >= LARGE_READ_BYTES:",
@@ -1081,7 +1081,7 @@ BOUNDS: Final = tuple(
         ),
         _one(
             "proxy-takes-garbage-for-a-defect",
-            "a response of the upstream that cannot be read ends the connection with one line, without a traceback",
+            "an unreadable response of the upstream closes the connection with one log line, without a traceback",
             _RELAY,
             "proxy/link.py",
             "        if isinstance(error, MalformedRequest):",
@@ -1089,7 +1089,7 @@ BOUNDS: Final = tuple(
         ),
         _one(
             "login-outlasts-its-connection",
-            "nothing waits for a client that has gone in the middle of its login",
+            "a login in progress ends when its client disconnects",
             ("tests/lab/faults/test_login_rules.py",),
             "broker/net/connection.py",
             "            self.authentication.end()\n",
@@ -1097,7 +1097,7 @@ BOUNDS: Final = tuple(
         ),
         _one(
             "login-leaves-the-contexts-before-it",
-            "a request after the login has the principal, of whatever kind it is",
+            "a request after the login has the principal, in every request context",
             ("tests/lab/faults/test_login_rules.py",),
             "broker/net/connection.py",
             "        is_known = self.authentication is None or self.authentication.is_complete\n        if is_known and",
@@ -1105,7 +1105,7 @@ BOUNDS: Final = tuple(
         ),
         _one(
             "half-login-waits-for-the-collector",
-            "the tokens of a login that ends half-way are freed with its connection",
+            "the tokens of an unfinished login are freed with its connection",
             _FREED,
             "broker/security/sasl/authenticator.py",
             "        self.mechanism, self._server = mechanism, chosen.server()\n",
@@ -1113,7 +1113,7 @@ BOUNDS: Final = tuple(
         ),
         _one(
             "refusal-keeps-the-token",
-            "a refused token is freed while the client has still to confirm the refusal",
+            "a refused token is freed before the client has confirmed the refusal",
             _FREED,
             "broker/security/sasl/oauthbearer.py",
             "        self._refusal = _Refusal(error.json(), str(error))\n",
@@ -1121,7 +1121,7 @@ BOUNDS: Final = tuple(
         ),
         _one(
             "frame-keeps-the-error-of-a-handler",
-            "the request whose handler has raised an exception is freed without the collector",
+            "a request whose handler raised an exception is freed without the garbage collector",
             _FREED,
             "broker/net/connection.py",
             "            self._answer(route, correlation_id, error, call)\n",
@@ -1129,7 +1129,7 @@ BOUNDS: Final = tuple(
         ),
         _one(
             "timer-keeps-its-callback",
-            "a Fetch that waits is freed when its client has gone",
+            "a waiting Fetch is freed when its client has disconnected",
             _FREED,
             "broker/clock/virtual.py",
             "        self.callback = _over\n        if self.base",
@@ -1137,7 +1137,7 @@ BOUNDS: Final = tuple(
         ),
         _one(
             "large-tokens-all-at-once",
-            "of the large SASL tokens of many clients one is evaluated in a turn of the loop",
+            "only one of many large SASL tokens is evaluated in a turn of the event loop",
             ("tests/broker/net/test_authentication.py",),
             "broker/security/sasl/authenticator.py",
             "        if len(token) > TOKEN_BYTES_AT_ONCE:",
@@ -1151,7 +1151,7 @@ PROGRAM: Final = tuple(
     for each in (
         _one(
             "signals-are-not-held-before-the-start",
-            "SIGTERM that comes before a server has its handlers ends it with exit code 0",
+            "SIGTERM before the server has its signal handlers ends it with exit code 0",
             ("tests/odradek/test_program.py",),
             "odradek/program.py",
             "    hold_signals()\n",
@@ -1159,7 +1159,7 @@ PROGRAM: Final = tuple(
         ),
         _one(
             "closed-descriptors-stay-closed",
-            "a broker whose standard descriptors are closed starts and stops as any other",
+            "a broker with closed standard descriptors starts and stops normally",
             ("tests/odradek/test_program.py",),
             "odradek/_server/__main__.py",
             "    open_standard_descriptors()\n    take_options",
@@ -1167,7 +1167,7 @@ PROGRAM: Final = tuple(
         ),
         _one(
             "stdin-that-no-loop-waits-for",
-            "a broker with --ends-with-stdin stops cleanly at the end of any standard input",
+            "a broker with --ends-with-stdin stops cleanly at the end of any kind of standard input",
             ("tests/server/test_ends_with_stdin.py",),
             "server/process.py",
             '    threading.Thread(target=read, name="stdin", daemon=True).start()\n',
@@ -1175,7 +1175,7 @@ PROGRAM: Final = tuple(
         ),
         _one(
             "defaults-of-the-image-win-over-a-file",
-            "what an image starts its broker with stands below files, variables and options",
+            "the image's defaults have a lower priority than files, variables and options",
             ("tests/broker/config/test_config.py",),
             "broker/config/sources.py",
             'Rank.START, "the option --default"',
@@ -1183,7 +1183,7 @@ PROGRAM: Final = tuple(
         ),
         _one(
             "brokers-of-a-quorum-that-do-not-know-each-other",
-            "a broker whose quorum has nodes of other processes does not start",
+            "a broker whose quorum has nodes in other processes does not start",
             ("tests/server/test_quorum.py",),
             "broker/config/quorum.py",
             "if number.isdecimal() and int(number) not in node_ids:",
@@ -1191,7 +1191,7 @@ PROGRAM: Final = tuple(
         ),
         _one(
             "health-of-a-kernel",
-            "a broker that hangs is unhealthy: its loop answers, not the kernel",
+            "a hanging broker is unhealthy: the health check needs a response of the event loop, not only of the kernel",
             ("tests/server/test_health.py",),
             "server/health.py",
             "        self._loop.add_reader(self._socket, self._answer)\n",
@@ -1212,7 +1212,7 @@ DELETIONS: Final = (
     ),
     _one(
         "followers-do-not-hear-of-deleted-records",
-        "a follower's log starts where its leader's does",
+        "a follower takes over its leader's log start",
         _REPLICATION,
         PARTITION,
         "if log_start_offset > self.log.log_start_offset:",
@@ -1220,7 +1220,7 @@ DELETIONS: Final = (
     ),
     _one(
         "delete-records-does-not-wait",
-        "DeleteRecords is answered when all live replicas start there",
+        "the response to DeleteRecords is sent when all live replicas have the new log start",
         ("tests/broker/apis/test_delete_records.py", *_REPLICATION),
         LEADING,
         "        return min([self._partition.log_start_offset, *starts])",
@@ -1228,7 +1228,7 @@ DELETIONS: Final = (
     ),
     _one(
         "checkpoints-of-an-earlier-topic-are-taken",
-        "a new topic begins without the checkpoints of the one before it, of which the node did not hear",
+        "a new topic ignores the checkpoints of an earlier topic, whose deletion the node missed",
         ("tests/broker/replicas/test_stray_partitions.py",),
         "broker/replicas/log_manager.py",
         "            if not path.is_dir():",
@@ -1236,7 +1236,7 @@ DELETIONS: Final = (
     ),
     _one(
         "checkpoints-of-a-deleted-topic-stay-in-the-files",
-        "a deletion writes the checkpoint files, which a crash would bring back (LogManager.asyncDelete)",
+        "a deletion rewrites the checkpoint files: after a crash the old rows would be loaded (LogManager.asyncDelete)",
         ("tests/broker/replicas/test_stray_partitions.py",),
         "broker/replicas/maintenance/checkpoints.py",
         "        if self.is_changed:\n            self.write_all(_nothing)",
@@ -1244,7 +1244,7 @@ DELETIONS: Final = (
     ),
     _one(
         "a-failed-replica-counts-for-the-next-topic",
-        "a replica that failed is one of its topic, not of the next by the same name",
+        "a failed replica belongs to its topic id, not to a new topic with the same name",
         ("tests/broker/cluster/test_replication.py",),
         "broker/metadata/replication_control.py",
         "is_same = known.topic_id == topic_id",
@@ -1252,7 +1252,7 @@ DELETIONS: Final = (
     ),
     _one(
         "open-logs-keep-their-settings",
-        "a changed setting of a topic holds for the logs that are open",
+        "a changed topic setting applies to the logs that are open",
         ("tests/broker/replicas",),
         "broker/replicas/manager.py",
         "                partition.log.config = config\n",
@@ -1264,12 +1264,12 @@ _SINK_PROTOCOL: Final = "tests/spark/sink/test_protocol.py"
 _SINK_CALLS: Final = "tests/spark/sink/test_sink_source.py"
 
 SINK: Final = tuple(
-    # The simulation has no Spark; the protocol's model is its likeness.
+    # The simulation has no Spark. The model-based test of the sink's protocol replaces it.
     replace(each, simulated=False)
     for each in (
         _one(
             "decided-batch-passed-over-by-its-number",
-            "a decided batch is passed over only if Spark has planned the rows that were decided",
+            "a decided batch is skipped only if Spark has planned the decided rows",
             (f"{_SINK_PROTOCOL}::TestLostFiles",),
             "odradek/spark/sink/decision.py",
             "            _check_content(plan, reports, batch)\n",
@@ -1277,7 +1277,7 @@ SINK: Final = tuple(
         ),
         _one(
             "decided-batch-known-by-its-count",
-            "as many other rows are not the rows that were decided",
+            "the same number of other rows is not taken for the decided rows",
             (f"{_SINK_PROTOCOL}::TestLostFiles",),
             "odradek/spark/sink/decision.py",
             "    same_sum = summed and decided.digest == now.digest\n",
@@ -1285,7 +1285,7 @@ SINK: Final = tuple(
         ),
         _one(
             "any-other-rows-are-not-deterministic",
-            "other rows are excused only where they come from the offsets that were decided",
+            "different rows are excused as non-deterministic only if they come from the decided offsets",
             (f"{_SINK_PROTOCOL}::TestLostFiles",),
             "odradek/spark/sink/decision.py",
             "    same_offsets = located and decided.offsets == now.offsets\n",
@@ -1293,7 +1293,7 @@ SINK: Final = tuple(
         ),
         _one(
             "rows-only-counted-although-offsets-are-known",
-            "where rows are not summed, as many rows of other offsets are not those that were decided",
+            "without a checksum of rows, the same number of rows from other offsets is not taken for the decided rows",
             (f"{_SINK_PROTOCOL}::TestLostFiles",),
             "odradek/spark/sink/decision.py",
             "or not (summed or located)):\n",
@@ -1301,7 +1301,7 @@ SINK: Final = tuple(
         ),
         _one(
             "topics-of-a-batch-not-compared",
-            "a second write of a batch to another topic is no repetition",
+            "writing a batch to another topic is not a repetition of it",
             (f"{_SINK_CALLS}::TestBatchWrites",),
             "odradek/spark/sink/decision.py",
             "    if plan.topics and (other := ",
@@ -1309,7 +1309,7 @@ SINK: Final = tuple(
         ),
         _one(
             "missing-record-is-a-new-query",
-            "a sink without a record is new only if nothing says that it had one",
+            "a sink without a decision record counts as new only if nothing shows that it had one",
             (f"{_SINK_PROTOCOL}::TestLostRecords",),
             "odradek/spark/sink/task.py",
             "            _check_new(cluster, plan, batch, query_id)\n",
@@ -1317,7 +1317,7 @@ SINK: Final = tuple(
         ),
         _one(
             "first-decision-binds-no-query",
-            "a query that has another name now is known by its id",
+            "a query with a changed name is recognised by its id",
             (f"{_SINK_PROTOCOL}::TestLostRecords",),
             "odradek/spark/sink/decision.py",
             "            store.bind(plan.driver, query_id)\n",
@@ -1325,7 +1325,7 @@ SINK: Final = tuple(
         ),
         _one(
             "committed-ids-are-no-evidence",
-            "where a record is lost, committed transactions say that there was one",
+            "if the decision record is lost, committed transactions show that there was one",
             (f"{_SINK_PROTOCOL}::TestLostRecords",),
             "odradek/spark/sink/evidence.py",
             "    if committed := committed_tasks(store.name, known):\n",
@@ -1333,7 +1333,7 @@ SINK: Final = tuple(
         ),
         _one(
             "checkpoint-mark-not-read",
-            "after seven days only the checkpoint says that there was a record",
+            "after seven days only the checkpoint shows that there was a decision record",
             (f"{_SINK_PROTOCOL}::TestLostRecords",),
             "odradek/spark/sink/evidence.py",
             "    if mark is not None:\n        return",
@@ -1341,7 +1341,7 @@ SINK: Final = tuple(
         ),
         _one(
             "copies-of-attempts-left-open",
-            "what a copy that lost has open is aborted after the batch, also where the first attempt won",
+            "open transactions of attempts that lost are aborted after the batch, also if the first attempt won",
             (f"{_SINK_PROTOCOL}::test_a_copy_that_lost_against_the_first_attempt_holds_no_reader_back",),
             "odradek/spark/sink/decision.py",
             "    sweep(cluster, plan.settings, _own(cluster, name, plan.number) - won)\n",
@@ -1349,7 +1349,7 @@ SINK: Final = tuple(
         ),
         _one(
             "one-partition-read-without-a-write",
-            "a write precedes each read, also where the decision topic has one partition",
+            "a write precedes each read, also if the decision topic has one partition",
             (f"{_SINK_PROTOCOL}::TestOneDecisionPartition",),
             "odradek/spark/sink/store.py",
             '        self.cluster.commit_offsets(driver_id(self.name), driver, self.name, {(self.topic, place): (0, "")})\n'
@@ -1366,12 +1366,12 @@ SINK: Final = tuple(
 _AUDIT: Final = "odradek/spark/audit"
 
 AUDIT: Final = tuple(
-    # What the audit of files says of them; the simulation audits in its own way.
+    # For the audit of files. The simulation has checks of its own instead.
     replace(each, simulated=False)
     for each in (
         _one(
             "audit-takes-an-undecided-abort-for-decided",
-            "an abort marker right behind a commit marker of its epoch has a decision, or an operator wrote it",
+            "an abort marker right after a commit marker of its epoch is explained only by a decision or an operator",
             ("tests/spark/audit/test_audit_queries.py",),
             f"{_AUDIT}/atomicity.py",
             "        last_is_abort & ~aborted,\n",
@@ -1379,7 +1379,7 @@ AUDIT: Final = tuple(
         ),
         _one(
             "audit-takes-all-zeros-for-preallocated",
-            "only the last segment of a broker that was not stopped ends in preallocated space",
+            "only the last segment of a broker that was not stopped cleanly ends in preallocated zeros",
             ("tests/spark/audit/test_audit_queries.py",),
             f"{_AUDIT}/tables.py",
             'if not scratch.holds("batches", "zeros"):',
@@ -1387,7 +1387,7 @@ AUDIT: Final = tuple(
         ),
         _one(
             "audit-waits-for-folders-of-all-coordinators",
-            "the folder of a partition is made when it is needed first",
+            "the folder of an internal topic's partition is created only when it is first used",
             ("tests/spark/audit/test_cluster_metadata.py",),
             f"{_AUDIT}/presence.py",
             "return existing <= found or (names_disks and all_here(metadata, directories))",
@@ -1395,7 +1395,7 @@ AUDIT: Final = tuple(
         ),
         _one(
             "audit-forgets-disks-that-a-broker-does-not-name",
-            "a broker before Kafka 3.7 may have a partition on a disk that the metadata do not name",
+            "before Kafka 3.7 a broker may have partitions on a disk that is not in the metadata",
             ("tests/spark/audit/test_cluster_metadata.py",),
             f"{_AUDIT}/presence.py",
             "(names_disks and all_here(metadata, directories))",
@@ -1403,7 +1403,7 @@ AUDIT: Final = tuple(
         ),
         _one(
             "audit-judges-indexes-of-the-active-segment",
-            "the index of the active segment may end in entries that are half written, or of before a truncation",
+            "the index of the active segment may end in entries that are half written, or older than a truncation",
             ("tests/spark/audit/test_audit_deep.py",),
             f"{_AUDIT}/two_looks.py",
             ' | ~F.col("last")',
@@ -1411,7 +1411,7 @@ AUDIT: Final = tuple(
         ),
         _one(
             "audit-holds-entries-against-a-compacted-segment",
-            "compaction writes a segment and its indexes anew under the same names",
+            "compaction writes a segment and its indexes again under the same names",
             ("tests/spark/audit/test_audit_deep.py",),
             f"{_AUDIT}/two_looks.py",
             "before.inode = after.inode and ",
@@ -1423,7 +1423,7 @@ AUDIT: Final = tuple(
 COROUTINES: Final = (
     _one(
         "walk-goes-on-after-a-kill",
-        "what waits in a node that is killed never goes on: no line behind the wait is run",
+        "a coroutine that waits in a killed node is never resumed: no line after the await runs",
         ("tests/broker/loop/test_coroutines.py",),
         "broker/loop/coroutines.py",
         "        if self._life.suspended_coroutines.pop(self, self) is self:\n"
@@ -1438,7 +1438,7 @@ COROUTINES: Final = (
     ),
     _one(
         "waiter-takes-the-last-of-several-values",
-        "what ends a wait first decides it: a commit behind the time-out changes nothing",
+        "the first wake of a waiter counts: a commit after the timeout changes nothing",
         ("tests/broker/loop/test_coroutines.py",),
         "broker/loop/coroutines.py",
         "        if self._value is not MISSING:\n            return\n        self._value = value\n",
@@ -1446,7 +1446,7 @@ COROUTINES: Final = (
     ),
     _one(
         "walk-goes-on-in-another-turn",
-        "a walk goes on in the turn in which it is woken, before anything that arrives later",
+        "a coroutine is resumed in the turn in which it is woken, before anything that arrives later",
         ("tests/broker/loop/test_coroutines.py",),
         "broker/loop/coroutines.py",
         "            suspended.resume()\n",
@@ -1454,7 +1454,7 @@ COROUTINES: Final = (
     ),
     _one(
         "group-decision-kept-while-a-rule-held-it",
-        "what was decided is decided again behind a wait: the group may be another by then",
+        "a group decision is made again after a wait, as the group may have changed",
         ("tests/broker/groups/test_points.py",),
         "broker/groups/consumer_groups.py",
         "            decision = decide(self._context(group_id))\n        end_offset",
@@ -1462,7 +1462,7 @@ COROUTINES: Final = (
     ),
     _one(
         "consumer-group-answered-before-the-high-watermark",
-        "a member of a consumer group has its response once the records of it are committed",
+        "the response to a consumer group member is sent once the records of it are committed",
         ("tests/broker/groups/consumer",),
         "broker/groups/consumer_groups.py",
         "        _check(await shard.committed(end_offset))\n",
@@ -1470,7 +1470,7 @@ COROUTINES: Final = (
     ),
     _one(
         "waiting-commits-are-taken-for-committed",
-        "a request that waits for a commit is refused when another node becomes the coordinator",
+        "a request that waits for a commit gets an error when another node becomes the coordinator",
         ("tests/broker/groups/test_points.py", "tests/broker/groups/test_coordinator.py"),
         SHARD,
         "            verdict.wake(error)\n",
@@ -1478,7 +1478,7 @@ COROUTINES: Final = (
     ),
     _one(
         "init-producer-id-answered-before-it-is-written",
-        "InitProducerId is answered when the new epoch is committed",
+        "the response to InitProducerId is sent when the new epoch is committed",
         ("tests/broker/transactions/test_killed_while_waiting.py",),
         COORDINATOR,
         "                    error = await self._persist(shard, entry, decision)\n"
@@ -1488,7 +1488,7 @@ COROUTINES: Final = (
     ),
     _one(
         "added-partitions-answered-before-they-are-written",
-        "AddPartitionsToTxn is answered when the partitions are in the committed state",
+        "the response to AddPartitionsToTxn is sent when the partitions are in the committed state",
         ("tests/broker/transactions/test_killed_while_waiting.py",),
         COORDINATOR,
         "        error = await self._persist(shard, entry, decision)\n"
@@ -1498,7 +1498,7 @@ COROUTINES: Final = (
     ),
     _one(
         "two-walks-of-one-id-at-once",
-        "while a state of an id is being written, other requests for it get CONCURRENT_TRANSACTIONS",
+        "while a state of a transactional id is being written, other requests for it get CONCURRENT_TRANSACTIONS",
         ("tests/broker/transactions/test_ending.py", "tests/broker/transactions/test_coordinator.py"),
         COORDINATOR,
         "        entry.pending = after.state\n",
@@ -1506,7 +1506,7 @@ COROUTINES: Final = (
     ),
     _one(
         "ids-finished-one-after-the-other",
-        "ids that a coordinator takes over are finished side by side: a marker that waits holds no other id up",
+        "a new coordinator finishes its transactional ids concurrently: one that waits for a marker delays no other",
         ("tests/broker/transactions/test_coordinator.py",),
         COORDINATOR,
         "        for completion in completions:\n"
@@ -1520,7 +1520,7 @@ COROUTINES: Final = (
     ),
     _one(
         "id-not-looked-for-again",
-        "what was found before a wait is looked for again: another node may coordinate the id by then",
+        "a transactional id is looked up again after a wait: another node may coordinate it by then",
         ("tests/broker/transactions/test_fresh_ids.py", "tests/broker/transactions/test_init_producer_id.py"),
         COORDINATOR,
         'abort it first."""\n        fresh: int | None = None\n        while True:\n'
@@ -1538,7 +1538,7 @@ COROUTINES: Final = (
     ),
     _one(
         "batch-of-a-waiting-request-is-read-from-the-next-frame",
-        "what a request has brought stays as it came, however long the request waits",
+        "the bytes of a request stay unchanged, however long it waits",
         ("tests/broker/transactions/test_adding.py", "tests/broker/apis/test_produce.py"),
         "broker/requests/producing.py",
         "            self._keep_batches()\n            await verified\n",
@@ -1546,7 +1546,7 @@ COROUTINES: Final = (
     ),
     _one(
         "queued-batch-appended-by-a-former-leader",
-        "a batch that waited for its turn is refused when the leader is another one by then",
+        "a queued batch is refused when the leader has changed by its turn",
         ("tests/broker/replicas/test_append_queues.py",),
         "broker/requests/producing.py",
         "        if leader is partition:\n",
@@ -1554,7 +1554,7 @@ COROUTINES: Final = (
     ),
     _one(
         "marker-counts-before-it-is-committed",
-        "a marker counts for CompleteCommit once it is committed",
+        "CompleteCommit is written only when each marker is committed",
         (
             "tests/broker/transactions/test_killed_while_waiting.py",
             "tests/broker/transactions/test_ending.py",
@@ -1565,7 +1565,7 @@ COROUTINES: Final = (
     ),
     _one(
         "state-installed-by-a-former-coordinator",
-        "what is committed after the leadership has gone is not taken in, and its client is refused",
+        "a state that is committed after a change of the coordinator is not installed, and its client gets an error",
         ("tests/broker/transactions/test_coordinator.py",),
         "broker/coordinator_runtime/shard.py",
         "        if error is NONE and not self.is_current():\n",
@@ -1573,7 +1573,7 @@ COROUTINES: Final = (
     ),
     _one(
         "completed-in-spite-of-a-newer-owner",
-        "a coordinator whose marker was fenced by a newer owner writes no CompleteCommit",
+        "a coordinator whose marker was fenced by a newer producer epoch writes no CompleteCommit",
         ("tests/broker/transactions/test_ending.py", "tests/broker/transactions/test_marker_channel.py"),
         ENTRY,
         "            await self._ended\n        return self.is_wanted()\n",

@@ -1,4 +1,4 @@
-"""The table of planted defects says what stands in the tree, and each names tests that are there."""
+"""Each patch of the table matches the present code, and each mutant names existing tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-// A broker of kfake on a port, with settings, until its standard input ends: the best light peer, for the page of
-// compatibility.
+// Runs a kfake broker on a port, with settings, until its standard input ends, for comparison on the compatibility page.
 //
 //	kfake PORT key=value ...
 package main
