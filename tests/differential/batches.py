@@ -1,4 +1,4 @@
-"""Record batches made by hand, right or wrong on purpose, and read back for comparison."""
+"""Builds record batches, valid or with defects, and decodes batches for comparison."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def lz4_frame(data: bytes) -> bytes:
-    """One independent block: Kafka reads no frame whose blocks depend on each other, which is what cramjam makes."""
+    """An LZ4 frame with one independent block. Kafka refuses blocks that depend on each other, which cramjam makes."""
     block = bytes(cramjam.lz4.compress_block(data, store_size=False))
     size = len(block)
     if size >= len(data):
@@ -113,7 +113,7 @@ def batch(
     crc: int | None = None,
     length: int | None = None,
 ) -> bytes:
-    """A v2 batch. `values` is a number of records or their values; each other argument bends one field."""
+    """Build a v2 batch. `values` is a number of records or their values; every other argument overrides one field."""
     contents = [b"v%d" % i for i in range(values)] if isinstance(values, int) else list(values)
     size = len(contents)
     deltas = list(ts_deltas) if ts_deltas is not None else [0] * size
@@ -206,7 +206,7 @@ def _records(data: bytes, count: int) -> list[Any]:
 
 
 def read_batches(data: bytes) -> list[Mapping[str, Any]]:
-    """Every batch of a Fetch answer field by field; a cut last batch is `partial`."""
+    """The fields of every batch in a Fetch response. A truncated last batch is `partial`."""
     out: list[Mapping[str, Any]] = []
     at = 0
     for each in whole_batches(data):

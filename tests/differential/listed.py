@@ -1,4 +1,4 @@
-"""The table in docs/differences.md: what may differ from Kafka, and nothing else."""
+"""Parses the tables in docs/differences.md, the only permitted differences from Kafka."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.differential.runner import Difference
 FILE = Path(__file__).parents[2] / "docs" / "differences.md"
 COLUMNS = ("id", "stories", "fields", "Kafka", "ours", "why", "how to switch it off")
 COLUMNS_OF_TOOLS = ("id", "stories", "output", "Kafka", "ours", "why", "how to switch it off")
-"""Of the table about Kafka's console tools: tests/differential/console_tools."""
+"""Columns of the table about Kafka's console tools: tests/differential/console_tools."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,15 @@ class Row:
 
     @property
     def is_of_clusters(self) -> bool:
-        """Of stories of several nodes (`tests.differential.cluster`), which are played by a test of their own."""
+        """Whether the row is for stories with several nodes (`tests.differential.cluster`), which another test runs."""
         return all(pattern.startswith("cluster-") for pattern in self.stories)
 
     def needs(self) -> set[tuple[str, str, str]]:
-        """Each pattern of the row must be met by at least one difference."""
+        """The patterns of the row. Each must match at least one difference."""
         return {(self.id, "story", p) for p in self.stories} | {(self.id, "field", p) for p in self.fields}
 
     def met(self, difference: Difference) -> set[tuple[str, str, str]]:
-        """The patterns that the difference meets; none if it is not of this row."""
+        """The row's patterns that match the difference; empty if the row is not for it."""
         stories = {p for p in self.stories if fnmatchcase(difference.story, p)}
         fields = {p for p in self.fields if fnmatchcase(difference.field, p)}
         values = _one_of(difference.kafka, self.kafka) and _one_of(difference.ours, self.ours)
@@ -49,12 +49,12 @@ def _one_of(value: object, patterns: tuple[str, ...]) -> bool:
 
 
 def _cell(text: str) -> tuple[str, ...]:
-    """`a`, `b` in a cell are two patterns."""
+    """The patterns in a cell: `a`, `b` are two."""
     return tuple(re.findall(r"`([^`]+)`", text))
 
 
 def rows(text: str | None = None, columns: tuple[str, ...] = COLUMNS) -> list[Row]:
-    """The rows of the table with these columns; a table ends with the first line that is none of it."""
+    """The rows of the table with these columns, up to the first line that is not part of it."""
     header, found, is_there = False, [], False
     for line in (FILE.read_text() if text is None else text).splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]

@@ -1,6 +1,6 @@
-"""From a decoded answer to what is compared: ids become symbols by order of appearance, times are told relative to
-the story's own clock, texts of error messages are reduced to null, empty or some text, and lists whose order Kafka does
-not define are sorted."""
+"""Normalises decoded responses for comparison: ids become symbols by order of appearance, times become relative to the
+story's own clock, error messages are reduced to null, empty or text, and lists whose order Kafka does not define are
+sorted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from tests.differential.batches import read_batches, text
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-# Member ids that the broker makes in consumer groups (Kafka's ``Uuid``).
+# Member ids that the broker creates in consumer groups (Kafka's ``Uuid`` in base64).
 BASE64_ID = re.compile(r"(?=.*[A-Z])[A-Za-z0-9_-]{22}")
 MESSAGES = {"error_message", "batch_index_error_message", "message", "documentation"}
 BY_NAME = {"configs": "name", "supported_features": "name", "finalized_features": "name"}
@@ -27,7 +27,7 @@ MINUTE = 60_000
 
 
 class Normal:
-    """The symbols of one story run: the same id has the same symbol in all its answers."""
+    """The symbols of one run of a story. An id has the same symbol in all its responses."""
 
     def __init__(self, prefix: str, ports: Mapping[int, str], base_time: int) -> None:
         self.prefix, self.ports, self.base_time = prefix, ports, base_time
@@ -41,7 +41,7 @@ class Normal:
         return self.value(self._trim(api, body), "", api not in ORDERED_APIS)
 
     def _trim(self, api: str, body: Any) -> Any:
-        """What other stories left in lists of everything is not this story's."""
+        """Drop what belongs to other stories from lists of all resources."""
         if api == "metadata":
             return body | {
                 "topics": [self._metadata_topic(t) for t in body["topics"] if self._own(t["name"])]
@@ -112,7 +112,7 @@ class Normal:
         return self.symbols.get(("uuid", match.group()), "~")
 
     def learn(self, text: str) -> None:
-        """Gives the ids in a text their symbols, now."""
+        """Assign symbols to the ids in a text."""
         self._string(text, "")
 
     def _scalar(self, value: Any, field: str) -> Any:
@@ -152,7 +152,8 @@ class Normal:
         return self._time(value) if 10**12 < value < 10**13 else value
 
     def _time(self, value: int) -> Any:
-        """The story's own times lie in the five minutes after its base time, the broker's clock ten minutes after."""
+        """The story's own times are within five minutes after its base time, the broker's clock at least ten minutes
+        after."""
         since = value - self.base_time
         if 8 * MINUTE <= since <= 40 * MINUTE:
             return "clock"

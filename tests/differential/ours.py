@@ -1,4 +1,4 @@
-"""Our broker in the setting of a profile."""
+"""Our broker with the settings of a profile."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.support.broker import Broker
 
 
 class Ours:
-    """Runs stories, one broker for each profile, started when the first story of it comes; one that has died is started
-    anew, so that a story that kills it does not spoil the others."""
+    """Runs stories, with one broker for each profile, started with its first story. A broker that has died is started again,
+    so that a story that kills it does not affect the others."""
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
-        """``settings`` are for each of the brokers, beside those of its profile."""
+        """``settings`` are additional settings for all profiles."""
         self.directory = directory
         self.settings = settings or {}
         self.brokers: dict[str, Broker] = {}
@@ -63,7 +63,10 @@ class Ours:
 
 
 def _hold_markers(broker: Broker) -> Rule:
-    """Only with Kafka's order: in our own the coordinator responds to EndTxn after the markers."""
+    """A rule that holds markers.
+
+    Only with Kafka's order: by default the coordinator responds to EndTxn after the markers.
+    """
     return Faults(ControlClient(broker.control_url)).add("txn.marker -> hold")
 
 

@@ -1,4 +1,4 @@
-"""Records Kafka's answers: python -m tests.differential.record [profile or story id prefix ...]"""
+"""Records Kafka's responses: python -m tests.differential.record [profile or story id prefix ...]"""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def keep(entry: runner.Entry, transcript: runner.Transcript) -> None:
 
 
 def on_own_kafka(entry: runner.Entry, attempt: int = 0) -> runner.Transcript:
-    """A story on a Kafka that nothing has used yet, and that the story may restart."""
+    """Run a story on a new Kafka that the story may restart."""
     setting = runner.PROFILES[entry.profile]
     with restartable(runner.kafka_properties(entry.profile), transaction_version=setting["feature"]) as kafka:
         return runner.run(entry, kafka.host, kafka.port, attempt, restart_broker=kafka.restart)

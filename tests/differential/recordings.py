@@ -1,4 +1,4 @@
-"""What the programs that record and play stories have in common: which are meant, how one ended, which files are over."""
+"""Functions of the programs that record and run stories: selection, early ends, outdated files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.differential.runner import Transcript
 
 
 class Recorded(Protocol):
-    """A story."""
+    """A story that is recorded."""
 
     @property
     def area(self) -> str: ...
@@ -27,7 +27,8 @@ R = TypeVar("R", bound=Recorded)
 
 
 def chosen(entries: Iterable[R], group: str, wanted: Sequence[str]) -> list[R]:
-    """Those of one profile or scene that the arguments name, by its name or the beginning of their ids; all, without one."""
+    """Stories of a profile or scene that the arguments select, by its name or by the beginning of ids; all without
+    arguments."""
     return [
         entry
         for entry in entries
@@ -44,7 +45,7 @@ def say_early_end(transcript: Transcript) -> None:
 def drop_strays(
     folder: Path, entries: Iterable[Recorded], save: Callable[[str, dict[str, Transcript]], None]
 ) -> None:
-    """Recordings of stories that are no more."""
+    """Delete recordings of stories that no longer exist."""
     known = {(entry.area, entry.name) for entry in entries}
     for file in folder.glob("*.json"):
         area = file.stem

@@ -1,4 +1,4 @@
-"""Runs stories against a broker, keeps Kafka's answers as files, and compares."""
+"""Runs stories on a broker, stores Kafka's responses as files, and compares."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tests.differential.story import STORIES, Entry, Story, Unanswered, java_has
 from tests.support import raw
 
 RECORDED = Path(__file__).parent / "recorded"
-# One broker start each. Both sides get the same properties; `feature` is the level of transaction.version, `ours` are
-# settings of ours alone.
+# Each profile is one broker start with the same properties on both sides. `feature` is the level of transaction.version,
+# `ours` are additional settings of our broker.
 COMMON = {"node.id": "1", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
 TIMEOUTS = COMMON | {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 SWITCHED_OFF = (
     COMMON | INTERNAL_SETTINGS | {"auto.create.topics.enable": "false", "delete.topic.enable": "false"}
 )
 UNVERIFIED = COMMON | {"transaction.partition.verification.enable": "false"}
-# Every change is assigned at once, and a session may end within a story.
+# Changes are assigned at once, and a session may time out within a story.
 CONSUMER_GROUPS = TIMEOUTS | {
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.min.session.timeout.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "100",
 }
 KAFKAS_ORDER = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms": "100"}
-# A plug-in of ours makes Kafka want the metrics of clients.
+# With a metrics reporter plug-in of ours Kafka requests the metrics of clients.
 WITH_METRICS_SINK = COMMON | {"telemetry.max.bytes": "1048576"}
 METRICS_IN_THE_LOG = {"odradek.client.telemetry.exporter": "log"}
-# Everyone may use what no ACL is about.
+# Resources without an ACL are allowed to everyone.
 WITH_ACLS = COMMON | {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
@@ -53,7 +53,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
     "acls": {"feature": 2, "properties": WITH_ACLS, "ours": {}},
     "noauto": {"feature": 2, "properties": SWITCHED_OFF, "ours": {}},
-    # Each story has a broker of its own that nothing has used yet, and may restart it.
+    # Each story has a new broker of its own, and may restart it.
     "unused": {"feature": 2, "properties": COMMON, "ours": {}, "one_each": True},
 }
 Transcript = list[dict[str, Any]]
@@ -62,7 +62,7 @@ assert stories
 
 
 def kafka_properties(profile: str) -> dict[str, str]:
-    """What Apache Kafka is started with."""
+    """Properties for Apache Kafka."""
     return PROFILES[profile]["properties"] | PROFILES[profile].get("kafka", {})
 
 
@@ -83,8 +83,8 @@ def run(
     hold_markers: Callable[[], AbstractContextManager[object]] = nullcontext,
     restart_broker: Callable[[], None] | None = None,
 ) -> Transcript:
-    """One story from its first to its last exchange. What ends it early is its last line. Another attempt on the same
-    broker has names of its own."""
+    """Run one story. An error that ends it early is its last line. ``attempt`` makes its names unique on the same
+    broker."""
     told = Story(entry, host, port, attempt, hold_markers, restart_broker)
     try:
         entry.run(told)
@@ -107,7 +107,8 @@ def run(
 
 
 def warm_up(host: str, port: int) -> None:
-    """Until every partition of both internal topics has its coordinator, nothing answers 14, 15 or 16."""
+    """Wait until every partition of both internal topics has a coordinator, so that no response has the errors 14, 15 or
+    16."""
     told = Story(Entry("warm", "up", lambda s: None, ""), host, port)
     for kind in (0, 1):
         told.quiet("find_coordinator", 1, key="warm", key_type=kind)
@@ -135,7 +136,7 @@ def recorded(entry: Entry) -> Transcript | None:
 
 
 def save(area: str, answers: dict[str, Transcript], folder: Path = RECORDED) -> None:
-    """One exchange a line, so that a change of an answer is a change of its line."""
+    """Write the recordings, one exchange on each line, for readable diffs."""
     folder.mkdir(exist_ok=True)
     blocks = []
     for name in sorted(answers):

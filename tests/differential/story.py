@@ -1,14 +1,14 @@
-"""What stories are written with. A story is a function that takes a `Story`: it talks to a broker over named raw
-connections, keeps what it is told (producer ids, member ids, sessions) in plain variables, and every exchange it asks
-for goes, normalised, into the transcript that is compared.
+"""Base class of stories. A story is a function that takes a `Story`: it talks to a broker over named raw connections, stores
+responses (producer ids, member ids, sessions) in plain variables, and each of its exchanges goes, normalised, into the
+transcript that is compared.
 
     @story("produce")
     def crc_wrong(s):
         t = s.topic()
         s.produce(t, s.batch(1, crc=0))
 
-Preparations (`s.topic`, anything with quiet=True) are not part of the transcript. Names are made from the story's own
-name, so that stories do not meet on one broker; the transcript has ~ for it.
+Preparations (`s.topic`, anything with quiet=True) are not in the transcript. Names contain the story's own name, so that
+stories do not interfere on one broker; the transcript has ~ instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.deadlines import HANG_S, Deadline
 Body = dict[str, Any]
 WAIT = HANG_S
 LONG_POLL_MS = round(HANG_S * 2_000)
-"""Longer than an answer is waited for: a fetch that is answered was not answered by its time."""
+"""Longer than the timeout of a receive: a long poll with a response was completed by data, not by its own timeout."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ STORIES: dict[str, Entry] = {}
 
 
 def story(area: str, profile: str = "main") -> Callable[[Callable[[Story], None]], Callable[[Story], None]]:
-    """Registers a story. `profile` names the broker it runs on (see runner.PROFILES)."""
+    """Register a story. `profile` is the broker it runs on (see runner.PROFILES)."""
 
     def register(run: Callable[[Story], None]) -> Callable[[Story], None]:
         entry = Entry(area, run.__name__, run, profile)
@@ -60,7 +60,7 @@ def story(area: str, profile: str = "main") -> Callable[[Callable[[Story], None]
 
 
 class Unanswered(Exception):
-    """A story needs an answer that it did not get: it ends here."""
+    """A required response did not come: the story ends here."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,16 @@ class Story:
     port: int
     attempt: int = 0
     hold_markers: Callable[[], AbstractContextManager[object]] = nullcontext
-    """The transaction coordinator gets no marker written within the block. How depends on the broker."""
+    """Context manager in which no marker is written for the transaction coordinator. The implementation depends on the
+    broker."""
     restart_broker: Callable[[], None] | None = None
-    """Stops the broker cleanly and starts it again; for stories that have a broker of their own."""
+    """Stops the broker cleanly and starts it again; only for stories with a broker of their own."""
     transcript: list[Body] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.prefix = f"{self.entry.area}-{self.entry.name}".replace("_", "-")[:80]
         if self.attempt:
-            # No longer than before: the lengths of names are in bytes that are compared.
+            # Of the same length as before: the compared byte counts include names.
             mark = f"X{self.attempt}"
             self.prefix = self.prefix[: -len(mark)] + mark
         self.t0 = int(time.time() * 1000) - 10 * MINUTE
@@ -122,7 +123,7 @@ class Story:
                 wire.close()
 
     def restart(self) -> None:
-        """The broker is stopped cleanly, and started again on its directory and port."""
+        """Stop the broker cleanly and start it again on its directory and port."""
         assert self.restart_broker is not None, f"{self.entry.id} shares its broker"
         self.close()
         self.restart_broker()
@@ -151,7 +152,7 @@ class Story:
         return body
 
     def take(self, pending: Pending, wait: float = WAIT) -> Body:
-        """Receives and records."""
+        """Receive the response and record it."""
         try:
             body = self.receive(pending, wait)
         except (raw.Closed, raw.Silence, raw.Malformed) as error:
@@ -177,7 +178,7 @@ class Story:
         wait: float = WAIT,
         **body: Any,
     ) -> Body:
-        """One exchange; while the answer holds a code of `retry` it is asked again, and only the last one counts."""
+        """One exchange. It is repeated while the response has an error in `retry`, and only the last one is recorded."""
         codes, deadline = set(retry), Deadline()
         while True:
             try:
@@ -202,7 +203,7 @@ class Story:
         return self.ask(api, version, retry=retry, quiet=True, **body)
 
     def try_ask(self, api: str, version: int, /, **body: Any) -> Body | None:
-        """As ask, for a request that may get no answer: the outcome is recorded and the story goes on."""
+        """Like ask, for a request that may get no response: the outcome is recorded and the story continues."""
         try:
             return self.ask(api, version, **body)
         except Unanswered:
@@ -211,7 +212,7 @@ class Story:
     def raw(
         self, label: str, data: bytes, *, on: str = "main", wait: float = 3.0, frame: bool = True
     ) -> bytes | None:
-        """Bytes as they are; recorded is what came back: closed, silence, or the frame in hex after its correlation."""
+        """Send bytes; record the result: closed, silence, or the response frame in hex after its correlation id."""
         wire = self.wire(on)
         try:
             wire.send_frame(data) if frame else wire.send_bytes(data)
@@ -225,7 +226,7 @@ class Story:
     def raw_request(
         self, label: str, api: str, version: int, frame: bytes, *, on: str = "main", wait: float = 3.0
     ) -> Body | None:
-        """A frame made by hand whose answer is decoded as that of `api` and `version`."""
+        """Send a custom frame, and decode the response as that of `api` and `version`."""
         wire = self.wire(on)
         try:
             wire.send_frame(frame)
@@ -237,7 +238,7 @@ class Story:
         return body
 
     def alive(self, on: str = "main") -> None:
-        """The broker, and this connection, go on."""
+        """Check that the broker still responds on this connection."""
         pending = self.send("heartbeat", 0, on=on, group_id="", generation_id=0, member_id="")
         try:
             self.put(f"alive? ({on})", self.receive(pending)["error_code"])
@@ -250,7 +251,7 @@ class Story:
         return f"{self.prefix}-{suffix}" if suffix else self.prefix
 
     def topic(self, partitions: int = 1, **configs: str) -> Topic:
-        """A new topic, there when this returns. Dots in config names are written as double underscores."""
+        """Create a topic. In the names of settings a double underscore stands for a dot."""
         self.topics += 1
         name = self.name(f"t{self.topics}")
         settings = [{"name": k.replace("__", "."), "value": v} for k, v in configs.items()]
@@ -270,7 +271,7 @@ class Story:
         return Topic(name, row["topic_id"])
 
     def wait_for(self, name: str, partitions: int = 1) -> None:
-        """Until the partitions have a leader that answers."""
+        """Wait until the partitions have a leader that responds."""
         self.quiet("metadata", 4, topics=[{"name": name}], allow_auto_topic_creation=False)
         rows = [{"partition_index": p, "timestamp": -1} for p in range(partitions)]
         self.quiet(
@@ -289,7 +290,7 @@ class Story:
         return answer["producer_id"], answer["producer_epoch"]
 
     def settle(self, transactional_id: str) -> None:
-        """Waits until the end of a transaction is complete, where the broker can be asked (DescribeTransactions)."""
+        """Wait until the end of a transaction is complete, if the broker has DescribeTransactions."""
         deadline = Deadline()
         while self._can_describe() and not deadline.is_over:
             answer = self.quiet("describe_transactions", 0, on="settle", transactional_ids=[transactional_id])
@@ -302,7 +303,7 @@ class Story:
         answer = self.quiet("api_versions", 0, on="settle")
         return any(row["api_key"] == raw.API_KEYS["describe_transactions"] for row in answer["api_keys"])
 
-    # -- often used requests -------------------------------------------------------------------------------------
+    # -- common requests -----------------------------------------------------------------------------------------
 
     def batch(self, values: int | Sequence[bytes | None] = 1, **fields: Any) -> bytes:
         fields.setdefault("ts", self.t0)
@@ -337,7 +338,7 @@ class Story:
 
 
 def java_hash(name: str) -> int:
-    """By which a coordinator's partition is found."""
+    """The hash that selects a coordinator's partition."""
     value = 0
     for char in name:
         value = (31 * value + ord(char)) & 0xFFFFFFFF
@@ -373,7 +374,7 @@ def fetch_body(rows: Sequence[tuple[Topic, int, int]], v: int, **partition: Any)
 
 
 def subscription(topics: Sequence[str] = (), version: int = 0, user_data: bytes | None = None) -> bytes:
-    """ConsumerProtocolSubscription, valid: Kafka cannot load a group again whose member sent anything else."""
+    """A valid ConsumerProtocolSubscription: Kafka cannot load a group again whose member sent other bytes."""
     out = struct.pack(">hi", version, len(topics))
     for topic in topics:
         out += struct.pack(">h", len(topic)) + topic.encode()

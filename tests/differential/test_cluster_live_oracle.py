@@ -1,4 +1,4 @@
-"""Three brokers of Apache Kafka 4.3.1 themselves: they answer as recorded, so the recordings cannot rot."""
+"""The recordings are still right: three brokers of a running Apache Kafka 4.3.1 give the recorded responses."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.differential.cluster.sides import kafka_side
 from tests.support.deadlines import LONG_TEST_S
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(LONG_TEST_S)]
-# Kafka's clocks are real: a machine that stalls in the middle of a scene may spoil it.
+# Kafka's clocks are real: a machine that stalls in the middle of a scene may change its responses.
 ATTEMPTS = 3
 
 
 def rotten(stage: Stage, scene: running.Scene) -> list[runner.Difference]:
-    """Where Kafka answers a scene otherwise than recorded, in every attempt."""
+    """Differences from the recordings that Kafka shows in every attempt."""
     left, found = running.entries(scene.name), []
     for attempt in range(ATTEMPTS):
         transcripts = running.play(stage, scene, left, attempt)

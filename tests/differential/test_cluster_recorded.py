@@ -1,4 +1,5 @@
-"""Each story of three nodes on ours, in this process, answer by answer as three brokers of Apache Kafka 4.3.1 gave them."""
+"""Each story with three nodes on our broker gets the responses that were recorded with three brokers of Apache Kafka
+4.3.1."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ ENTRIES = running.entries()
 
 
 class Ours:
-    """Plays a scene when the first story of it is asked for."""
+    """Runs a scene when the first of its stories is needed."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

@@ -1,4 +1,4 @@
-"""The comparison itself: it sees a planted difference, and a listed one that is gone."""
+"""Tests of the comparison: it finds a planted difference, and a listed difference that no longer exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1 itself: it answers as recorded, so the recordings cannot rot, and our broker answers as it does."""
+"""The recordings are still right: a running Apache Kafka 4.3.1 gives the recorded responses, and so does our broker."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.differential.record import on_own_kafka
 from tests.support.deadlines import LONG_TEST_S
 from tests.support.kafka_oracle import kafka_with_relay
 
-# What Kafka has answered is recorded, and compared with ours by test_recorded.py each time.
+# test_recorded.py compares our broker with the recordings each time.
 pytestmark = [pytest.mark.java, pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
-# Each profile starts a Kafka of its own, and `main` takes four minutes: all others are asked in the soak. With each change
-# Kafka is also asked what no recording has (tests/fuzz/test_differential.py).
+# Each profile starts a Kafka, and `main` takes four minutes: the other profiles run in the soak. Each change also runs
+# requests that are not recorded (tests/fuzz/test_differential.py).
 WITH_EACH_CHANGE = ("consumer-groups",)
-# The clock is real on both sides: a machine that stalls in the middle of a story may spoil it.
+# The clock is real on both sides: a machine that stalls in the middle of a story may change its responses.
 ATTEMPTS = 3
 
 
 def as_recorded(
     entry: runner.Entry, on_kafka: Callable[[runner.Entry, int], runner.Transcript]
 ) -> tuple[runner.Transcript, list[runner.Difference]]:
-    """``on_kafka`` runs one attempt."""
+    """Differences of Kafka from the recording. ``on_kafka`` runs one attempt."""
     recorded = runner.recorded(entry)
     assert recorded is not None, f"{entry.id} is not recorded"
     for attempt in range(ATTEMPTS):
@@ -40,7 +40,7 @@ def as_recorded(
 
 @contextmanager
 def kafka_of(profile: str) -> Iterator[Callable[[runner.Entry, int], runner.Transcript]]:
-    """One Kafka for the stories of a profile, or one for each of them."""
+    """Yields a function that runs stories on one Kafka for the profile, or on one for each story."""
     if runner.has_own_broker(profile):
         yield on_own_kafka
         return

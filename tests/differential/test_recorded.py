@@ -1,5 +1,7 @@
-"""Each story on our broker, answer by answer as Apache Kafka 4.3.1 gave them when they were recorded. What may differ
-stands in docs/differences.md; a difference that is not there fails its story, an entry that nothing needs fails too."""
+"""Each story on our broker gets the responses that were recorded with Apache Kafka 4.3.1.
+
+A difference that is not in docs/differences.md fails its story. A row of that table that matches no difference fails too.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def test_every_listed_difference_is_one(our_broker: Ours) -> None:
 
 
 def test_nothing_differs_where_every_record_is_read(tmp_path: Path) -> None:
-    """What the rows say of how to switch them off."""
+    """With the setting that the rows name to switch the difference off."""
     rows = listed.rows()
     switched_off = [row for row in rows if row.id in ("records-not-read", "max-timestamp-kept")]
     stories = {story for row in switched_off for story in row.stories}

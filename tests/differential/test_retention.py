@@ -1,4 +1,4 @@
-"""The same logs under Apache Kafka and here: what is left of them after a check is the same."""
+"""Retention removes the same segments in Apache Kafka and in this broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 class Case(NamedTuple):
-    """A topic: settings, the age of each record of 0.7 MiB (one to a segment), the log start asked for, what is left."""
+    """A topic: settings, age of each record of 0.7 MiB (one in each segment), log start to request, remaining records."""
 
     configs: dict[str, str]
     ages_days: Sequence[float]
@@ -49,11 +49,11 @@ CASES = {
 
 
 SETTLED_S = 2.0
-"""Some rounds of the retention check."""
+"""Seconds, some rounds of the retention check."""
 
 
 def log_starts(bootstrap: str) -> dict[str, int]:
-    """Make the topics, wait until what should go is gone and a few checks longer; where each log begins then."""
+    """Create the topics, wait until the expected segments are deleted and for some more checks; return the log starts."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics(
         [

@@ -103,4 +103,4 @@ HUGE: Final[tuple[Callable[[bytes], bytes], ...]] = (
     lambda token: _bearer(_jwt(b"[]", b"[]", b"s")),
     lambda token: _bearer(_jwt(b"\xff\xfe", b"\xff\xfe", b"\xff")),
 )
-"""Functions that make a token from the one that is due in the login."""
+"""Functions that make a token of the maximum size or depth. Each gets the token that is due in the login."""

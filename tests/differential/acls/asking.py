@@ -1,4 +1,4 @@
-"""A broker is asked about cases by clients of several principals."""
+"""Creates the ACLs of a case at a broker and sends requests as clients with several principals."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Client(Protocol):
 
 
 class Connection:
-    """A client that says by SASL/PLAIN who it is."""
+    """A client that authenticates with SASL/PLAIN."""
 
     def __init__(self, port: int, host: str, user: str | None = None) -> None:
-        """From the address ``host``; without a user to a listener without SASL."""
+        """Connect from the address ``host``; without a user, to a listener without SASL."""
         self._wire = raw.Wire("127.0.0.1", port, source=host)
         if user is not None:
             self.ask("sasl_handshake", 1, mechanism="PLAIN")
@@ -59,7 +59,7 @@ class Asking:
     """A broker with an authorizer."""
 
     def __init__(self, admin: Client, askers: Mapping[str, Client]) -> None:
-        """``admin`` is a super user."""
+        """``admin`` is the client of a super user."""
         self._admin = admin
         self._askers = askers
 
@@ -71,7 +71,7 @@ class Asking:
         return self
 
     def _await_coordinators(self) -> None:
-        """Of all groups: they load when the first of them is looked for."""
+        """Wait until the coordinators of all groups have loaded, which begins when the first of them is looked up."""
         deadline = Deadline()
         codes = {None}
         while codes != {0}:
@@ -89,7 +89,7 @@ class Asking:
         self._await(len(set(case.acls)))
         told = {who: answers_of(client) for who, client in self._askers.items()}
         described = [self._described(wanted) for wanted in case.filters]
-        # Each filter by itself, and two at once: the second finds what the first has found, too.
+        # One filter alone, and two in one request: the second of them also finds what the first one deletes.
         deleted = [*self._deleted(*case.filters[:2]), *self._deleted(case.filters[2])]
         self._await(len(_left(case, described)))
         left = self._described(EVERYTHING)
@@ -104,7 +104,7 @@ class Asking:
         }
 
     def _await(self, count: int) -> None:
-        """Kafka's controller answers before its broker has read the records."""
+        """Wait until the broker has read the records: Kafka's controller responds before that."""
         deadline = Deadline()
         while len(self._described(EVERYTHING)) != count:
             assert not deadline.is_over, f"there are never {count} ACLs"
@@ -145,7 +145,7 @@ def _left(case: Case, described: Sequence[Sequence[Sequence[Any]]]) -> set[Rule]
 
 
 def answers_of(client: Client) -> Answers:
-    """What a client may do."""
+    """What the client's principal is allowed to do."""
     topics = client.ask(
         "metadata",
         12,
@@ -173,7 +173,7 @@ def answers_of(client: Client) -> Answers:
 def _by_name(
     rows: Sequence[Mapping[str, Any]], key: str, names: Sequence[str], operations: str = ""
 ) -> list[int]:
-    """For each name the error, or the authorized operations; of a transactional id only the refusal counts."""
+    """The error of each name, or its authorized operations. For a transactional id only an authorization error counts."""
     found = {row[key]: row for row in rows}
     if operations:
         return [found[name]["error_code"] or found[name][operations] for name in names]

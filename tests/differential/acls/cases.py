@@ -1,6 +1,6 @@
-"""Random sets of ACLs, and questions about each: what a principal may do, what filters find, what they delete.
+"""Random sets of ACLs, with questions about each: what a principal may do, what filters find, what they delete.
 
-A case is made from its number alone. What Kafka answers to each is kept in ``recorded.jsonl``.
+A case depends only on its number. Kafka's answers are recorded in ``recorded.jsonl``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ OPERATIONS = {
     CLUSTER: (2, 5, 7, 8, 9, 10, 11, 12),
     TRANSACTIONAL_ID: (2, 4, 8),
 }
-# Patterns of a few letters, so that many of them hold for the names that are asked about.
+# Patterns of a few letters, so that many of them match the names in the questions.
 TOPICS = ("a", "ab", "abc", "abd", "b", "hardcode")
 NAMES = {
     TOPIC: TOPICS,
-    # A topic cannot have an asterisk in its name.
+    # Not for topics: a topic name cannot contain an asterisk.
     GROUP: ("a", "ab", "abc", "b", "*", "*a"),
     TRANSACTIONAL_ID: ("a", "ab", "b", "*a"),
 }
@@ -62,7 +62,7 @@ def case(number: int) -> Case:
 
 
 def _of_writing(random: Random) -> Rule:
-    """Whether any topic may be written, is asked of few ACLs that say yes and no to about the same."""
+    """ACLs for the question whether any topic may be written, with allowing and denying ones for similar names."""
     pattern = random.choice(
         (("a", LITERAL), ("a", PREFIXED), ("ab", LITERAL), ("ab", PREFIXED), ("*", LITERAL))
     )
@@ -78,7 +78,7 @@ def _of_writing(random: Random) -> Rule:
 
 
 def _broad(random: Random, resource_type: int) -> Rule:
-    """Much is allowed, so that there is something to deny."""
+    """A broad ALLOW rule, so that DENY rules have an effect."""
     pattern: tuple[str, int] = random.choice((("*", LITERAL), ("a", PREFIXED), ("ab", PREFIXED)))
     if resource_type == CLUSTER:
         pattern = CLUSTER_NAME, LITERAL
@@ -107,7 +107,7 @@ def _rule(random: Random) -> Rule:
 
 
 def _wanted(random: Random, acls: Sequence[Rule]) -> Wanted:
-    """Some fields of an ACL that is there, or of one that may be; the others are not looked at."""
+    """A filter with some fields of an existing or random ACL. The other fields match anything."""
     rule = random.choice((*acls, _rule(random)))
     fields: list[Any] = [
         value if random.random() < 0.4 else otherwise
@@ -129,11 +129,11 @@ def filter_body(wanted: Wanted) -> dict[str, Any]:
 
 
 Answers = dict[str, Any]
-"""What one broker says of a case."""
+"""The answers of one broker about a case."""
 
 
 def in_order(rules: Iterable[Sequence[Any]]) -> list[list[Any]]:
-    """Kafka tells ACLs in the order of a hash map."""
+    """Rules in a fixed order. Kafka returns ACLs in the order of a hash map."""
     return sorted(map(list, rules))
 
 

@@ -1,4 +1,4 @@
-"""Apache Kafka with an authorizer: python -m tests.differential.acls.kafka records its answers."""
+"""Apache Kafka with an authorizer. python -m tests.differential.acls.kafka records its answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AUTHORIZER = {
 
 @contextmanager
 def kafka_with_authorizer() -> Iterator[Asking]:
-    """Its broker and its controller are the super user themselves: they speak over listeners without SASL."""
+    """Start Kafka. Its broker and controller use listeners without SASL, so the anonymous principal is the super user."""
     port, sasl_port, controller = raw.free_port(), raw.free_port(), raw.free_port()
     listeners = f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}"
     users = " ".join(

@@ -1,4 +1,4 @@
-"""Our broker, in this process, without a socket: the principal of a request is told to its handler."""
+"""Our broker in this process, without a socket: the handler gets the principal of a request directly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.in_process import InProcess
 
 
 class DirectClient:
-    """Each request and each answer goes through the codec, and is read by the tests' own."""
+    """Encodes and decodes each request and response with our codec and with the tests' own."""
 
     def __init__(self, broker: InProcess, principal: str, host: str) -> None:
         self._broker = broker
@@ -49,7 +49,7 @@ class DirectClient:
         return b"".join((response_header(header.api_key, header.api_version, 1), *chunks))
 
     def close(self) -> None:
-        """There is no connection."""
+        """Do nothing: there is no connection."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Our broker decides about random sets of ACLs as Apache Kafka 4.3.1 did when it was asked, and as it does now."""
+"""Our broker's decisions about random sets of ACLs are those of Apache Kafka 4.3.1, recorded and live."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.differential.story import Entry
 from tests.support.deadlines import LONG_TEST_S
 
 SOON = 80
-"""So many are looked at with each change."""
+"""Number of cases that run with each change."""
 LIVE = range(CASES, CASES + 100)
-"""Cases that no recording has."""
+"""Cases that are not recorded."""
 
 
 def different(kafka: list[Answers], ours: list[Answers], first: int = 0) -> list[str]:

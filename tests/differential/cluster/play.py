@@ -1,4 +1,4 @@
-"""Plays stories on our nodes and says where they differ from the record: python -m tests.differential.cluster.play [...]"""
+"""Runs stories on our nodes and prints differences from the recordings: python -m tests.differential.cluster.play [...]"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records Kafka's answers: python -m tests.differential.cluster.record [scene or story id prefix ...]"""
+"""Records Kafka's responses: python -m tests.differential.cluster.record [scene or story id prefix ...]"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays the stories of a scene on one cluster, and keeps Kafka's answers as files."""
+"""Runs the stories of a scene on one cluster, and stores Kafka's responses as files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Act = Callable[["Stage"], object]
 
 
 class Stage:
-    """A cluster, and what acts do to it: each returns when all nodes that run know of it."""
+    """A cluster with the acts on it. Each act returns when all running nodes have learned of it."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
@@ -108,13 +108,13 @@ class Stage:
             self._cuts.discard((one, other))
 
     def _await_known(self) -> None:
-        """Until those that run know each other, and no others."""
+        """Wait until the metadata of all running nodes lists exactly the running nodes."""
         if self.side.reachable():
             self._eye.home = self.side.reachable()[-1]
             self._eye.await_known(set(self.side.reachable()))
 
     def heal(self) -> None:
-        """All nodes run and reach each other, lead what they are to lead, and coordinate what that brings with it."""
+        """Start and connect all nodes, elect preferred leaders, and wait for the coordinators to load."""
         self.side.release()
         self.mend()
         for node_id in tuple(self._paused):
@@ -137,7 +137,7 @@ class Stage:
                 eye.await_coordinator(name, kind, nodes[0])
 
     def remove(self, told: ClusterStory) -> None:
-        """The topics of a story that is over."""
+        """Delete the topics of a finished story."""
         known = self._eye.quiet("metadata", 12, topics=None)["topics"]
         rows = [{"name": row["name"]} for row in known if (row["name"] or "").startswith(told.prefix)]
         if rows:
@@ -146,7 +146,7 @@ class Stage:
     # -- playing ------------------------------------------------------------------------------------------------
 
     def play(self, entries: Sequence[Entry], acts: Sequence[Act], attempt: int = 0) -> dict[str, Transcript]:
-        """The transcripts of some stories of one scene. Another attempt on the same cluster has names of its own."""
+        """Transcripts of some stories of one scene. ``attempt`` makes the names unique on the same cluster."""
         self._playing = [ClusterStory(each, self.side.host, 0, attempt, side=self.side) for each in entries]
         runs = [(told, _steps(told)) for told in self._playing]
         for act in (*acts, None):
@@ -192,7 +192,7 @@ class Scene:
 
 
 def _steps(told: ClusterStory) -> Iterator[None]:
-    """Also of a story that has only one."""
+    """The steps of a story as a generator, also for a story without a `yield`."""
     yield from told.entry.run(told) or ()
 
 
@@ -209,7 +209,7 @@ def stop(node: int) -> Act:
 
 
 def isolate(node: int) -> Act:
-    """It reaches clients and the controller, and no other node."""
+    """Cut a node off from the other nodes, but not from clients and the controller."""
     return lambda stage: [stage.cut(each, node) for each in NODES if each != node]
 
 
@@ -218,25 +218,25 @@ def mend(stage: Stage) -> None:
 
 
 def nothing(stage: Stage) -> None:
-    """Stories that wait for time-outs come behind those that act before them."""
+    """Do nothing: in this step run the stories that wait for a timeout after the act before."""
 
 
 SCENES = {
     scene.name: scene
     for scene in (
         Scene("calm"),
-        # Node 1 is killed. Then it comes back.
+        # Node 1 is killed, then restarted.
         Scene("killed", (kill(1), start(1))),
         Scene("unregistered", (kill(1), start(1))),
-        # As above, for stories that hold requests until then.
+        # The same, for stories that hold requests until the kill.
         Scene("decided", (kill(1), start(1))),
-        # Node 1 hands over what it leads, and ends. Then it comes back.
+        # Node 1 does a controlled shutdown, then is restarted.
         Scene("stopped", (stop(1), start(1))),
-        # Node 3 copies nothing any more. It falls out of the in-sync replicas. Then it may copy again.
+        # Node 3 cannot fetch and leaves the ISR, then its links are restored.
         Scene("cut", (isolate(3), nothing, mend)),
-        # Node 1 is left alone. Then the others come back.
+        # Nodes 2 and 3 are killed, then restarted.
         Scene("alone", (kill(2, 3), start(2, 3))),
-        # Node 2 dies first, then node 1, which knew more. Node 2 comes back, then node 1.
+        # Node 2 is killed, then node 1, which has more records. Node 2 is restarted, then node 1.
         Scene("unclean", (kill(2), kill(1), start(2), start(1))),
     )
 }

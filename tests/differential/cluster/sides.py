@@ -15,7 +15,7 @@ from tests.support import raw
 from tests.support.in_process import InProcess
 from tests.support.kafka_cluster import COMMON, HOST, KafkaCluster
 
-# What both sides are told. Racks are "a" for node 1, "b" for node 2, "c" for node 3.
+# Settings of both sides. Racks are "a" for node 1, "b" for node 2, "c" for node 3.
 SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "default.replication.factor": "3",
@@ -136,7 +136,10 @@ class OurSide:
         self._broker.call(lambda: (change(one, other), change(other, one)))
 
     def wait(self) -> None:
-        """Followers that are cut off fall behind in no time; all else happens at its own pace."""
+        """Advance the replication domain of the clock, so that followers without links leave the ISR.
+
+        All else is real time.
+        """
         self._broker.advance("250ms", only=["replication"])
         time.sleep(0.002)
 
@@ -154,7 +157,7 @@ class OurSide:
 
 
 class _Watch:
-    """Sees the requests between nodes as they arrive."""
+    """Records the requests between nodes as they arrive."""
 
     def __init__(self) -> None:
         self._calls: list[Call] = []

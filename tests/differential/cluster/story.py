@@ -1,6 +1,7 @@
-"""Stories of three nodes: as those of one (`tests.differential.story`), with nodes that are killed, stopped and cut off.
+"""Stories with three nodes: like those with one (`tests.differential.story`), with nodes that are killed, stopped and cut
+off.
 
-A story belongs to a scene, which says what becomes of the nodes. All stories of a scene share its acts: each runs up to its
+A story belongs to a scene, which defines acts on the nodes. All stories of a scene share its acts: each story runs up to its
 first `yield`, then the first act is performed once for all of them, and so on.
 
     @story("leadership", scene="killed")       # acts: node 1 is killed; it is started again
@@ -13,8 +14,8 @@ first `yield`, then the first act is performed once for all of them, and so on.
         yield
         s.await_isr(t, {1, 2, 3})
 
-Replicas are placed by the story, so that both sides choose the same leaders: nodes, epochs and offsets are compared as they
-are. What a story waits for, it polls with requests that are not in the transcript.
+The story places the replicas, so that both sides have the same leaders: node ids, epochs and offsets are compared as they
+are. To wait for something, a story polls with requests that are not in the transcript.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from tests.support.deadlines import Deadline
 
 NODES = (1, 2, 3)
 PORT_NAMES = {node_id: f"port of {node_id}" for node_id in NODES}
-# How the partitions of both internal topics are placed, so that a story can have any coordinator, and any that follows it.
+# Placement of the partitions of both internal topics, so that a story can choose any coordinator, and any successor of it.
 PLACED = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1))
 LOADING = (14, 15, 16)
 OFFSET_NOT_AVAILABLE = 78
 CONTROL = 0x20
-# One control record: its key (version, type) and its value (version, epoch of the coordinator).
+# One control record: key (version, type) and value (version, coordinator epoch).
 MARKER = re.compile("20000000080000(000[01])0c0000([0-9a-f]{8})00")
 MARKER_TYPES = {"0000": "ABORT", "0001": "COMMIT"}
 UNORDERED = (
@@ -49,14 +50,14 @@ UNORDERED = (
 
 
 class Side(Protocol):
-    """A cluster that stories run on: Kafka's or ours."""
+    """A cluster for stories: Kafka's or ours."""
 
     host: str
 
     def port(self, node_id: int) -> int: ...
 
     def reachable(self) -> list[int]:
-        """The nodes that run and are not paused."""
+        """Nodes that run and are not paused."""
         ...
 
     def kill(self, node_id: int) -> None: ...
@@ -74,23 +75,23 @@ class Side(Protocol):
     def mend(self, one: int, other: int) -> None: ...
 
     def wait(self) -> None:
-        """What is polled for has not happened yet."""
+        """Called between two polls of a condition."""
         ...
 
     def hold(self, api: str, sender: int, receiver: int) -> None:
-        """Requests of this API, of one node to another, do not arrive, until `release`."""
+        """Hold requests of this API from one node to another until `release`."""
         ...
 
     def release(self) -> None: ...
 
     def sent(self) -> list[Sent]:
-        """The requests between nodes so far, in the order in which they arrived at each."""
+        """Requests between nodes so far, in the order of arrival at each node."""
         ...
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A request of one node to another, and the response, if there was one."""
+    """A request of one node to another, with the response if there was one."""
 
     receiver: int
     api: str
@@ -118,7 +119,10 @@ STORIES: dict[str, Entry] = {}
 def story(
     area: str, scene: str = "calm"
 ) -> Callable[[Callable[[ClusterStory], Any]], Callable[[ClusterStory], Any]]:
-    """Registers a story. Its area begins with "cluster-", so that docs/differences.md tells it from those of one node."""
+    """Register a story.
+
+    Its area must begin with "cluster-", to distinguish it from stories with one node in docs/differences.md.
+    """
 
     def register(run: Callable[[ClusterStory], Any]) -> Callable[[ClusterStory], Any]:
         entry = Entry(f"cluster-{area}", run.__name__, run, scene)
@@ -130,7 +134,7 @@ def story(
 
 
 def java_hash(name: str) -> int:
-    """Kafka's choice of a coordinator: ``Utils.abs(name.hashCode())``."""
+    """The hash by which Kafka chooses a coordinator: ``Utils.abs(name.hashCode())``."""
     value = 0
     for char in name:
         value = (31 * value + ord(char)) & 0xFFFFFFFF
@@ -139,12 +143,12 @@ def java_hash(name: str) -> int:
 
 
 class ClusterNormal(Normal):
-    """Nodes are known by their numbers. Which one Kafka names as controller is chance."""
+    """Normalises responses. Node ids are compared as they are, except the controller's, which is random in Kafka."""
 
     def __init__(self, prefix: str, ports: dict[int, str], base_time: int) -> None:
         super().__init__(prefix, ports, base_time)
         self.names: dict[str, str] = {}
-        """Names that were chosen for where they are coordinated, and what they are called."""
+        """Symbols of names that were chosen to have certain coordinators."""
 
     def _string(self, value: str, field: str) -> str:
         for name, called in self.names.items():
@@ -155,12 +159,12 @@ class ClusterNormal(Normal):
         if isinstance(value, dict) and value.get("producer_id", -1) >= 0:
             value = self._with_coordinator_epochs(value)
         if isinstance(value, dict) and value.get("transaction_state") == "" and value["producer_id"] == 0:
-            # Nothing is known of the id. In another story 0 may be a producer's id.
+            # The transactional id is unknown. In another story 0 may be a real producer id.
             value = value | {"producer_id": "0"}
         return super().value(value, field, sort)
 
     def _with_coordinator_epochs(self, value: dict[str, Any]) -> dict[str, Any]:
-        """By order of appearance, for each producer: how often its coordinator has moved before is another story."""
+        """Number the coordinator epochs of each producer from 0: other stories of the scene may have raised them."""
         pid = value["producer_id"]
         if value.get("coordinator_epoch", -1) >= 0:
             return value | {"coordinator_epoch": self._coordinator_epoch(pid, value["coordinator_epoch"])}
@@ -176,7 +180,7 @@ class ClusterNormal(Normal):
         return self.symbol(f"epoch of the coordinator of {self.symbol('pid', pid)}", epoch)
 
     def _sort_key(self, value: dict[str, Any]) -> tuple[Any, ...]:
-        """By symbols, not by the numbers behind them: producer ids are of blocks that nodes get in any order."""
+        """Sort by symbols, not by values: nodes get blocks of producer ids in any order."""
         known = list(self.symbols)
         pid = ("pid", value.get("producer_id"))
         if pid in known:
@@ -196,11 +200,11 @@ class ClusterNormal(Normal):
 
 @dataclass
 class ClusterStory(Story):
-    """`at` is the node that a request is sent to."""
+    """A story on a cluster. `at` is the id of the node that gets a request."""
 
     side: Side = field(kw_only=True)
     home: int = field(default=3, kw_only=True)
-    """Where preparations are asked for, and all that any node may be asked."""
+    """Node that gets preparing requests, and requests that any node may answer."""
     normal: ClusterNormal = field(init=False)
     is_over: bool = field(default=False, init=False)
 
@@ -217,7 +221,7 @@ class ClusterStory(Story):
         return self.wires[on]
 
     def forget(self, node_id: int) -> None:
-        """The node has gone, and its connections with it."""
+        """Close the connections to a node that has ended."""
         for on in [each for each in self.wires if each.split()[0] == str(node_id)]:
             self.close(on)
 
@@ -238,7 +242,7 @@ class ClusterStory(Story):
     # -- names ---------------------------------------------------------------------------------------------------
 
     def coordinated(self, by: Sequence[int], suffix: str = "tx") -> str:
-        """A transactional id, or group, whose partition has its replicas on these nodes, in this order."""
+        """A transactional or group id whose partition has its replicas on these nodes, in this order."""
         index = PLACED.index(tuple(by))
         number = 0
         while java_hash(name := self.name(f"{suffix}{number}")) % len(PLACED) != index:
@@ -247,7 +251,7 @@ class ClusterStory(Story):
         return name
 
     def topic(self, replicas: Sequence[Sequence[int]] = ((1, 2, 3),), **configs: str) -> Topic:  # type: ignore[override]
-        """A new topic with its replicas on these nodes, led and followed when this returns."""
+        """Create a topic with its replicas on these nodes, and wait until all of them lead or follow."""
         self.topics += 1
         name = self.name(f"t{self.topics}")
         row = {
@@ -274,17 +278,17 @@ class ClusterStory(Story):
             self.side.wait()
 
     def look(self, at: int, api: str, version: int, **body: Any) -> Body:
-        """Ask once, without a word in the transcript."""
+        """Send one request that is not in the transcript."""
         return self.quiet(api, version, retry=(), at=at, on="look", **body)
 
     def partitions(self, topic: Topic | str, at: int) -> dict[int, Body]:
-        """What a node tells of a topic's partitions; none if it does not know it."""
+        """Partitions of a topic in a node's metadata, by index; empty if the node does not have the topic."""
         name = topic if isinstance(topic, str) else topic.name
         answer = self.look(at, "metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
         return {row["partition_index"]: row for row in answer["topics"][0]["partitions"]}
 
     def settled(self, topic: Topic | str) -> None:
-        """Until all nodes tell the same of a topic, and each of them acts by it."""
+        """Wait until all nodes have the same metadata of a topic, and act on it."""
         self.until(lambda: self._is_settled(topic), f"{topic} is settled")
 
     def _is_settled(self, topic: Topic | str) -> bool:
@@ -309,7 +313,7 @@ class ClusterStory(Story):
         return int(answer["topics"][0]["partitions"][0]["error_code"])
 
     def await_readable(self, topic: Topic, partition: int = 0) -> None:
-        """Until the leader knows what is committed: right after an election it does not."""
+        """Wait until the leader has a valid high watermark, which it does not have right after its election."""
 
         def code() -> int:
             row = {"partition_index": partition, "timestamp": -1}
@@ -325,7 +329,7 @@ class ClusterStory(Story):
     def await_leader(
         self, topic: Topic | str, leader: int, partition: int = 0, readable: bool = True
     ) -> None:
-        """Until all nodes know this leader, and it leads; ``readable``: with too few in sync it never is."""
+        """Wait until all nodes have this leader, and it leads. ``readable``: and its high watermark is valid."""
         self.until(
             lambda: all(
                 self.partitions(topic, at).get(partition, {}).get("leader_id") == leader
@@ -338,7 +342,7 @@ class ClusterStory(Story):
             self.await_readable(topic, partition)
 
     def await_isr(self, topic: Topic | str, isr: set[int], partition: int = 0) -> None:
-        """Until all nodes know these replicas in sync."""
+        """Wait until all nodes have this ISR."""
         self.until(
             lambda: all(
                 set(self.partitions(topic, at).get(partition, {}).get("isr_nodes", ())) == isr
@@ -351,14 +355,14 @@ class ClusterStory(Story):
     def await_replicated(
         self, topic: Topic, high_watermark: int, at: Sequence[int], partition: int = 0
     ) -> None:
-        """Until these replicas, leader or followers, know a high watermark."""
+        """Wait until these replicas have this high watermark."""
         self.until(
             lambda: all(self.high_watermark(topic, each, partition) >= high_watermark for each in at),
             f"{topic}-{partition} has {high_watermark} committed on {at}",
         )
 
     def log_start(self, topic: Topic, at: int, partition: int = 0) -> int:
-        """Of a replica, leader or follower."""
+        """Log start offset of a replica, leader or follower."""
         row = {"partition_index": partition, "timestamp": -2}
         body = self.look(
             at, "list_offsets", 5, replica_id=-2, topics=[{"name": topic.name, "partitions": [row]}]
@@ -366,12 +370,12 @@ class ClusterStory(Story):
         return int(body["topics"][0]["partitions"][0]["offset"])
 
     def high_watermark(self, topic: Topic, at: int, partition: int = 0) -> int:
-        """Of a replica, leader or follower; -1 if it has none."""
+        """High watermark of a replica, leader or follower, -1 if it has none."""
         found = self._read(topic, partition, at)
         return -1 if found["error_code"] not in (0, 1) else int(found["high_watermark"])
 
     def stable(self, topic: Topic, at: int, partition: int = 0) -> int:
-        """The last stable offset of a replica."""
+        """Last stable offset of a replica."""
         return int(self._read(topic, partition, at)["last_stable_offset"])
 
     def _read(self, topic: Topic, partition: int, at: int) -> Body:
@@ -381,7 +385,7 @@ class ClusterStory(Story):
         return body["responses"][0]["partitions"][0]  # type: ignore[no-any-return]
 
     def await_known(self, nodes: set[int]) -> None:
-        """Until these nodes, and no others, are brokers of the cluster to all that run."""
+        """Wait until the metadata of all running nodes lists exactly these nodes."""
         self.until(
             lambda: all(
                 {row["broker_id"] for row in self.look(at, "describe_cluster", 0)["brokers"]} == nodes
@@ -391,7 +395,7 @@ class ClusterStory(Story):
         )
 
     def await_coordinator(self, name: str, kind: int, node: int) -> None:
-        """Until a node coordinates a group (0) or a transactional id (1)."""
+        """Wait until a node is the coordinator of a group (kind 0) or a transactional id (1)."""
         self.until(
             lambda: self._coordination_code(name, kind, node) not in LOADING, f"{node} coordinates {name}"
         )
@@ -404,7 +408,7 @@ class ClusterStory(Story):
         return int(body["error_code"])
 
     def await_transaction(self, name: str, state: str, at: int) -> None:
-        """Until the coordinator of a transactional id says that it is in this state."""
+        """Wait until the coordinator has a transactional id in this state."""
 
         def is_there() -> bool:
             row = self.look(at, "describe_transactions", 0, transactional_ids=[name])["transaction_states"][0]

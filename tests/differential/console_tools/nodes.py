@@ -1,4 +1,4 @@
-"""Stories of commands on three nodes, which come and go while the story tells it.
+"""Stories of commands with three nodes, which the story kills and starts.
 
     @story("kafka-leader-election", profile="nodes")
     def preferred(s):
@@ -7,7 +7,7 @@
         s.cluster.await_leader(orders, 1)
         s.run("--election-type", "PREFERRED", "--topic", orders.name, "--partition", 0)
 
-Replicas are placed by the story, so that both sides choose the same leaders. When it is over, all nodes run again.
+The story places the replicas, so that both sides have the same leaders. At its end all nodes run again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.differential.story import Topic
 class NodesStory(ToolStory):
     stage: Stage = field(kw_only=True)
     cluster: ClusterStory = field(init=False)
-    """Prepares, and waits; none of it is in the transcript."""
+    """For preparing and waiting; none of it is in the transcript."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,7 +41,7 @@ class NodesStory(ToolStory):
 
     @property
     def bootstrap(self) -> str:
-        """Of the nodes that can be reached."""
+        """Addresses of the nodes that run and are not paused."""
         return ",".join(self.bootstrap_of(node_id) for node_id in self.stage.side.reachable())
 
     def bootstrap_of(self, node_id: int) -> str:
@@ -55,7 +55,7 @@ class NodesStory(ToolStory):
             self.cluster.close()
 
     def put_records(self, topic: Topic, *values: str, at: int) -> None:
-        """Records for partition 0, produced at its leader."""
+        """Produce records to partition 0 at its leader."""
         data = self.batch([value.encode() for value in values])
         self.cluster.quiet("produce", 9, at=at, **of_one_batch(topic.name, data))
 

@@ -1,5 +1,6 @@
-"""From what a tool wrote to what is compared: ids become symbols by order of appearance, times and addresses are replaced,
-runs of spaces (the width of columns follows from ids) become one, and lines about what other stories left are dropped."""
+"""Normalises the output of tools for comparison: ids become symbols by order of appearance, times and addresses are
+replaced, runs of spaces (the width of columns depends on ids) become one space, and lines about other stories' resources are
+dropped."""
 
 from __future__ import annotations
 
@@ -11,52 +12,52 @@ from pathlib import Path
 from typing import Final
 
 UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-# Kafka's ``Uuid``: ids of topics, clusters, directories and members.
+# Kafka's ``Uuid`` in base64: ids of topics, clusters, directories and members.
 BASE64_ID: Final = re.compile(r"(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])")
-# 64 bytes: the HMAC of a delegation token.
+# 64 bytes in base64: the HMAC of a delegation token.
 HMAC: Final = re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{86}==")
-# Of letters alone are the names of Kafka's classes and fields too; one id in ten thousand looks like one.
+# Names of Kafka's classes and fields consist of letters only. One id in ten thousand looks like such a name.
 CLASS_NAME: Final = re.compile(r"[a-z]*(?:[A-Z][a-z]+)+")
 CASE_CHANGES_MAX: Final = 7
-"""Of such a name of 22 letters."""
+"""Maximum changes between upper and lower case in such a name of 22 letters."""
 REPLACED: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,:]\d+)?Z?"), "(time)"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d\b"), "(minute)"),
     (re.compile(r"(?<![\w.])1[6-9]\d{11}(?!\w)"), "(ms)"),
     (re.compile(r"(?<=[\w$;])@[0-9a-f]{5,8}\b"), "@(hash)"),
     (re.compile(r"(?<=-consumer-)\d+\b|(?<=adminclient-)\d+\b|(?<=\bproducer-)\d+\b"), "(number)"),
-    # What a client says of a time-out depends on what it was doing just then.
+    # A client's message about a timeout depends on what it was doing at that time.
     (
         re.compile(r"(?<=TimeoutException: ).*|Call\(callName=.*|Timed out waiting for a node assignment.*"),
         "(text)",
     ),
     (re.compile(r" +"), " "),
 )
-# Where in the client's code an exception was thrown is no matter of the broker.
+# Stack frames of the client's code do not depend on the broker.
 FRAME: Final = re.compile(r"\s+at [\w.$/@]+.*\(.*\)$|\s+\.\.\. \d+ (more|common frames omitted)$")
 CLIENT_LOG: Final = re.compile(r"\[[^]]*network-thread[^]]*\] (WARN|ERROR) ")
-# What a tool knows of its own options, from the first line of it to the last: no broker is asked for it.
+# The first and last line of a tool's usage text, which comes from the tool alone.
 USAGE_BEGINS: Final = re.compile(r"Option +Description|usage: ")
 USAGE_ENDS: Final = re.compile(r"[\w-]+: error: ")
-# kafka-topics shows them in the order of the response, which has none on Kafka.
+# kafka-topics prints settings in the order of the response, which in Kafka is arbitrary.
 TOPIC_CONFIGS: Final = re.compile(r"(\tConfigs: )(.*)")
 NAME: Final = re.compile(r"[a-zA-Z0-9]+(?:-[a-z0-9]+)+--(?=[a-z0-9])")
 
 
 @dataclass(frozen=True)
 class Shown:
-    """How the output of one command is compared."""
+    """Options for the comparison of a command's output."""
 
     sorted: bool = False
-    """The tool has no order of its own."""
+    """Whether to sort the lines, as the tool prints them in no fixed order."""
     hidden: tuple[str, ...] = ()
-    """Patterns whose matches, or their first groups, differ from run to run."""
+    """Patterns whose matches, or their first groups, differ between runs."""
     dropped: tuple[str, ...] = ()
-    """Patterns of lines that are left out."""
+    """Patterns of lines to leave out."""
     only: str | None = None
-    """A pattern of the lines that are looked at."""
+    """Pattern of the lines to compare; None for all."""
     symbols: tuple[str, ...] = ()
-    """Columns of a table whose values are ids."""
+    """Names of table columns whose values are ids."""
     hidden_columns: tuple[str, ...] = ()
 
 
@@ -64,7 +65,7 @@ PLAIN: Final = Shown()
 
 
 class TextNormal:
-    """The symbols of one story: the same id has the same symbol in all its output."""
+    """The symbols of one story. An id has the same symbol in all of the story's output."""
 
     def __init__(self, prefix: str, ports: Mapping[int, str], paths: Mapping[Path, str]) -> None:
         self.prefix, self.ports, self.paths = prefix, ports, paths
@@ -91,7 +92,7 @@ class TextNormal:
         return list(_said_once(self._line(line) for line in lines))
 
     def _own(self, line: str) -> bool:
-        """What other stories left in lists of everything is not this story's."""
+        """Whether the line is about this story's resources, in a list of all resources."""
         return all(self.prefix.startswith(name[:-1]) for name in NAME.findall(line))
 
     def _line(self, line: str) -> str:
@@ -116,7 +117,7 @@ class TextNormal:
         return self.symbol("id", text) if has_both and not is_name else text
 
     def _columns(self, lines: list[str], shown: Shown) -> list[str]:
-        """A table has a line of headers, and values without spaces; the last one may be missing."""
+        """Parse a table of a header line and values without spaces; the last value of a line may be missing."""
         headers: list[str] = []
         rows: list[tuple[str, list[tuple[str, str]]]] = []
         for line in lines:
@@ -140,7 +141,7 @@ class TextNormal:
 
 
 def _said_once(lines: Iterable[str]) -> Iterator[str]:
-    """A client's network thread says again what it meets again until the tool closes it: how often depends on time."""
+    """Drop repeated lines: a client's network thread repeats a message until the tool closes it, depending on time."""
     before = None
     for line in lines:
         if line != before or not CLIENT_LOG.match(line):

@@ -1,7 +1,7 @@
-"""Records what the tools say of Apache Kafka: python -m tests.differential.console_tools.record [profile or story id ...]
+"""Records the tools' output with Apache Kafka: python -m tests.differential.console_tools.record [profile or story id ...]
 
-With --missing it records only those that have no record. With --ours it records nothing: it runs the stories on our broker,
-and shows where they differ from the record.
+--missing records only stories that have no recording. --ours records nothing: it runs the stories on our broker, and prints
+the differences from the recordings.
 """
 
 from __future__ import annotations

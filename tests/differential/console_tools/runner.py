@@ -1,4 +1,4 @@
-"""Runs stories of commands on a broker, keeps what the tools said of Apache Kafka as files, and compares."""
+"""Runs stories of commands on a broker, stores the output with Apache Kafka as files, and compares."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def entries(profile: str | None = None) -> list[Entry]:
 
 
 def run(entry: Entry, side: Side, attempt: int = 0) -> Transcript:
-    """One story from its first to its last command. What ends it early is its last line. Another attempt on the same
-    broker has names of its own."""
+    """Run one story. An error that ends it early is its last line. ``attempt`` makes its names unique on the same
+    broker."""
     if side.stage is None:
         told = ToolStory(
             entry, side.host, side.port, attempt, data_dir=side.data_dir, sasl_port=side.sasl_port
@@ -56,7 +56,7 @@ def load(tool: str) -> dict[str, Transcript]:
 
 
 def save(tool: str, transcripts: dict[str, Transcript]) -> None:
-    """One line of a tool is one line of the file."""
+    """Write the recordings, with one line of the file for each line of output."""
     RECORDED.mkdir(exist_ok=True)
     (RECORDED / f"{tool}.json").write_text(
         json.dumps(transcripts, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
@@ -67,7 +67,7 @@ def save(tool: str, transcripts: dict[str, Transcript]) -> None:
 
 
 def differences(entry: Entry, kafka: Transcript, ours: Transcript) -> list[Difference]:
-    """A line that one side lacks, or has otherwise, is a difference."""
+    """Lines that are different, or that only one side has."""
     found = []
     for number, (theirs, mine) in enumerate(zip_longest(kafka, ours, fillvalue=None)):
         ask = theirs["ask"] if theirs else ABSENT

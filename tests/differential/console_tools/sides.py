@@ -1,4 +1,4 @@
-"""The brokers that stories of commands run on: Apache Kafka's, and ours."""
+"""The brokers for stories of commands: Apache Kafka and ours."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Side:
     port: int
     data_dir: Path
     stage: Stage | None = None
-    """Where there are three nodes."""
+    """The cluster, in the profile with three nodes."""
     sasl_port: int = 0
-    """Of the listener that asks who its clients are, where there is one."""
+    """Port of the SASL listener, 0 without one."""
 
 
 _USERS = " ".join(f'user_{user}="{PASSWORD}"' for user in USERS)
@@ -43,10 +43,10 @@ SASL_SETTINGS = COMMON | {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
 }
-# One broker start each, with the level of transaction.version; both sides get the same properties.
+# Each profile is one broker start: the level of transaction.version, and properties for both sides.
 PROFILES: dict[str, tuple[int, dict[str, str]]] = {
     "main": (2, COMMON),
-    # Its levels change.
+    # A profile of its own, as its stories change feature levels.
     "features": (2, COMMON),
     "unverified": (1, UNVERIFIED),
     NODES: (2, cluster.SETTINGS),

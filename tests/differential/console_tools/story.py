@@ -1,13 +1,13 @@
-"""What stories of commands are written with. A story runs Kafka's console tools, one after the other, on names of its
-own; the output and the exit code of each go, normalised, into the transcript that is compared.
+"""Base class of stories of commands. A story runs Kafka's console tools, one after the other, with names of its own. The
+normalised output and exit code of each command go into the transcript, which is compared.
 
     @story("kafka-topics")
     def created_twice(s):
         s.run(f"--create --topic {s.name('orders')}")
         s.run(f"--create --topic {s.name('orders')}")
 
-The address of the broker is added to each command. What else a story needs, it prepares by raw requests (`quiet`), by a
-producer or by a live consumer; none of it is in the transcript.
+The broker's address is added to each command. A story prepares with raw requests (`quiet`), a producer or a running
+consumer; none of that is in the transcript.
 """
 
 from __future__ import annotations
@@ -59,24 +59,24 @@ TOOLS: Final = {
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
-    # No script of Kafka's starts these two: Kafka's own system tests do.
+    # Kafka has no script for these two. Its own system tests start them.
     "ClientCompatibilityTest": "org.apache.kafka.tools.ClientCompatibilityTest",
     "TransactionalMessageCopier": "org.apache.kafka.tools.TransactionalMessageCopier",
 }
-"""The main class that each of Kafka's shell scripts runs."""
+"""Main class of each of Kafka's shell scripts."""
 
 INPUT_SHOWN: Final = 60
-"""So many characters of what a tool reads from its standard input."""
+"""Maximum characters of a tool's standard input in the transcript."""
 
 AGAIN_S: Final = 0.02
 LONG_S: Final = 2.0
-"""A command that takes longer is named: a story is to be short."""
+"""Seconds after which a command is reported as slow, to keep stories short."""
 
 STORIES: dict[str, Entry] = {}
 
 
 def story(tool: str, profile: str = "main") -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Registers a story of a tool. ``profile`` names the broker it runs on (see runner.PROFILES)."""
+    """Register a story of a tool. ``profile`` is the broker it runs on (see runner.PROFILES)."""
 
     def register(run: Callable[[Any], None]) -> Callable[[Any], None]:
         entry = Entry(tool, run.__name__, run, profile)
@@ -89,7 +89,7 @@ def story(tool: str, profile: str = "main") -> Callable[[Callable[[Any], None]],
 
 
 def _words(arguments: Iterable[object]) -> Iterator[str]:
-    """As a shell takes them: a text with spaces is several arguments, unless it is quoted."""
+    """Split arguments as a shell does: a text with spaces is several arguments, unless it is quoted."""
     for argument in map(str, arguments):
         yield from shlex.split(argument) if " " in argument else (argument,)
 
@@ -97,14 +97,14 @@ def _words(arguments: Iterable[object]) -> Iterator[str]:
 @dataclass
 class ToolStory(Story):
     data_dir: Path = field(default=Path(), kw_only=True)
-    """Of the broker: one node's."""
+    """Data directory of the broker, or of one node."""
     sasl_port: int = field(default=0, kw_only=True)
-    """Of the listener that asks who its clients are, where there is one."""
+    """Port of the SASL listener, 0 without one."""
     words: TextNormal = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # Names end their story with two dashes: the output of a tool that shows all there is tells them apart.
+        # Names end in two dashes after the story's name, so that a story finds its own names in lists of all resources.
         self.prefix += "-"
         self._scratch = tempfile.TemporaryDirectory(prefix="console-tools-")
         self.words = self._words({self.data_dir: "data", Path(self._scratch.name): "."})
@@ -139,9 +139,9 @@ class ToolStory(Story):
         until: str = "",
         until_gone: str = "",
     ) -> Ran:
-        """One command, whose arguments may be texts of several words; ``at`` takes the place of the option that names
-        the broker. With patterns of what its output is to have, or no longer to have, it is run until that is so: a
-        broker of Kafka's hears of what its controller has changed a moment later. Only the last run counts."""
+        """Run one command. An argument may be a text of several words. ``at`` replaces the option with the broker's address.
+        ``until`` and ``until_gone`` are patterns that the output must have, or must not have: the command is repeated until
+        then, as a Kafka broker learns of its controller's changes later. Only the last run is in the transcript."""
         where = ("--bootstrap-server", self.bootstrap) if at is None else at
         tool = tool or self.entry.area
         words = list(_words(arguments))
@@ -159,7 +159,7 @@ class ToolStory(Story):
         return ran
 
     def run_until(self, line: str, *arguments: object, show: Shown = PLAIN) -> Ran:
-        """One command of a tool that goes on until it is stopped: stopped at the first line with this pattern."""
+        """Run a command that does not end by itself, and stop it at the first line that matches the pattern."""
         words = list(_words(arguments))
         ran = java_clients().until(line, TOOLS[self.entry.area], *words)
         self._keep(" ".join([self.entry.area, *words]), ran, show)
@@ -174,21 +174,21 @@ class ToolStory(Story):
         self.put(self.words.label(label), answer)
 
     def file(self, name: str, content: object) -> Path:
-        """A file for a command: JSON, unless it is a text."""
+        """Write a file for a command: JSON, unless ``content`` is a text."""
         path = Path(self._scratch.name) / name
         path.write_text(content if isinstance(content, str) else json.dumps(content))
         return path
 
     @property
     def impatient(self) -> tuple[object, ...]:
-        """For a command that would wait a minute for what is not there."""
+        """Options for a command that would otherwise retry for a minute."""
         properties = "default.api.timeout.ms=1000\nrequest.timeout.ms=500\n"
         return ("--command-config", self.file("impatient.properties", properties))
 
     # -- preparations --------------------------------------------------------------------------------------------
 
     def orders(self, partitions: int = 1, name: str = "orders", **configs: str) -> str:
-        """The name of a new topic, there when this returns."""
+        """Create a topic and return its name."""
         name = self.name(name)
         settings = [{"name": key.replace("__", "."), "value": value} for key, value in configs.items()]
         row = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
@@ -197,14 +197,14 @@ class ToolStory(Story):
         return name
 
     def write(self, topic: str, *values: str, partition: int = 0) -> None:
-        """Records without keys whose timestamps are the story's."""
+        """Produce records without keys, with the story's timestamps."""
         data = self.batch([value.encode() for value in values])
         self.quiet("produce", 9, **of_one_batch(topic, data, None, partition))
 
     def begin(
         self, name: str, topic: str, *, timeout_ms: int = 60_000, age_ms: int = 0, **fields: Any
     ) -> tuple[int, int]:
-        """A transaction with one record, which lies so far back; the producer's id and epoch. ``fields``: of the batch."""
+        """Begin a transaction with one record of this age; return the producer's id and epoch. ``fields``: of the batch."""
         transactional_id = self.name(name)
         producer_id, epoch = self.producer_id(transactional_id, timeout_ms)
         values = fields.pop("values", [name.encode()])
@@ -221,7 +221,7 @@ class ToolStory(Story):
         self.settle(self.name(name))
 
     def commit(self, group: str, topic: str, *offsets: int) -> None:
-        """Offsets of the first partitions, committed without a member: the group has none."""
+        """Commit offsets of the first partitions, for a group without members."""
         rows = [
             {"partition_index": index, "committed_offset": offset, "committed_metadata": ""}
             for index, offset in enumerate(offsets)
@@ -231,7 +231,7 @@ class ToolStory(Story):
 
     @contextlib.contextmanager
     def consumer(self, group: str, *topics: str, count: int = 1, **config: str) -> Iterator[str]:
-        """A live member of a group, with partitions; ended when the block ends."""
+        """Context manager: run a consumer with assigned partitions; yields its member id."""
         settings = {
             "bootstrap.servers": self.bootstrap,
             "group.id": group,
@@ -258,6 +258,6 @@ class ToolStory(Story):
 def of_one_batch(
     topic: str, data: bytes, transactional_id: str | None = None, partition: int = 0, acks: int = -1
 ) -> Body:
-    """A Produce before version 13."""
+    """Body of a Produce before version 13."""
     rows = [{"name": topic, "partition_data": [{"index": partition, "records": data}]}]
     return {"transactional_id": transactional_id, "acks": acks, "timeout": 10_000, "topic_data": rows}

@@ -1,6 +1,7 @@
-"""Each story of commands on our broker: the tools print and return what they did of Apache Kafka 4.3.1 when it was recorded.
-What may differ stands in docs/differences.md; a difference that is not there fails its story, a row that nothing needs fails
-too."""
+"""Each story of commands on our broker has the output and exit codes that were recorded with Apache Kafka 4.3.1.
+
+A difference that is not in docs/differences.md fails its story. A row of that table that matches no difference fails too.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from tests.differential.console_tools.story import TOOLS
 
 pytestmark = pytest.mark.foreign
 ENTRIES = runner.entries()
-# Of these the stories show how a broker refuses what it does not have: share groups and streams groups.
-# They are compared too; the page of compatibility, of what works, does not count them.
+# Stories of these tools show how a broker refuses share groups and streams groups, which it does not have.
+# They are compared, but do not count on the compatibility page.
 NOT_SHOWN_TO_WORK = frozenset(
     {
         "kafka-console-share-consumer",
@@ -29,7 +30,7 @@ NOT_SHOWN_TO_WORK = frozenset(
 
 
 class Ours:
-    """One broker for each profile, started with the first story of it; each story runs once."""
+    """One broker for each profile, started with the first story of it. Each story runs once."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._directory, self._stack = directory, stack

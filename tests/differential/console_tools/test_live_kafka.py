@@ -1,6 +1,6 @@
-"""Apache Kafka 4.3.1 itself: the tools say of it what is recorded, so the recordings cannot rot.
+"""The recordings are still right: the tools have the same output with a running Apache Kafka 4.3.1.
 
-Seven starts of Kafka, and 700 of a tool: more than belongs to each change.
+Seven starts of Kafka and 700 of a tool, so it is not run with each change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.differential.console_tools.sides import PROFILES, Side, kafka_side
 from tests.support.deadlines import LONG_TEST_S
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(LONG_TEST_S)]
-# The clock is real on both sides: a machine that stalls in the middle of a story may spoil it.
+# The clock is real on both sides: a machine that stalls in the middle of a story may change its output.
 ATTEMPTS = 3
 
 

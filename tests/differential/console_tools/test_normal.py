@@ -1,4 +1,4 @@
-"""Which words of a tool's output are ids."""
+"""Ids in a tool's output are recognised."""
 
 from __future__ import annotations
 

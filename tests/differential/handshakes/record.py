@@ -1,4 +1,4 @@
-"""Records what Apache Kafka answers: python -m tests.differential.handshakes.record"""
+"""Records Apache Kafka's responses: python -m tests.differential.handshakes.record"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What clients say before they are authenticated, in and out of order: sequences of frames, and what a broker answers.
+"""Sequences of frames of clients that are not authenticated yet, valid and invalid ones, with the broker's responses.
 
-A script is a function that gets a `Dialogue`; what it hears is the transcript that two brokers are compared by.
+A script is a function that gets a `Dialogue`. The responses are the transcript by which two brokers are compared.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tests.support.deadlines import HANG_S, stretched
 HEARS_S: Final = HANG_S
 ENDS_S: Final = stretched(2.0)
 OVER_S: Final = 0.5
-"""Longer than the session of the listener SHORT."""
+"""Seconds, more than the session lifetime on the listener SHORT."""
 LISTENERS: Final = {
     "FIRST": {},
     "AGAIN": {"connections.max.reauth.ms": "600000"},
     "SHORT": {"connections.max.reauth.ms": "200"},
 }
-"""With the settings of each beside those of all: PLAIN and both kinds of SCRAM on SASL_PLAINTEXT."""
+"""Additional settings by listener. All of them have PLAIN and both SCRAM mechanisms on SASL_PLAINTEXT."""
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORDS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
 _MODULE: Final = "org.apache.kafka.common.security"
 
 
 def settings() -> dict[str, str]:
-    """Of a broker with all listeners but their addresses."""
+    """Settings of a broker with all listeners, without their addresses."""
     users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
     found = {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
@@ -50,7 +50,7 @@ def settings() -> dict[str, str]:
 
 
 class Dialogue:
-    """One connection, and what was heard on it."""
+    """One connection and the responses on it."""
 
     def __init__(self, port: int) -> None:
         self._wire = raw.Wire("127.0.0.1", port, timeout=HEARS_S)
@@ -60,7 +60,7 @@ class Dialogue:
         self._wire.close()
 
     def say(self, frame: bytes) -> bytes | None:
-        """The answer to a frame; None where the broker has closed the connection."""
+        """Send a frame and return the response. None if the broker has closed the connection."""
         try:
             self._wire.send_frame(frame)
             return self._wire.receive_frame()
@@ -100,7 +100,7 @@ class Dialogue:
         return answer
 
     def hear_the_end(self) -> None:
-        """Nothing more is said: does the broker close?"""
+        """Record whether the broker closes the connection."""
         try:
             self._wire.receive_frame(timeout=ENDS_S)
             self.heard.append("a frame")
@@ -126,7 +126,7 @@ def plain_token(user: str, password: str | None = None, authorization_id: str = 
 def scram(
     dialogue: Dialogue, user: str = "alice", password: str | None = None, mechanism: str = "SCRAM-SHA-256"
 ) -> list[str]:
-    """Both rounds; the messages of the client."""
+    """Do both rounds of SCRAM; return the client's messages."""
     client = ScramClient([mechanism], user, PASSWORDS.get(user, "") if password is None else password)
     said = [client.get_client_first()]
     server_first = dialogue.authenticate(said[0].encode())
@@ -141,7 +141,7 @@ def scram(
 
 Script = Callable[[Dialogue], object]
 SCRIPTS: dict[str, tuple[str, Script]] = {}
-"""By name, with the listener that it is said to."""
+"""Scripts by name, each with its listener."""
 
 
 def script(listener: str = "FIRST") -> Callable[[Script], Script]:
@@ -313,7 +313,7 @@ def another_authorization_id(it: Dialogue) -> None:
 
 @script()
 def sasl_once_more(it: Dialogue) -> None:
-    """A session that does not end is not authenticated again."""
+    """A session without a lifetime cannot be reauthenticated."""
     it.handshake()
     it.plain()
     it.handshake()
@@ -410,7 +410,7 @@ def scram_garbage(it: Dialogue) -> None:
 
 @script()
 def scram_final_of_another_exchange(it: Dialogue) -> None:
-    """The nonce of the server is another one."""
+    """The message has a server nonce of another exchange."""
     it.handshake("SCRAM-SHA-256")
     client = ScramClient(["SCRAM-SHA-256"], "alice", PASSWORDS["alice"], c_nonce="abcdef")
     it.authenticate(client.get_client_first().encode())

@@ -1,4 +1,4 @@
-"""Each script of a handshake at our broker, answer by answer as Apache Kafka 4.3.1 gave them when they were recorded."""
+"""Each handshake script at our broker gets the responses that were recorded with Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All stories, by area. Importing this registers them."""
+"""All stories, by area. The import registers them."""
 
 from tests.differential.stories import acls as acls
 from tests.differential.stories import add_partitions as add_partitions

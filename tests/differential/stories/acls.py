@@ -1,6 +1,6 @@
-"""ACLs, at a broker whose authorizer lets everyone use what no ACL is about: nothing else needs a principal of its own.
+"""ACLs, with an authorizer that allows everyone to use resources without ACLs, so that other stories need no principal.
 
-A client at another address is another one to the ACLs of a host.
+A client from another address is another host for ACLs with a host.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def create(s: Story, note: str, *acls: Body, v: int = 3, on: str = "main") -> No
 
 
 def caught_up(s: Story) -> None:
-    """Kafka's controller answers before its broker has read the records. A broker reads them in their order: what was
-    changed before this ACL is seen with it, and what was changed before it went."""
+    """Wait until the broker has read all changes, as Kafka's controller responds before that. It creates and deletes an
+    ACL: records are read in order, so earlier changes are visible when this ACL is."""
     mark = acl(s.name("mark"), resource_type=USER)
     found = wanted(resource_name_filter=mark["resource_name"])
     s.quiet("create_acls", 3, creations=[mark])
@@ -66,7 +66,7 @@ def _await(s: Story, found: Body, count: int) -> None:
 
 
 def describe(s: Story, note: str, v: int = 3, **changes: Any) -> None:
-    """Of the story's own names, and of the cluster."""
+    """DescribeAcls, without ACLs of other stories."""
     caught_up(s)
     answer = s.quiet("describe_acls", v, retry=(), **wanted(**changes))
     answer["resources"].sort(
@@ -78,7 +78,7 @@ def describe(s: Story, note: str, v: int = 3, **changes: Any) -> None:
 
 
 def delete(s: Story, note: str, *filters: Body, v: int = 3) -> None:
-    """The order of the filters stays; that of what each has deleted is Kafka's own."""
+    """DeleteAcls. Results keep the order of the filters; the ACLs that one filter has deleted are sorted."""
     answer = s.quiet("delete_acls", v, retry=(), filters=list(filters))
     for result in answer["filter_results"]:
         result["matching_acls"].sort(key=str)
@@ -109,7 +109,7 @@ def created_described_deleted(s: Story) -> None:
 
 @story("acls", profile="acls")
 def every_kind(s: Story) -> None:
-    # Else an ACL of the cluster shuts out the client, and Kafka's own broker.
+    # Without this ACL, one on the cluster would deny the client, and Kafka's own broker.
     create(
         s, "all to everyone", acl("kafka-cluster", resource_type=CLUSTER, operation=ALL, principal="User:*")
     )
@@ -248,7 +248,7 @@ def without_the_right(s: Story) -> None:
 
 @story("acls", profile="acls")
 def rights_of_a_topic(s: Story) -> None:
-    """They are those of the moment: an ACL that is created or deleted counts for the next request."""
+    """A created or deleted ACL applies to the next request."""
     other, topic, mine = from_another_host(s), s.topic(), "User:ANONYMOUS"
     body: Body = {
         "topics": [{"name": topic.name}],

@@ -10,7 +10,7 @@ from tests.differential.story import Story, story
 
 @story("add-partitions")
 def identity(s: Story) -> None:
-    """Unknown id 49, other producer id 49, other epoch 90 (47 before v2), no id 42."""
+    """INVALID_PRODUCER_ID_MAPPING for unknown ids; PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v2) for other epochs."""
     t, p = s.topic(), Producer(s, "tx")
     for v in range(6):
         p.add(t, v, note="unknown id", transactional_id=s.name("unknown"))
@@ -22,7 +22,7 @@ def identity(s: Story) -> None:
 
 @story("add-partitions")
 def all_or_nothing(s: Story) -> None:
-    """One unknown partition: 3 for it, 55 for the rest, nothing is added."""
+    """One unknown partition gets UNKNOWN_TOPIC_OR_PARTITION, the others OPERATION_NOT_ATTEMPTED, and none is added."""
     t, p = s.topic(2), Producer(s, "tx")
     missing = s.name("missing")
     for v in (0, 3, 4):
@@ -38,7 +38,7 @@ def all_or_nothing(s: Story) -> None:
 
 @story("add-partitions")
 def internal_topics(s: Story) -> None:
-    """In v3 and below an internal topic is 29: offsets go through AddOffsetsToTxn."""
+    """Up to v3 an internal topic is TOPIC_AUTHORIZATION_FAILED: offsets need AddOffsetsToTxn."""
     p = Producer(s, "tx")
     for v in (0, 3, 4):
         p.add({"__consumer_offsets": [0]}, v, note="internal")
@@ -46,7 +46,7 @@ def internal_topics(s: Story) -> None:
 
 @story("add-partitions")
 def verify_only(s: Story) -> None:
-    """v4+: a partition that is not in the transaction is TRANSACTION_ABORTABLE (120)."""
+    """v4+: a partition that is not in the transaction is TRANSACTION_ABORTABLE."""
     t, p = s.topic(2), Producer(s, "tx")
     for v in (4, 5):
         p.add({t.name: [0]}, v, verify_only=True, note="empty")
@@ -81,7 +81,7 @@ def batched(s: Story) -> None:
 
 @story("add-partitions")
 def after_a_rotation_of_states(s: Story) -> None:
-    """In Ongoing, CompleteCommit, CompleteAbort."""
+    """In the states Ongoing, CompleteCommit, CompleteAbort."""
     t, p = s.topic(), Producer(s, "tx")
     for commit in (True, False, True):
         p.add(t)

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs, AlterConfigs and ListConfigResources, and what DescribeConfigs says afterwards."""
+"""IncrementalAlterConfigs, AlterConfigs and ListConfigResources, and DescribeConfigs afterwards."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def replace(
 
 
 def told(s: Story, note: str, kind: int, name: str, *keys: str) -> None:
-    """Kafka's controller answers before its broker has read the records: `settled` has waited for that."""
+    """DescribeConfigs, after `settled` has waited: Kafka's controller responds before its broker has read the records."""
     describe(s, note, kind, name, list(keys), include_synonyms=True)
 
 
 def settled(s: Story, kind: int, name: str, key: str, value: str | None) -> None:
-    """Wait until the broker shows a value."""
+    """Wait until DescribeConfigs returns a value."""
     for _ in range(200):
         row = {"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
         answer = s.quiet("describe_configs", 4, resources=[row])
@@ -174,7 +174,7 @@ def of_brokers(s: Story) -> None:
 
 @story("alter-configs")
 def replication_quotas(s: Story) -> None:
-    """Settings that exist at run time only."""
+    """Settings that can only be set dynamically."""
     rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
     change(s, "set", BROKER, "1", *((rate, SET, "1000") for rate in rates))
     settled(s, BROKER, "1", rates[0], "1000")
@@ -191,7 +191,7 @@ def replication_quotas(s: Story) -> None:
 
 @story("alter-configs")
 def all_settings_of_a_broker(s: Story) -> None:
-    """Not those of all brokers: Kafka keeps ``min.insync.replicas`` there (KIP-966), and refuses to remove it."""
+    """Of one broker, not of all: Kafka stores ``min.insync.replicas`` for all (KIP-966), and refuses to remove it."""
     for v in range(3):
         replace(s, "one", BROKER, "1", v=v, log__cleaner__threads="2")
         settled(s, BROKER, "1", "log.cleaner.threads", "2")

@@ -17,7 +17,8 @@ def every_version(s: Story) -> None:
 
 @story("api-versions")
 def too_new(s: Story) -> None:
-    """An unknown version is answered with 35 in the body format of v0 and only its own range; the connection stays."""
+    """An unsupported version gets UNSUPPORTED_VERSION in the layout of v0 with ApiVersions' own range; the connection stays
+    open."""
     for v in (5, 6, 99, 32767):
         frame = raw.encode_header(18, v, 7, "raw", True) + raw.encode_body("api_versions", 4, SOFTWARE)
         s.raw_request(f"api_versions v{v}", "api_versions", 99, frame)
@@ -26,7 +27,7 @@ def too_new(s: Story) -> None:
 
 @story("api-versions")
 def too_new_with_other_bytes(s: Story) -> None:
-    """The body, and the tags of the header, of an unknown version are not looked at."""
+    """Body and header tags of an unsupported version are not parsed."""
     s.raw_request("v99, no body", "api_versions", 99, raw.encode_header(18, 99, 7, "raw", True))
     s.raw_request("v99, header v1, no body", "api_versions", 99, raw.encode_header(18, 99, 7, "raw", False))
     s.raw_request(
@@ -44,7 +45,7 @@ def negative_version(s: Story) -> None:
 
 @story("api-versions")
 def software_names(s: Story) -> None:
-    """Name and version must match a pattern, else 42 with an empty list, and the connection stays."""
+    """Name and version must match a pattern, otherwise INVALID_REQUEST with an empty list; the connection stays open."""
     names = ["", "-a", "a-", "a b", "1+2", "ü", ".a", "a.", "a" * 300, "1.0-SNAPSHOT", "a-.b", "A"]
     for v in (3, 4):
         for name in names:
@@ -66,7 +67,7 @@ def client_ids(s: Story) -> None:
 
 @story("api-versions")
 def body_cut(s: Story) -> None:
-    """A body of v3 that ends early."""
+    """A truncated body of v3."""
     frame = raw.encode_request("api_versions", 3, SOFTWARE, 7)
     for cut in (1, 4, 6, 9):
         s.raw(f"api_versions v3 without its last {cut} bytes", frame[:-cut], on=f"c{cut}")

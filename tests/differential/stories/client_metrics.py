@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions and PushTelemetry (KIP-714), with a broker that wants metrics and with one that does not."""
+"""GetTelemetrySubscriptions and PushTelemetry (KIP-714), with and without a broker that exports metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ METRICS_DATA = bytes.fromhex("0a07120512030a016d")
 
 
 def client(s: Story, number: int) -> uuid.UUID:
-    """The same id each time, and one of this story alone."""
+    """A fixed client instance id of this story."""
     return uuid.uuid5(uuid.NAMESPACE_OID, f"{s.entry.id} {number}")
 
 
@@ -40,7 +40,7 @@ def subscribe(s: Story, name: str, **configs: str) -> None:
 
 
 def unsubscribe(s: Story, name: str, *keys: str) -> None:
-    """Other stories are of the same broker."""
+    """Remove a subscription: other stories use the same broker."""
     change(
         s, f"no subscription {name}", METRICS, f"{s.prefix}-{name}", *[(key, DELETE, None) for key in keys]
     )
@@ -54,7 +54,7 @@ def announced(s: Story) -> None:
 
 @story("client-metrics")
 def without_an_exporter(s: Story) -> None:
-    """Not announced, and served."""
+    """The APIs are not announced, but served."""
     announced(s)
     one = client(s, 1)
     get(s, "an id of its own", one)
@@ -106,7 +106,7 @@ def what_is_refused(s: Story) -> None:
 
 @story("client-metrics", profile="client-metrics")
 def subscriptions(s: Story) -> None:
-    """Those that match are joined, and a change is told at once."""
+    """Matching subscriptions are combined, and a change is visible at once."""
     s.quiet("api_versions", 3, client_software_name="story", client_software_version="1.5")
     one = client(s, 1)
     subscribe(s, "a", metrics="org.apache.kafka.producer.", interval_ms="5000", match="client_id=story.*")
@@ -137,5 +137,5 @@ def subscriptions(s: Story) -> None:
 
 
 def _text(number: uuid.UUID) -> str:
-    """As Kafka writes an id."""
+    """An id as Kafka's ``Uuid.toString`` writes it."""
     return urlsafe_b64encode(number.bytes).decode().rstrip("=")

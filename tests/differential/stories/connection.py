@@ -1,4 +1,4 @@
-"""Frames, headers, order and bad input: each gets what Kafka gives, and all other connections go on."""
+"""Frames, headers, order and bad input: Kafka's response each time, and no effect on other connections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def garbage(s: Story) -> None:
 
 @story("connection")
 def sizes(s: Story) -> None:
-    """A size below 0 or above socket.request.max.bytes (104857600) closes at once, the body is not waited for."""
+    """A size below 0 or above socket.request.max.bytes (104857600) closes the connection at once, before the body
+    arrives."""
     for size in (2**31 - 1, 104857601, -1, -(2**31)):
         s.raw(f"size {size}", struct.pack(">i", size), frame=False, on=f"c{size}")
     s.raw("size 0", struct.pack(">i", 0), frame=False, on="zero")
@@ -32,7 +33,7 @@ def sizes(s: Story) -> None:
 
 @story("connection")
 def truncated(s: Story) -> None:
-    """A frame cut off by the end of the connection is nothing."""
+    """A frame that is truncated by the end of the connection is ignored."""
     frame = raw.encode_request("metadata", 1, METADATA_NONE, 7)
     wire = s.wire("cut")
     wire.send_bytes(struct.pack(">i", len(frame)) + frame[:-3])
@@ -64,7 +65,7 @@ def unknown_apis(s: Story) -> None:
 
 @story("connection")
 def unsupported_versions(s: Story) -> None:
-    """One below the lowest and one above the highest: closed without an answer (ApiVersions apart)."""
+    """One below the lowest and one above the highest version: closed without a response (except ApiVersions)."""
     for api, (low, high) in RANGES.items():
         if api != "api_versions":
             for v in sorted({low - 1, high + 1}):
@@ -105,7 +106,7 @@ def malformed_bodies(s: Story) -> None:
 
 @story("connection")
 def odd_bodies(s: Story) -> None:
-    """Bodies that parse against expectation."""
+    """Unusual bodies that parse."""
     old, new = raw.encode_header(3, 1, 7, "raw", False), raw.encode_header(3, 9, 7, "raw", True)
     empty = struct.pack(">i", 0)
     s.raw_request("metadata v1, 4 bytes after its end", "metadata", 1, old + empty + b"tail")
@@ -146,7 +147,7 @@ def unknown_tags(s: Story) -> None:
 
 @story("connection")
 def correlation_ids(s: Story) -> None:
-    """Echoed, never interpreted."""
+    """The response has the request's correlation id, whatever its value."""
     for number in (0, -1, 2**31 - 1, -(2**31), 5, 5):
         frame = raw.encode_request("metadata", 1, METADATA_NONE, number)
         s.wire().send_frame(frame)
@@ -156,7 +157,7 @@ def correlation_ids(s: Story) -> None:
 
 @story("connection")
 def pipelined(s: Story) -> None:
-    """Answers in the order of the requests, also when sent in one packet."""
+    """Responses come in the order of the requests, also if these arrive in one packet."""
     frames = [raw.encode_request("metadata", v, METADATA_NONE, 100 + v) for v in range(1, 9)]
     s.wire().send_bytes(b"".join(struct.pack(">i", len(f)) + f for f in frames))
     s.put("8 requests in one packet", [struct.unpack_from(">i", s.wire().receive_frame())[0] for _ in frames])
@@ -172,7 +173,7 @@ def byte_by_byte(s: Story) -> None:
 
 @story("connection")
 def one_at_a_time(s: Story) -> None:
-    """A request behind a long-poll Fetch on its connection waits for it; other connections do not."""
+    """A request waits for an earlier long-poll Fetch on its connection, but not for one on another connection."""
     t = s.topic()
     waiting = s.send("fetch", 4, replica_id=-1, max_wait=700, min_bytes=1, topics=_from(t.name))
     behind = s.send("metadata", 1, topics=[])
@@ -187,7 +188,7 @@ def _from(name: str) -> list[dict[str, object]]:
 
 @story("connection")
 def good_then_bad(s: Story) -> None:
-    """A pipelined bad request does not take back the answer to the good one before it."""
+    """A pipelined bad request does not prevent the response to the good one before it."""
     good = raw.encode_request("metadata", 1, METADATA_NONE, 21)
     bad = raw.encode_header(999, 0, 22, "raw", False)
     s.wire().send_bytes(b"".join(struct.pack(">i", len(f)) + f for f in (good, bad)))
@@ -197,7 +198,7 @@ def good_then_bad(s: Story) -> None:
 
 @story("connection")
 def produce_to_nobody(s: Story) -> None:
-    """acks=0 sends no byte: the next answer is the next request's. Any partition error closes the connection."""
+    """acks=0: no byte is sent, so the next response belongs to the next request. An error closes the connection."""
     t = s.topic()
     rows = [{"name": t.name, "partition_data": [{"index": 0, "records": s.batch(1)}]}]
     s.send("produce", 9, acks=0, timeout=1000, topic_data=rows)

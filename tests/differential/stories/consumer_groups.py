@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848): heartbeats, reconciliation, conversions, offsets; and what of it stands in the log."""
+"""Consumer groups (KIP-848): heartbeats, reconciliation, conversions, offsets, and the records in the log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Owned = Mapping[Topic, Sequence[int]]
 
 
 class Member:
-    """A member of the consumer protocol: its id, its epoch, what it owns."""
+    """A consumer group member with its id, its epoch, and its owned partitions."""
 
     def __init__(self, s: Story, member_id: str, group: str = "g", **more: Any) -> None:
         self.s, self.id, self.group = s, member_id, s.name(group)
@@ -78,7 +78,7 @@ class Member:
         )
 
     def until(self, wanted: Any, note: str, **changes: Any) -> Body:
-        """Heartbeats, of which the last one is recorded: the first whose answer is as wanted."""
+        """Send heartbeats until a response is as wanted, and record only that one."""
         deadline = Deadline()
         while True:
             answer = self._heard(self.s.quiet("consumer_group_heartbeat", 1, **self.body(**changes)))
@@ -114,7 +114,7 @@ def describe(s: Story, note: str = "", group: str = "g", v: int = 1) -> Body:
 
 
 def log(s: Story, note: str = "", group: str = "g") -> None:
-    """Every record of the group, in the order of the log."""
+    """Every record of the group, in log order."""
     name = s.name(group)
     rows = []
     for record in _records(s, partition_for(name, 50)):
@@ -127,7 +127,7 @@ def log(s: Story, note: str = "", group: str = "g") -> None:
         if isinstance(value, ConsumerGroupMetadataValue):
             value.metadata_hash = s.normal.symbol("hash", value.metadata_hash) if value.metadata_hash else 0
         rows.append({"type": key.TYPE, "key": _plain(key), "value": _in_order(s, _plain(value))})
-    # Members come in the order of a hash map of their ids, some of which are random.
+    # Members are in the order of a hash map of their ids, some of which are random.
     ordered = [
         row
         for _, run in groupby(rows, key=lambda row: (row["type"], row["value"] is None))
@@ -137,7 +137,7 @@ def log(s: Story, note: str = "", group: str = "g") -> None:
 
 
 def _in_order(s: Story, value: Any) -> Any:
-    """Topics by their symbols, which Kafka has in the order of a hash map of their ids."""
+    """Sort topics by their symbols. Kafka has them in the order of a hash map of their ids."""
     if isinstance(value, dict):
         if "version" in value:
             value["version"] = "version"
@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
 
 
 def last_hash(s: Story, group: str = "g") -> int:
-    """Of the group's last record, as it is."""
+    """The metadata hash in the group's last record, not normalised."""
     found = 0
     for record in _records(s, partition_for(s.name(group), 50)):
         key = decode_key(bytes(record.key))
@@ -259,7 +259,7 @@ def _hash_of(topic: Topic, partitions: int) -> int:
 
 @story("consumer-groups", PROFILE)
 def member_ids(s: Story) -> None:
-    """v0 gives the id, and so it does to one that names itself."""
+    """In v0 the coordinator creates the member id, even if the request has one."""
     t = s.topic()
     m = Member(s, "", names=[t.name])
     answer = m.join("without id", v=0)
@@ -270,7 +270,7 @@ def member_ids(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def two_members(s: Story) -> None:
-    """The second gets nothing before the first has said that it gave something up."""
+    """The second member gets partitions only after the first has reported that it revoked some."""
     t = s.topic(2)
     a, b = Member(s, "a", names=[t.name]), Member(s, "b", names=[t.name])
     a.join("a joins")
@@ -295,7 +295,7 @@ def two_members(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def lost_answers(s: Story) -> None:
-    """A member whose answer was lost is one epoch behind; that is fine as long as it owns nothing that it shall not."""
+    """A member that missed a response is one epoch behind, which is accepted if it owns no partition that it must revoke."""
     t = s.topic(4)
     a, b = Member(s, "a", names=[t.name]), Member(s, "b", names=[t.name])
     a.join("a joins")
@@ -339,7 +339,7 @@ def static_members(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def subscriptions(s: Story) -> None:
-    """Names change, topics come, grow and go."""
+    """Subscribed names change; topics are created, grown and deleted."""
     t, u = s.topic(1), s.topic(2)
     later = s.name("later")
     m = Member(s, "m", names=[t.name])
@@ -369,7 +369,7 @@ def subscriptions(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def regular_expressions(s: Story) -> None:
-    """Resolved after the answer, at most every ten seconds; the group then has a new epoch."""
+    """Resolved after the response, at most every ten seconds; the group then has a new epoch."""
     t, u = s.topic(3), s.topic(1)
     m = Member(s, "m", regex=f"{s.prefix}-t1.*")
     m.join("joins with a regular expression")
@@ -393,10 +393,13 @@ def regular_expressions(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def assignors(s: Story) -> None:
-    """The one that most ask for; ranges go by instance and member ids, uniform assignment by the order of a hash map."""
+    """The assignor that most members request.
+
+    Range sorts by instance and member ids, uniform uses the order of a hash map.
+    """
     t, u = s.topic(5), s.topic(4)
     for kind in ("range", "uniform"):
-        # Which topic comes first in a uniform assignment is up to their ids.
+        # The first topic in a uniform assignment depends on the topic ids.
         names = [t.name, u.name] if kind == "range" else [t.name]
         members = [Member(s, f"m{n}", kind, names=names, assignor=kind) for n in range(3)]
         members.append(Member(s, "static", kind, names=names, assignor=kind, instance="i"))
@@ -410,7 +413,7 @@ def assignors(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def different_subscriptions(s: Story) -> None:
-    """Balanced over what each may have."""
+    """Members with different subscriptions get a balanced assignment."""
     few, many = s.topic(2), s.topic(7)
     for kind in ("range", "uniform"):
         all_topics = [few.name, many.name]
@@ -427,7 +430,7 @@ def different_subscriptions(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def offsets(s: Story) -> None:
-    """Commits and fetches name the epoch; an older one counts for what was assigned then (KIP-1251)."""
+    """Commits and fetches have a member epoch; an older epoch is accepted for partitions assigned then (KIP-1251)."""
     t = s.topic(2)
     a = Member(s, "a", names=[t.name])
     a.join("a joins")
@@ -512,7 +515,7 @@ def administration(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def sessions(s: Story) -> None:
-    """One that is not heard of goes, and so does one that does not revoke in time."""
+    """A member without heartbeats is removed, and so is one that does not revoke in time."""
     t = s.topic(2)
     row = {"name": "consumer.session.timeout.ms", "config_operation": 0, "value": "600"}
     beat = {"name": "consumer.heartbeat.interval.ms", "config_operation": 0, "value": "200"}
@@ -537,7 +540,7 @@ def sessions(s: Story) -> None:
 
 
 class ClassicMember(classic.Member):
-    """A member of the classic protocol that subscribes to topics that exist."""
+    """A member of the classic protocol that subscribes to existing topics."""
 
     def __init__(self, s: Story, on: str, topic: Topic, **more: Any) -> None:
         super().__init__(s, on, topics=[topic.name], **more)
@@ -545,7 +548,7 @@ class ClassicMember(classic.Member):
 
 @story("consumer-groups", PROFILE)
 def upgrade_and_downgrade(s: Story) -> None:
-    """The first member of the consumer protocol upgrades the group, and the last one to go downgrades it."""
+    """The first member with the consumer protocol upgrades the group, the departure of the last one downgrades it."""
     t = s.topic(2)
     a = ClassicMember(s, "a", t)
     a.join()
@@ -608,12 +611,12 @@ def classic_members_join(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def refused_classic_members(s: Story) -> None:
-    """A refused JoinGroup names no member, though the request does."""
+    """The response to a refused JoinGroup has no member id, even if the request has one."""
     t = s.topic(2)
     a = Member(s, "a", names=[t.name])
     a.join("a joins")
     b = ClassicMember(s, "b", t)
-    # Of version 0, cut behind the number of its topics.
+    # Version 0, truncated after the number of topics.
     cut = [{"name": "range", "metadata": b"\x00\x00\x00\x00\x00\x01"}]
     for v in (5, 9):
         s.ask(
@@ -632,7 +635,7 @@ def refused_classic_members(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def preferences(s: Story) -> None:
-    """Another assignor, rack or rebalance timeout is kept, and changes nothing before the next target assignment."""
+    """A changed assignor, rack or rebalance timeout is stored, and has no effect until the next target assignment."""
     t = s.topic(4)
     a, b = Member(s, "a", names=[t.name]), Member(s, "b", names=[t.name], instance="i")
     a.join("a joins", rack_id="r1")
@@ -656,7 +659,7 @@ def preferences(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def joining_again(s: Story) -> None:
-    """A member that joins again owns nothing: what it had yet to give up is free."""
+    """A member that rejoins owns nothing: partitions that it had to revoke are free."""
     t = s.topic(4)
     a, b = Member(s, "a", names=[t.name]), Member(s, "b", names=[t.name])
     a.join("a joins")
@@ -674,7 +677,7 @@ def joining_again(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def expressions_and_internal_topics(s: Story) -> None:
-    """An expression may stand for an internal topic; it has to match the whole name."""
+    """A regex may match an internal topic, and has to match the whole name."""
     t = s.topic(1)
     m = Member(s, "m", regex="__consumer_off.*")
     m.join("an internal topic")
@@ -687,7 +690,7 @@ def expressions_and_internal_topics(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def static_members_change_their_protocol(s: Story) -> None:
-    """A static member comes back with the other protocol, and takes over what it had."""
+    """A static member rejoins with the other protocol, and gets its old assignment."""
     t = s.topic(2)
     old = ClassicMember(s, "a", t, instance="i")
     old.join()
@@ -706,7 +709,7 @@ def static_members_change_their_protocol(s: Story) -> None:
     describe(s, "of both protocols")
     other.beat("the incarnation before it")
     back.sync(note="synced")
-    # The members in the record of the classic group come in the order of a hash map of their ids, which are random.
+    # The members in the record of a classic group are in the order of a hash map of their random ids.
     log(s)
     last = ClassicMember(s, "c", t, instance="i")
     last.join(note="the last one of the consumer protocol goes classic too", member_id="")
@@ -718,7 +721,7 @@ def static_members_change_their_protocol(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def empty_groups(s: Story) -> None:
-    """An empty group takes either protocol."""
+    """An empty group accepts either protocol."""
     t = s.topic(1)
     a = ClassicMember(s, "a", t)
     a.join()

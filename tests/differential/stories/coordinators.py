@@ -12,8 +12,8 @@ FAR = 900_000_000
 
 @story("find-coordinator")
 def types(s: Story) -> None:
-    """0 group, 1 transaction; share (2) only from v6 on, anything else 42. Success carries the message NONE in v1-3 and
-    an empty one from v4 on."""
+    """0 group, 1 transaction; share (2) only from v6 on, any other is INVALID_REQUEST. A success has the error message NONE
+    in v1-3 and an empty one from v4 on."""
     for v in range(1, 7):
         for kind in (0, 1, 3, -1, 99):
             s.ask("find_coordinator", v, key="a", key_type=kind, coordinator_keys=["a"], note=f"type {kind}")
@@ -51,7 +51,7 @@ def given(p: Producer, epoch: int, pid: int | None = None) -> Body:
 
 @story("init-producer-id")
 def without_transactional_id(s: Story) -> None:
-    """A fresh id with epoch 0; what else is in the request does not matter, but half an id is 42."""
+    """A new id with epoch 0, whatever else is in the request; a producer id without an epoch is INVALID_REQUEST."""
     for v in (0, 2, 3, 5):
         init(s, "plain", None, v)
     for timeout in (0, -1, FAR):
@@ -78,7 +78,8 @@ def bad_requests(s: Story) -> None:
 
 @story("init-producer-id")
 def in_empty(s: Story) -> None:
-    """KIP-360 on a fresh id: none given, the current epoch, the last one (a retry, no bump), any other."""
+    """KIP-360 on a new id: without a producer, with the current epoch, with the last one (a retry, no bump), with any
+    other."""
     p = Producer(s, "tx")
     init(s, "none given", p.tx)
     init(s, "current", p.tx, **given(p, 1))
@@ -96,7 +97,7 @@ def in_empty(s: Story) -> None:
 
 @story("init-producer-id")
 def unknown_id_with_producer(s: Story) -> None:
-    """An unknown id, with a producer id: accepted, with a fresh one."""
+    """An unknown transactional id with a producer id is accepted, and gets a new producer id."""
     s.normal.symbol("pid", 12345)
     init(s, "unknown", s.name("tx"), producer_id=12345, producer_epoch=7)
     init(s, "unknown, v3", s.name("tx3"), 3, producer_id=12345, producer_epoch=7)
@@ -104,7 +105,7 @@ def unknown_id_with_producer(s: Story) -> None:
 
 @story("init-producer-id")
 def while_ongoing(s: Story) -> None:
-    """The transaction is aborted (51 until that is complete), and the epoch has moved twice for a TV2 one."""
+    """The transaction is aborted (CONCURRENT_TRANSACTIONS until then); with TV2 the epoch is raised twice."""
     for new in (False, True):
         t, p = s.topic(), Producer(s, f"tx{new}")
         p.start(t, new)
@@ -119,7 +120,7 @@ def while_ongoing(s: Story) -> None:
 
 @story("init-producer-id")
 def while_ongoing_with_producer(s: Story) -> None:
-    """With id and epoch given: the id is checked, the epoch only when the transaction is gone."""
+    """With id and epoch in the request: the id is checked at once, the epoch only after the transaction has ended."""
     p = Producer(s, "tx")
     s.quiet("init_producer_id", 4, transactional_id=p.tx, transaction_timeout=60000)
     p.epoch = 1
@@ -135,7 +136,7 @@ def while_ongoing_with_producer(s: Story) -> None:
 
 @story("init-producer-id")
 def after_an_end(s: Story) -> None:
-    """In CompleteCommit and CompleteAbort as in Empty; a TV2 end leaves the old epoch as the last one."""
+    """In CompleteCommit and CompleteAbort as in Empty; after a TV2 end the old epoch counts as the last one."""
     for new in (False, True):
         for commit in (True, False):
             t, p = s.topic(), Producer(s, f"tx{new}{commit}")
@@ -149,7 +150,7 @@ def after_an_end(s: Story) -> None:
 
 @story("init-producer-id")
 def new_timeout(s: Story) -> None:
-    """Replaces the old one: a transaction begun after it lives shorter."""
+    """The new timeout replaces the old one: a transaction that is begun later times out sooner."""
     t, p = s.topic(), Producer(s, "tx")
     init(s, "a short one", p.tx, timeout=300)
     p.epoch += 1
@@ -159,7 +160,7 @@ def new_timeout(s: Story) -> None:
 
 @story("init-producer-id")
 def exhausted_epoch(s: Story) -> None:
-    """At 32766 a new producer id is drawn; a retry with the old one gets the new one again, any other epoch is -1."""
+    """At 32766 a new producer id is assigned; a retry with the old one gets the same new id, any other epoch an error."""
     p = Producer(s, "tx")
     p.exhaust()
     init(s, "at 32765: one more", p.tx)

@@ -31,13 +31,13 @@ def old_protocol(s: Story) -> None:
 
 @story("feature-level-1", "tv1")
 def new_requests(s: Story) -> None:
-    """The version of the request decides, not the feature level: v12 adds, EndTxn v5 bumps."""
+    """The request version decides, not the feature level: Produce v12 adds partitions, EndTxn v5 bumps the epoch."""
     _commit_and_abort(s, new=True)
 
 
 @story("feature-level-1", "tv1")
 def init_while_ongoing(s: Story) -> None:
-    """The coordinator's own abort follows the feature level: the epoch moves in another way than at level 2."""
+    """An abort by the coordinator itself depends on the feature level: the epoch changes differently than at level 2."""
     for new in (False, True):
         t, p = s.topic(), Producer(s, f"tx{new}")
         p.start(t, new)
@@ -54,7 +54,10 @@ def old_protocol_at_0(s: Story) -> None:
 
 @story("feature-level-0", "tv0")
 def new_requests_at_0(s: Story) -> None:
-    """Values of version 0 cannot say which protocol the client speaks: 35. Kafka then leaves the id pending for good."""
+    """At level 0 states cannot contain the client's protocol: UNSUPPORTED_VERSION.
+
+    Kafka then leaves the id pending forever.
+    """
     init = {"transaction_timeout": 60000}
     t, p = s.topic(), Producer(s, "produce")
     p.send(t, 0, v=12, retry=())

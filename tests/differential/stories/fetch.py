@@ -1,4 +1,4 @@
-"""Fetch: shapes, sizes, offsets, long poll, leader epochs, sessions. What transactions do to it is in transactions.py."""
+"""Fetch: shapes, sizes, offsets, long poll, leader epochs, sessions. isolation.py has the effects of transactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNKNOWN = Topic("no-such-topic-anywhere", uuid.UUID("11111111-2222-3333-4444-555
 
 
 def fill(s: Story, t: Topic, batches: int, size: int = 100, partition: int = 0) -> None:
-    """Batches of one record of `size` bytes, all equally long."""
+    """Append batches of one record of `size` bytes, all equally long."""
     for _ in range(batches):
         data = s.batch([b"x" * size])
         body = {"name": t.name, "partition_data": [{"index": partition, "records": data}]}
@@ -22,7 +22,7 @@ def fill(s: Story, t: Topic, batches: int, size: int = 100, partition: int = 0) 
 
 @story("fetch")
 def unknown(s: Story) -> None:
-    """An unknown name or partition is 3, an unknown id 100, per partition."""
+    """UNKNOWN_TOPIC_OR_PARTITION for a name or partition, UNKNOWN_TOPIC_ID for an id, for each partition."""
     t = s.topic()
     for v in (4, 6, 7, 11, 12):
         s.fetch([(UNKNOWN, 0, 0), (t, 5, 0), (t, 0, 0)], v=v)
@@ -33,7 +33,7 @@ def unknown(s: Story) -> None:
 
 @story("fetch")
 def offsets(s: Story) -> None:
-    """Below the log start and above the log end is 1 with -1 for all offsets; at the end is nothing."""
+    """OFFSET_OUT_OF_RANGE, with -1 for all offsets, below the log start and above the log end; no records at the end."""
     t = s.topic()
     fill(s, t, 4)
     parts = [{"partition_index": 0, "offset": 2}]
@@ -47,7 +47,7 @@ def offsets(s: Story) -> None:
 
 @story("fetch")
 def within_a_batch(s: Story) -> None:
-    """The whole batch from its base offset."""
+    """The whole batch from its base offset is returned."""
     t = s.topic()
     s.produce(t, s.batch(4))
     s.produce(t, s.batch(4, codec=1))
@@ -57,7 +57,7 @@ def within_a_batch(s: Story) -> None:
 
 @story("fetch")
 def partition_limits(s: Story) -> None:
-    """KIP-74: the first batch is whole even if larger than any limit; data is cut by bytes."""
+    """KIP-74: the first batch is returned whole even above all limits; further data may be truncated at any byte."""
     t = s.topic()
     fill(s, t, 3)
     for limit in (0, 1, 10, 171, 172, 173, 260, 344, 400, 10_000):
@@ -67,7 +67,7 @@ def partition_limits(s: Story) -> None:
 
 @story("fetch")
 def request_limits(s: Story) -> None:
-    """MaxBytes over partitions in the order of the request; only the first with data may go over it."""
+    """MaxBytes applies to the partitions in the order of the request; only the first with data may exceed it."""
     t = s.topic(3)
     for partition in range(3):
         fill(s, t, 2, partition=partition)
@@ -107,7 +107,7 @@ def one(t: Topic, **more: Any) -> dict[str, Any]:
 
 
 def returned(answer: dict[str, Any]) -> list[list[int]]:
-    """Bytes of each partition, in the order of the answer."""
+    """Bytes of each partition, in the order of the response."""
     return [
         [p["partition_index"], p["error_code"], len(p["records"])]
         for r in answer["responses"]
@@ -155,7 +155,7 @@ def odd_parameters(s: Story) -> None:
 
 @story("fetch")
 def long_poll(s: Story) -> None:
-    """Waits for MinBytes up to MaxWaitMs; new data wakes it."""
+    """The request waits for MinBytes up to MaxWaitMs; new data completes it."""
     t = s.topic()
     watch = Stopwatch()
     s.fetch(t, max_wait=600, note="nothing comes")
@@ -181,7 +181,10 @@ def long_poll(s: Story) -> None:
 
 @story("fetch")
 def leader_epochs(s: Story) -> None:
-    """CurrentLeaderEpoch: older is 74, newer is 75. LastFetchedEpoch newer than known is 1."""
+    """CurrentLeaderEpoch: FENCED_LEADER_EPOCH if older, UNKNOWN_LEADER_EPOCH if newer.
+
+    A newer LastFetchedEpoch is OFFSET_OUT_OF_RANGE.
+    """
     t = s.topic()
     fill(s, t, 3)
     for v in (9, 12, 13, 18):
@@ -208,8 +211,8 @@ def session(
 
 @story("fetch-session")
 def life(s: Story) -> None:
-    """Incremental answers hold only what has records, a new high watermark or log start, or an error. The cached fetch
-    offset moves only when it is sent again."""
+    """Incremental responses have only partitions with records, a new high watermark or log start, or an error. The cached
+    fetch offset changes only when the request has the partition."""
     t, u = s.topic(), s.topic()
     fill(s, t, 1)
     sid = s.fetch([(t, 0, 0), (u, 0, 0)], session_epoch=0, note="new")["session_id"]
@@ -229,7 +232,7 @@ def life(s: Story) -> None:
 
 @story("fetch-session")
 def errors(s: Story) -> None:
-    """An unknown id is 70, another epoch than expected 71: both without topics, and the session survives."""
+    """FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH: both without topics, and the session survives."""
     t = s.topic()
     fill(s, t, 1)
     session(s, t, "unknown id", 123456789, 1)
@@ -247,7 +250,7 @@ def errors(s: Story) -> None:
 
 @story("fetch-session")
 def replaced(s: Story) -> None:
-    """(id, 0) closes the session and makes another."""
+    """(id, 0) closes the session and creates another."""
     t = s.topic()
     first = session(s, t, "new", 0, 0)["session_id"]
     second = session(s, t, "again, with its id", first, 0)["session_id"]
@@ -258,7 +261,7 @@ def replaced(s: Story) -> None:
 
 @story("fetch-session")
 def names_and_ids(s: Story) -> None:
-    """A session begun with names is not for versions with ids, and the reverse: 106."""
+    """A session created with names cannot be used in versions with ids, nor the reverse: FETCH_SESSION_TOPIC_ID_ERROR."""
     t = s.topic()
     by_name = session(s, t, "new, by name", 0, 0, 12)["session_id"]
     session(s, t, "by id", by_name, 1, 13)
@@ -270,7 +273,7 @@ def names_and_ids(s: Story) -> None:
 
 @story("fetch-session")
 def all_forgotten(s: Story) -> None:
-    """The session is closed, answered with id 0."""
+    """The session is closed; the response has session id 0."""
     t = s.topic()
     sid = session(s, t, "new", 0, 0)["session_id"]
     session(s, None, "all forgotten", sid, 1, forget=[t])
@@ -288,7 +291,7 @@ def forgotten_and_added_at_once(s: Story) -> None:
 
 @story("fetch-session")
 def errors_inside(s: Story) -> None:
-    """A partition with an error is told each time, and once more when it has recovered."""
+    """A partition with an error is in each response, and once more after it has recovered."""
     t = s.topic()
     fill(s, t, 1)
     sid = s.fetch([(t, 0, 0), (UNKNOWN, 0, 0)], session_epoch=0, note="new")["session_id"]
@@ -302,7 +305,7 @@ def errors_inside(s: Story) -> None:
 
 @story("fetch-session")
 def order(s: Story) -> None:
-    """A partition that returned data moves to the end."""
+    """A partition that returned data moves to the end of the session's order."""
     t = s.topic(3)
     rows = [(t, p, 0) for p in range(3)]
     fill(s, t, 1, partition=0)
@@ -331,7 +334,7 @@ def on_another_connection(s: Story) -> None:
 
 @story("fetch-session")
 def log_start_moves(s: Story) -> None:
-    """A new log start is told, though there are no records."""
+    """A new log start is returned, even without records."""
     t = s.topic()
     fill(s, t, 3)
     sid = session(s, t, "new, at the end", 0, 0, offset=3)["session_id"]

@@ -14,7 +14,7 @@ UNKNOWN_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 
 
 class Member:
-    """One member: a connection of its own, its id, its generation."""
+    """A member with its connection, its id and its generation."""
 
     def __init__(
         self, s: Story, on: str, group: str = "g", protocols: Sequence[str] = ("range",), **more: Any
@@ -39,7 +39,7 @@ class Member:
         } | changes
 
     def joining(self, v: int = 5, note: str = "", **changes: Any) -> Pending:
-        """Sends JoinGroup with the id that v4+ makes a new member come back with."""
+        """Send JoinGroup. From v4 on, a new member first gets its id with MEMBER_ID_REQUIRED, and sends it again."""
         if v >= 4 and not self.id and not self.instance and "member_id" not in changes:
             body = self.join_body(**changes)
             self.id = self.s.quiet("join_group", v, retry=(14, 15, 16), on=self.on, **body)["member_id"]
@@ -82,7 +82,7 @@ class Member:
         return self.s.take(self.syncing(parts, v, note, **changes))
 
     def lead(self) -> None:
-        """Alone in the group: join and take the whole of topic a."""
+        """Join as the only member, and assign topic a to itself."""
         self.join()
         self.sync({self.id: {"a": [0, 1]}})
 
@@ -109,7 +109,7 @@ class Member:
 
 
 def two(s: Story, **more: Any) -> tuple[Member, Member]:
-    """A stable group of two: the leader is the first."""
+    """A stable group of two members, the leader first."""
     a, b = Member(s, "a", **more), Member(s, "b", **more)
     a.lead()
     pending = b.joining()
@@ -124,7 +124,7 @@ def two(s: Story, **more: Any) -> tuple[Member, Member]:
 
 
 def until_members(member: Member, count: int) -> None:
-    """Looks, not recorded, until the group has so many."""
+    """Poll, outside the transcript, until the group has this many members."""
     deadline = Deadline()
     while (
         len(member.s.quiet("describe_groups", 5, on="look", groups=[member.group])["groups"][0]["members"])
@@ -135,7 +135,7 @@ def until_members(member: Member, count: int) -> None:
 
 
 def until(member: Member, code: int) -> None:
-    """Heartbeats, not recorded, until the answer is `code`."""
+    """Send heartbeats, outside the transcript, until the error is `code`."""
     deadline = Deadline()
     while member.s.quiet("heartbeat", 3, retry=(), on=member.on, **member.who())["error_code"] != code:
         deadline.check("the group is so")
@@ -147,7 +147,7 @@ def until(member: Member, code: int) -> None:
 
 @story("join-group")
 def bad_requests(s: Story) -> None:
-    """Empty group id 24, session timeout out of bounds 26, unknown member 25, no protocol 23."""
+    """INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, and INCONSISTENT_GROUP_PROTOCOL without a protocol."""
     m = Member(s, "m")
     for v in (0, 1, 3, 4, 5, 7, 9):
         for note, changes in (
@@ -164,7 +164,8 @@ def bad_requests(s: Story) -> None:
 
 @story("join-group")
 def member_id_required(s: Story) -> None:
-    """KIP-394: from v4 on a new dynamic member gets 79 and an id; before, and with an instance id, it joins at once."""
+    """KIP-394: from v4 on a new dynamic member gets MEMBER_ID_REQUIRED; before that, or with an instance id, it joins at
+    once."""
     for v in range(10):
         m = Member(s, f"m{v}", f"g{v}")
         s.ask("join_group", v, on=m.on, client_id="my-client", note="first", **m.join_body())
@@ -175,7 +176,7 @@ def member_id_required(s: Story) -> None:
 
 @story("join-group")
 def pending_member(s: Story) -> None:
-    """The id that was given is remembered: it may heartbeat (25), sync (25), leave, and join."""
+    """The coordinator remembers the member id: heartbeat and sync are UNKNOWN_MEMBER_ID, leave and join succeed."""
     m = Member(s, "m")
     answer = s.ask("join_group", 5, on="m", **m.join_body())
     m.id = answer["member_id"]
@@ -188,7 +189,7 @@ def pending_member(s: Story) -> None:
 
 @story("join-group")
 def strange_clients(s: Story) -> None:
-    """The id begins with the client id, whatever that is."""
+    """The member id begins with the client id, whatever that is."""
     for number, client_id in enumerate(("ü", "", None, "a b")):
         m = Member(s, f"m{number}", f"g{number}")
         s.ask("join_group", 5, on=m.on, client_id=client_id, note=repr(client_id), **m.join_body())
@@ -196,7 +197,7 @@ def strange_clients(s: Story) -> None:
 
 @story("join-group")
 def two_members(s: Story) -> None:
-    """The leader alone is told the members; heartbeats say 27 while they are to rejoin and 0 while they are to sync."""
+    """Only the leader gets the members; heartbeats are REBALANCE_IN_PROGRESS until they rejoin, NONE until they sync."""
     a, b = Member(s, "a"), Member(s, "b")
     a.lead()
     a.heartbeat("stable")
@@ -221,7 +222,7 @@ def two_members(s: Story) -> None:
 
 @story("join-group")
 def inconsistent_protocols(s: Story) -> None:
-    """Against a group with a member: another type, or no name in common, is 23. An empty group takes any."""
+    """Another protocol type, or no common protocol name, is INCONSISTENT_GROUP_PROTOCOL. An empty group accepts any."""
     a = Member(s, "a", protocols=("range", "roundrobin"))
     a.lead()
     for note, changes in (
@@ -241,7 +242,7 @@ def inconsistent_protocols(s: Story) -> None:
 
 @story("join-group")
 def selection(s: Story) -> None:
-    """Candidates are the names all support; each votes for its first of them."""
+    """Candidates are the protocols that all members support; each member votes for its first of them."""
     a = Member(s, "a", protocols=("range", "roundrobin", "sticky"))
     b = Member(s, "b", protocols=("sticky", "roundrobin"))
     c = Member(s, "c", protocols=("roundrobin", "sticky"))
@@ -256,8 +257,8 @@ def selection(s: Story) -> None:
 
 @story("join-group")
 def rejoining(s: Story) -> None:
-    """Stable: a follower with unchanged metadata gets the generation again, the leader and changed metadata rebalance.
-    Completing: unchanged metadata gets the answer again."""
+    """Stable: a follower with unchanged metadata gets the same generation; the leader, or changed metadata, causes a
+    rebalance. Completing: unchanged metadata gets the same response again."""
     a, b = two(s)
     b.join(note="follower, unchanged")
     a.heartbeat("no rebalance")
@@ -291,7 +292,8 @@ def member_that_does_not_rejoin(s: Story) -> None:
 
 @story("join-group")
 def session_expires(s: Story) -> None:
-    """A member that is silent for its session timeout is gone; the last one leaves an empty group of a new generation."""
+    """A member without heartbeats is removed after its session timeout; the last one leaves an empty group in a new
+    generation."""
     a = Member(s, "a", session=1000)
     a.lead()
     until_members(a, 0)
@@ -303,7 +305,7 @@ def session_expires(s: Story) -> None:
 
 @story("join-group")
 def leader_leaves(s: Story) -> None:
-    """The next leader is another joined member."""
+    """Another joined member becomes the leader."""
     a, b = two(s)
     a.leave(note="leader")
     b.heartbeat("rebalance")
@@ -313,7 +315,7 @@ def leader_leaves(s: Story) -> None:
 
 @story("join-group")
 def connection_closed_while_joining(s: Story) -> None:
-    """The member stays until its session ends; a new one on another connection waits for it or takes over."""
+    """The member stays until its session timeout; a new one on another connection waits for it or replaces it."""
     a = Member(s, "a")
     a.lead()
     s.close("a")
@@ -334,7 +336,7 @@ def answers_of_versions(s: Story) -> None:
 
 @story("sync-group")
 def errors(s: Story) -> None:
-    """Unknown group and member 25, generation 22, other protocol 23 (v5), empty group id 24."""
+    """UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL (v5), INVALID_GROUP_ID."""
     nobody = Member(s, "nobody", "unknown")
     for v in (0, 3, 5):
         nobody.sync(v=v, note="unknown group", member_id="x", generation_id=1)
@@ -354,7 +356,7 @@ def errors(s: Story) -> None:
 
 @story("sync-group")
 def missing_and_foreign_members(s: Story) -> None:
-    """Members missing in the leader's list get no bytes; strangers in it are ignored."""
+    """Members that the leader's assignment lacks get no bytes; unknown members in it are ignored."""
     a, b = Member(s, "a"), Member(s, "b")
     a.lead()
     pending = b.joining()
@@ -369,7 +371,7 @@ def missing_and_foreign_members(s: Story) -> None:
 
 @story("sync-group")
 def nobody_syncs(s: Story) -> None:
-    """Members that do not sync in the rebalance timeout are removed."""
+    """Members that do not sync within the rebalance timeout are removed."""
     a = Member(s, "a", rebalance=600)
     a.join()
     until_members(a, 0)
@@ -421,8 +423,8 @@ def dynamic(s: Story) -> None:
 
 @story("static-members")
 def replaced(s: Story) -> None:
-    """An instance id that comes again without a member id takes over: no rebalance; the old one is fenced: 82, without
-    its instance id 25. Before v9 the answer names the old leader."""
+    """A known instance id without a member id gets a new member id without a rebalance. The old member is fenced
+    (FENCED_INSTANCE_ID; without its instance id UNKNOWN_MEMBER_ID). Before v9 the response has the old leader."""
     for v in (5, 8, 9):
         m = Member(s, f"m{v}", f"g{v}", instance="i")
         m.join(v)
@@ -443,7 +445,7 @@ def replaced(s: Story) -> None:
 
 @story("static-members")
 def replaced_with_other_metadata(s: Story) -> None:
-    """Still no rebalance if the protocol stays; another protocol makes one."""
+    """No rebalance if the protocol stays the same; another protocol causes one."""
     m = Member(s, "m", instance="i", protocols=("range",))
     m.lead()
     again = Member(s, "n", instance="i", protocols=("range",), topics=["b"])
@@ -456,7 +458,8 @@ def replaced_with_other_metadata(s: Story) -> None:
 
 @story("static-members")
 def instance_and_member(s: Story) -> None:
-    """A known instance id with the wrong member id is 82, an unknown instance id with a member id 25."""
+    """A known instance id with a wrong member id is FENCED_INSTANCE_ID, an unknown one with a member id
+    UNKNOWN_MEMBER_ID."""
     m, t = Member(s, "m", instance="i"), s.topic()
     m.lead()
     for v in (5, 9):
@@ -511,7 +514,10 @@ def two_static_members(s: Story) -> None:
 
 @story("offset-commit")
 def without_members(s: Story) -> None:
-    """A simple group is made by its first commit; a generation of an unknown group is 22, 69 from v9 on."""
+    """The first commit creates a simple group.
+
+    A generation of an unknown group is ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND from v9 on.
+    """
     t = s.topic()
     m = Member(s, "m")
     for v in (2, 5, 8, 9, 10):
@@ -527,7 +533,7 @@ def without_members(s: Story) -> None:
 
 @story("offset-commit")
 def empty_group_id(s: Story) -> None:
-    """Good for commits and fetches without members, as a simple group; not for OffsetDelete."""
+    """Valid for commits and fetches without members, as a simple group; not for OffsetDelete."""
     t, m = s.topic(), Member(s, "m")
     m.group = ""
     s.ask("offset_fetch", 5, group_id="", topics=None, note="before")
@@ -547,7 +553,7 @@ def empty_group_id(s: Story) -> None:
 
 @story("offset-commit")
 def values(s: Story) -> None:
-    """Metadata up to 4096 bytes; any offset; unknown topics and partitions are 3 (v10: unknown id 100)."""
+    """Metadata up to 4096 bytes; any offset; UNKNOWN_TOPIC_OR_PARTITION (v10: UNKNOWN_TOPIC_ID) for unknown topics."""
     t, m = s.topic(), Member(s, "m")
     m.commit(t, "4096 of metadata", committed_metadata="x" * 4096)
     m.commit(t, "4097 of metadata", committed_metadata="x" * 4097)
@@ -586,7 +592,7 @@ def leader_epochs(s: Story) -> None:
 
 @story("offset-commit")
 def with_members(s: Story) -> None:
-    """Member unknown 25, generation 22; while the members sync 27, while they join 0."""
+    """UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS until the members sync, NONE until they join."""
     t = s.topic()
     a, b = Member(s, "a"), Member(s, "b")
     a.join()
@@ -614,7 +620,7 @@ def with_members(s: Story) -> None:
 
 @story("offset-fetch")
 def nothing_there(s: Story) -> None:
-    """Unknown group, topic, partition: -1 and no error."""
+    """Unknown group, topic, partition: offset -1 and no error."""
     t = s.topic()
     for v in (1, 2, 5, 7):
         wanted = [
@@ -651,7 +657,7 @@ def many_groups(s: Story) -> None:
 
 @story("offset-fetch")
 def member_of_a_classic_group(s: Story) -> None:
-    """Member and epoch of v9 are ignored for classic groups."""
+    """Member id and epoch of v9 are ignored for classic groups."""
     t, m = s.topic(), Member(s, "m")
     m.lead()
     m.commit(t)
@@ -685,7 +691,7 @@ def after_the_topic_is_gone(s: Story) -> None:
 
 @story("group-admin")
 def describe(s: Story) -> None:
-    """Unknown: state Dead, with 69 and a message from v6 on."""
+    """An unknown group has the state Dead; from v6 on GROUP_ID_NOT_FOUND with a message."""
     for v in (0, 4, 5, 6):
         s.ask("describe_groups", v, groups=[s.name("unknown")])
     s.ask("describe_groups", 5, groups=[], note="none")
@@ -699,7 +705,7 @@ def describe(s: Story) -> None:
 
 @story("group-admin")
 def listing(s: Story) -> None:
-    """Filters of states (v4) and types (v5), in any case; unknown ones match nothing."""
+    """Filters of states (v4) and types (v5) ignore case; unknown values match nothing."""
     t = s.topic()
     m, simple = Member(s, "m"), Member(s, "n", "simple")
     m.lead()
@@ -715,7 +721,7 @@ def listing(s: Story) -> None:
 
 @story("group-admin")
 def delete(s: Story) -> None:
-    """Not empty 68, unknown 69."""
+    """NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
     t, m, simple = s.topic(), Member(s, "m"), Member(s, "n", "simple")
     m.lead()
     m.commit(t)
@@ -734,7 +740,7 @@ def delete(s: Story) -> None:
 
 @story("group-admin")
 def delete_offsets(s: Story) -> None:
-    """Unknown group 69; a subscribed topic 86; a group of another type with members 68."""
+    """GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC; NON_EMPTY_GROUP for a group of another type with members."""
     t, u = s.topic(), s.topic()
     m = Member(s, "m", topics=[t.name])
     simple = Member(s, "n", "simple")
@@ -766,7 +772,7 @@ def delete_offsets(s: Story) -> None:
 
 @story("group-transactions")
 def member_checks(s: Story) -> None:
-    """TxnOffsetCommit of members: unknown 25, generation 22, other instance 82; a rebalance is no error."""
+    """TxnOffsetCommit of members: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID; no error during a rebalance."""
     t, tx = s.topic(), s.name("tx")
     pid, epoch = s.producer_id(tx)
     a = Member(s, "a", instance="i")

@@ -1,4 +1,4 @@
-"""What administrators ask about transactions (KIP-664): DescribeProducers, DescribeTransactions, ListTransactions."""
+"""Descriptions of transactions (KIP-664): DescribeProducers, DescribeTransactions, ListTransactions."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def listed(s: Story, note: str, v: int = 2, **filters: Any) -> Body:
 
 
 def look(s: Story, note: str, p: Producer, t: Topic) -> None:
-    """All three."""
+    """Send all three requests."""
     producers(s, note, t)
     transactions(s, note, p.tx)
     listed(s, note, producer_id_filters=[p.pid])
 
 
-# -- a transaction's life, seen from outside ----------------------------------------------------------------------
+# -- a transaction, as its descriptions show it -------------------------------------------------------------------
 
 
 def life(s: Story, *, new: bool) -> None:
@@ -58,7 +58,7 @@ def life(s: Story, *, new: bool) -> None:
 
 @story("inspection")
 def life_of_a_new_one(s: Story) -> None:
-    """Epochs move with each end; after a marker of a newer epoch the log knows no sequence."""
+    """The epoch is raised at each end; after a marker with a newer epoch the log has no sequence of the producer."""
     life(s, new=True)
 
 
@@ -74,7 +74,7 @@ def life_at_level_1(s: Story) -> None:
 
 @story("inspection")
 def partitions_of_a_transaction(s: Story) -> None:
-    """As they join; offsets join with the partition of their group."""
+    """In the order in which they were added; offsets add the partition of their group."""
     t, u, p = s.topic(3), s.topic(), Producer(s, "tx")
     for topics in ({t.name: [2]}, {u.name: [0]}, {t.name: [0, 1, 2]}):
         p.add(topics)
@@ -89,7 +89,7 @@ def partitions_of_a_transaction(s: Story) -> None:
 
 @story("inspection")
 def timed_out(s: Story) -> None:
-    """The coordinator ends it: by the cluster's own level."""
+    """The coordinator aborts it, by the protocol of the cluster's feature level."""
     for new in (True, False):
         t, p = s.topic(), Producer(s, f"tx{new}", 300)
         p.start(t, new)
@@ -108,7 +108,7 @@ def wait_until(s: Story, p: Producer, state: str) -> None:
 
 @story("inspection")
 def ended_by_hand(s: Story) -> None:
-    """kafka-transactions abort: the log knows that nothing is open, the coordinator still thinks so."""
+    """kafka-transactions abort: the partition has no open transaction, the coordinator still has it."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     producers(s, "open", t)
@@ -125,7 +125,7 @@ def ended_by_hand(s: Story) -> None:
 
 @story("inspection")
 def who_is_in_a_log(s: Story) -> None:
-    """Idempotent producers, several, each with its last sequence and the time of its last record."""
+    """Several idempotent producers, each with its last sequence and the time of its last record."""
     t = s.topic(2)
     producers(s, "nobody", t, indexes=(0, 1))
     s.produce(t, s.batch(3), note="without an id")
@@ -163,7 +163,7 @@ def markers_without_data(s: Story) -> None:
 
 @story("inspection")
 def internal_topics(s: Story) -> None:
-    """They are asked like any other."""
+    """They are described like any other topic."""
     topics = [{"name": "__transaction_state", "partition_indexes": [0, 50]}]
     answer = s.quiet("describe_producers", 0, retry=(), topics=topics)
     s.put("__transaction_state", [row["error_code"] for row in answer["topics"][0]["partitions"]])
@@ -228,7 +228,7 @@ def list_by_producer_id(s: Story) -> None:
 
 @story("inspection")
 def list_by_duration(s: Story) -> None:
-    """An id without a transaction began in -1, so it has run for long."""
+    """An id without a transaction has the start time -1, so any duration matches."""
     some_ids(s)
     for v in (1, 2):
         for duration in (-1, -(2**63), 0, 3_600_000, 2**63 - 1):
@@ -238,7 +238,7 @@ def list_by_duration(s: Story) -> None:
 
 @story("inspection")
 def list_by_pattern(s: Story) -> None:
-    """The whole id must match; the empty pattern is none; the syntax is RE2's."""
+    """The pattern must match the whole id; an empty pattern means no filter; the syntax is RE2's."""
     some_ids(s)
     for pattern in (
         None,

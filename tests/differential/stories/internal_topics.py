@@ -1,6 +1,6 @@
-"""`__consumer_offsets`, `__transaction_state` and `__share_group_state`, however they come into being and are changed.
+"""`__consumer_offsets`, `__transaction_state` and `__share_group_state`, created and changed in different ways.
 
-Each story has a broker of its own that nothing has used yet.
+Each story has a new broker of its own.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ def init(s: Story, note: str, tx: str, retry: Any = ()) -> Body:
     )
 
 
-# -- created ---------------------------------------------------------------------------------------------------------
+# -- creation --------------------------------------------------------------------------------------------------------
 
 
 @story("internal-topics", "unused")
 def by_metadata(s: Story) -> None:
-    """With their own numbers of partitions and settings, beside an ordinary topic in the same request."""
+    """They get their own numbers of partitions and settings, beside an ordinary topic in the same request."""
     metadata(s, "not there", *INTERNAL)
     names = (*INTERNAL, s.name("t"))
     metadata(s, "first", *names, creates=True)
@@ -129,8 +129,8 @@ def by_find_coordinator(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def by_create_topics(s: Story) -> None:
-    """Any number of partitions, and no settings but those of the request. The coordinators go on with the number that they
-    knew when the broker started, until it starts again."""
+    """With any number of partitions, and only the settings of the request. The coordinators continue with the number of
+    partitions at the broker's start until it is restarted."""
     create(s, "offsets", OFFSETS)
     create(s, "state", STATE)
     create(s, "share groups", SHARES)
@@ -169,12 +169,12 @@ def by_create_topics_with_settings(s: Story) -> None:
     metadata(s, "the metadata log", "__cluster_metadata")
 
 
-# -- changed ---------------------------------------------------------------------------------------------------------
+# -- changes ---------------------------------------------------------------------------------------------------------
 
 
 @story("internal-topics", "unused")
 def more_partitions(s: Story) -> None:
-    """Groups and transactional ids stay where they are until the broker starts again."""
+    """Groups and transactional ids keep their coordinators until the broker is restarted."""
     for kind in (GROUP, TRANSACTION):
         find(s, f"type {kind}", kind, "a", retry=NOT_YET)
     t = s.topic()
@@ -203,7 +203,7 @@ def more_partitions(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def other_settings(s: Story) -> None:
-    """They are set as those of any topic. Offsets of a log that retention deletes from are read while they are there."""
+    """They can be set as for any topic. With retention, offsets are readable as long as their records exist."""
     for kind in (GROUP, TRANSACTION):
         find(s, f"type {kind}", kind, "a", retry=NOT_YET)
     t = s.topic()
@@ -228,7 +228,7 @@ def other_settings(s: Story) -> None:
 
 
 def settings_settled(s: Story) -> None:
-    """Kafka's controller answers before its broker has read the records."""
+    """Wait for the settings: Kafka's controller responds before its broker has read the records."""
     rows = [
         {"resource_type": 2, "resource_name": name, "configuration_keys": ["cleanup.policy"]}
         for name in (OFFSETS, STATE)
@@ -240,12 +240,12 @@ def settings_settled(s: Story) -> None:
     raise AssertionError("the settings are never there")
 
 
-# -- written to and deleted ------------------------------------------------------------------------------------------
+# -- writes and deletions --------------------------------------------------------------------------------------------
 
 
 @story("internal-topics", "unused")
 def written_to(s: Story) -> None:
-    """Clients may not, but for the one that is called `__admin_client`. Records of ordinary clients are none of a group."""
+    """Only the client id `__admin_client` may produce to them. Such records do not become part of any group."""
     metadata(s, "first", *INTERNAL, creates=True)
     metadata(s, "at last", *INTERNAL, retry=(3, 5))
     for name in INTERNAL:
@@ -283,7 +283,7 @@ def records_deleted(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def deleted(s: Story) -> None:
-    """With all that the coordinators know. They are made again when a coordinator is looked for."""
+    """The coordinators lose all their state. FindCoordinator creates the topics again."""
     for kind in (GROUP, TRANSACTION):
         find(s, f"type {kind}", kind, "a", retry=NOT_YET)
     t = s.topic()
@@ -305,7 +305,7 @@ def deleted(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def deleted_and_created_with_fewer(s: Story) -> None:
-    """The coordinators go on with the number that they knew."""
+    """The coordinators continue with the number of partitions that they had."""
     for kind in (GROUP, TRANSACTION):
         find(s, f"type {kind}", kind, "a", retry=NOT_YET)
     t = s.topic()
@@ -322,7 +322,7 @@ def deleted_and_created_with_fewer(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def offsets_in_a_missing_partition(s: Story) -> None:
-    """A transaction may include the offsets of a group whose partition is not there; it has nothing to end there."""
+    """A transaction may include a group whose partition does not exist; nothing is written there at its end."""
     create(s, "offsets", OFFSETS, 3)
     find(s, "transactions", TRANSACTION, "a", retry=NOT_YET)
     t, p, group = s.topic(), Producer(s, "tx"), key(s, {50: 7})

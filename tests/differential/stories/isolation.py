@@ -1,4 +1,4 @@
-"""What readers see of transactions: last stable offset, aborted lists, markers."""
+"""Transactions as consumers see them: last stable offset, aborted transactions, markers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def listed(s: Story, t: Topic, note: str, timestamp: int = -1) -> None:
 
 @story("isolation")
 def one_commit(s: Story) -> None:
-    """Trace A: one partition, TV2. The last stable offset, the marker, the empty aborted list."""
+    """One partition, TV2: the last stable offset, the marker, the empty list of aborted transactions."""
     t, p = s.topic(), Producer(s, "tx")
     p.end(False, note="abort with nothing added moves the epoch")
     p.send(t, 0)
@@ -58,7 +58,7 @@ def one_abort(s: Story) -> None:
 
 @story("isolation")
 def overlapping_aborts(s: Story) -> None:
-    """Trace F: the aborted list is in the order of the markers, not of the first offsets."""
+    """The list of aborted transactions is in the order of the markers, not of the first offsets."""
     t, a, b = s.topic(), Producer(s, "a"), Producer(s, "b")
     a.send(t, 0)
     b.send(t, 0)
@@ -118,7 +118,7 @@ def a_marker_wakes_the_long_poll(s: Story) -> None:
 
 @story("isolation")
 def sessions(s: Story) -> None:
-    """A move of the last stable offset alone is told only when the high watermark moved too."""
+    """In a session, a new last stable offset alone is returned only if the high watermark has changed too."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     answer = s.fetch(t, session_epoch=0, isolation_level=1, note="new")
@@ -130,7 +130,7 @@ def sessions(s: Story) -> None:
 
 @story("isolation")
 def delete_records_into_a_transaction(s: Story) -> None:
-    """After DeleteRecords past the start of an open transaction the last stable offset is the log start."""
+    """After DeleteRecords beyond the start of an open transaction the last stable offset is the log start."""
     t, p = s.topic(), Producer(s, "tx")
     s.produce(t, s.batch(2))
     p.send(t, 0, count=4)

@@ -1,5 +1,5 @@
-"""What lingered in the network: a marker that comes when the next transaction has begun, a batch that comes after its
-transaction's marker. The old protocol lets both in; verification keeps the batch out; the new one refuses both by epoch.
+"""Delayed requests: a marker that arrives in the next transaction, a batch that arrives after its transaction's marker. The
+old transaction protocol accepts both; verification refuses the batch; the new protocol refuses both by their epoch.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def batch_at_level_1(s: Story) -> None:
 
 @story("late", "unverified")
 def batch_that_nobody_verifies(s: Story) -> None:
-    """A hanging transaction."""
+    """It leaves a hanging transaction."""
     for v in (10, 11):
         late_batch(s, new=False, v=v)
 
 
 @story("late", "unverified")
 def batch_of_a_new_one_that_nobody_verifies(s: Story) -> None:
-    """The new protocol does not ask whether it may, it adds: that setting says nothing of it."""
+    """The setting has no effect on the new protocol, which adds the partition instead of verifying it."""
     late_batch(s, new=True)

@@ -1,4 +1,4 @@
-"""Elections and moves, as far as one broker has any: ElectLeaders, Alter- and ListPartitionReassignments."""
+"""Elections and reassignments with one broker: ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def of(t: Topic | str, *partitions: int) -> Body:
 
 @story("leaders")
 def elections(s: Story) -> None:
-    """Who leads already need not be elected; what is not there cannot."""
+    """A partition whose preferred replica leads needs no election; an unknown partition is an error."""
     t = s.topic(2)
     for v in range(3):
         for kind in (0, 1) if v else (0,):
@@ -33,7 +33,7 @@ def elections(s: Story) -> None:
 
 @story("leaders")
 def elections_everywhere(s: Story) -> None:
-    """All topics are named, no partition is."""
+    """The response lists all topics, without partitions."""
     t = s.topic(2)
     for v in range(3):
         for kind in (0, 1) if v else (0,):
@@ -73,7 +73,7 @@ def moves(s: Story) -> None:
 
 @story("leaders")
 def moves_under_way(s: Story) -> None:
-    """None."""
+    """The list is empty."""
     t = s.topic(2)
     missing = s.name("missing")
     asked: dict[str, list[Body] | None] = {

@@ -11,7 +11,7 @@ def of(t: Topic | str, *partitions: int) -> dict[str, object]:
 
 @story("describe-log-dirs")
 def sizes(s: Story) -> None:
-    """The bytes of the batches; what is not there is not in the list."""
+    """The bytes of the batches. Unknown partitions are not in the list."""
     t, u = s.topic(2), s.topic()
     for count in (1, 3):
         s.produce(t, s.batch(count))
@@ -32,7 +32,7 @@ def sizes(s: Story) -> None:
 
 @story("describe-log-dirs")
 def moves(s: Story) -> None:
-    """AlterReplicaLogDirs on a node with one directory: to where the replica is, and to where no directory is."""
+    """AlterReplicaLogDirs on a node with one directory: to the replica's own directory, and to an unknown one."""
     t = s.topic()
     here = s.quiet("describe_log_dirs", 4, topics=[of(t, 0)])["results"][0]["log_dir"]
     for v in (1, 2):

@@ -20,7 +20,7 @@ def listed(
 
 @story("list-offsets")
 def special_timestamps(s: Story) -> None:
-    """Each from its version on; before it, and unknown negative ones, 35 (UNSUPPORTED_VERSION) per partition."""
+    """Each from its version on; before that, and for unknown negative ones, UNSUPPORTED_VERSION for the partition."""
     t = s.topic()
     s.produce(t, s.batch(3, ts_deltas=[0, 900, 100]))
     for timestamp, low in SPECIAL.items():
@@ -33,7 +33,7 @@ def special_timestamps(s: Story) -> None:
 
 @story("list-offsets")
 def by_time(s: Story) -> None:
-    """The first record with at least that time, within batches and compressed ones too."""
+    """The first record with at least that timestamp, also within batches and compressed ones."""
     t = s.topic()
     s.produce(t, s.batch(3, ts=s.t0, ts_deltas=[0, 50, 20]))
     s.produce(t, s.batch(3, ts=s.t0 + 100, ts_deltas=[0, 50, 20], codec=1))
@@ -93,7 +93,8 @@ def after_delete_records(s: Story) -> None:
 
 @story("list-offsets")
 def max_timestamp_deleted(s: Story) -> None:
-    """DeleteRecords moves the log start and leaves the batch: -3 names a record that cannot be fetched any more."""
+    """DeleteRecords moves the log start and keeps the batch: -3 (max timestamp) returns a record that cannot be fetched any
+    more."""
     t = s.topic()
     for delta in (0, 500, 20, 30):
         s.produce(t, s.batch(1, ts_deltas=[delta]))
@@ -118,7 +119,7 @@ def log_append_time(s: Story) -> None:
 
 @story("offset-for-leader-epoch")
 def epochs(s: Story) -> None:
-    """-1 and greater than the newest: -1, -1; the newest: the log end. CurrentLeaderEpoch as in Fetch."""
+    """-1, -1 for -1 and for epochs above the newest; the log end for the newest. CurrentLeaderEpoch as in Fetch."""
     t, empty = s.topic(), s.topic()
     s.produce(t, s.batch(3))
 
@@ -148,7 +149,7 @@ def epochs(s: Story) -> None:
 
 @story("delete-records")
 def offsets(s: Story) -> None:
-    """-1 is the high watermark; beyond it, and below -1, is 1; at or below the log start changes nothing."""
+    """-1 is the high watermark; above it, or below -1, is OFFSET_OUT_OF_RANGE; at or below the log start changes nothing."""
     t = s.topic()
     s.produce(t, s.batch(5))
 
@@ -177,7 +178,7 @@ def offsets(s: Story) -> None:
 
 @story("delete-records")
 def policies(s: Story) -> None:
-    """Compact-only topics refuse with 44."""
+    """Topics with compaction only are POLICY_VIOLATION."""
     for policy in ("compact", "compact,delete", "delete"):
         t = s.topic(cleanup__policy=policy)
         s.produce(t, s.batch(2))

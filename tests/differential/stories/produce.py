@@ -1,4 +1,4 @@
-"""Produce: each check of its path that one node reaches, the values of its answer, codecs, times, acks."""
+"""Produce: each check that one node can show, the fields of the response, codecs, times, acks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNKNOWN = Topic("no-such-topic-anywhere", uuid.UUID("11111111-2222-3333-4444-555
 
 @story("produce")
 def transactional_without_id(s: Story) -> None:
-    """All partitions of the request are 53, also the one with a plain batch."""
+    """All partitions of the request are TRANSACTIONAL_ID_AUTHORIZATION_FAILED, also one with a plain batch."""
     t = s.topic(2)
     pid, epoch = s.producer_id()
     txn = s.batch(1, pid=pid, epoch=epoch, seq=0, txn=True)
@@ -25,7 +25,7 @@ def transactional_without_id(s: Story) -> None:
 
 @story("produce")
 def unknown_topics(s: Story) -> None:
-    """Unknown id is 100, unknown name or partition is 3: Produce does not create."""
+    """UNKNOWN_TOPIC_ID for an id, UNKNOWN_TOPIC_OR_PARTITION for a name or partition: Produce does not create topics."""
     t = s.topic()
     for v in (3, 7, 8, 9, 10, 12):
         s.produce(UNKNOWN, s.batch(1), v=v, note="unknown topic")
@@ -38,7 +38,7 @@ def unknown_topics(s: Story) -> None:
 
 @story("produce")
 def not_one_batch(s: Story) -> None:
-    """No complete batch, another format, or more than one batch: 87."""
+    """No complete batch, another format, or more than one batch: INVALID_RECORD."""
     t, good = s.topic(), s.batch(1)
     for v in (3, 9, 12):
         s.produce(t, b"", v=v, note="no bytes")
@@ -79,7 +79,7 @@ def unknown_codecs(s: Story) -> None:
 
 @story("produce-broken")
 def compression(s: Story) -> None:
-    """A right CRC over bytes that do not decompress."""
+    """A correct CRC over bytes that cannot be decompressed."""
     for codec in range(1, 5):
         data = s.batch(1, attributes=codec, records=b"\x00garbage" * 4)
         s.produce(s.topic(), data, note=f"codec {codec}")
@@ -87,14 +87,14 @@ def compression(s: Story) -> None:
 
 @story("produce-broken")
 def lz4_with_dependent_blocks(s: Story) -> None:
-    """Kafka's reader refuses it."""
+    """Kafka's decompressor refuses it."""
     records = b"".join(batches.record(i, b"v" * 100) for i in range(3))
     s.produce(s.topic(), s.batch(3, attributes=3, records=bytes(cramjam.lz4.compress(records))))
 
 
 @story("produce-broken")
 def records(s: Story) -> None:
-    """A right CRC over records that do not parse, or are more or fewer than promised."""
+    """A correct CRC over records that do not parse, or are more or fewer than the header says."""
     good = batches.record(0)
     for note, count, data in (
         ("noise", 1, b"\xff" * 20),
@@ -112,7 +112,7 @@ def records(s: Story) -> None:
 
 @story("produce-broken")
 def where_the_broker_must_look(s: Story) -> None:
-    """The same on a topic whose settings make the broker read the records: a null key is looked for."""
+    """The same on a compacted topic, where the broker has to read the records to check for null keys."""
     good = batches.record(0)
     for note, count, data in (
         ("noise", 1, b"\xff" * 20),
@@ -127,7 +127,7 @@ def where_the_broker_must_look(s: Story) -> None:
 
 @story("produce")
 def offset_deltas(s: Story) -> None:
-    """Offsets inside the batch that are not 0, 1, ... are set anew."""
+    """Offset deltas in the batch that are not 0, 1, ... are replaced."""
     t = s.topic()
     s.produce(t, s.batch(2, offset_deltas=[0, 5]), note="0 and 5")
     s.produce(t, s.batch(2, offset_deltas=[1, 0]), note="1 and 0")
@@ -193,7 +193,7 @@ def too_large(s: Story) -> None:
 
 @story("produce")
 def recompressed_too_large(s: Story) -> None:
-    """max.message.bytes holds for what is stored, too."""
+    """max.message.bytes applies to the stored batch, too."""
     t = s.topic(max__message__bytes="200", compression__type="uncompressed")
     s.produce(t, s.batch([b"x" * 1000], codec=1))
 
@@ -228,7 +228,7 @@ def counts(s: Story) -> None:
 
 @story("produce")
 def attributes(s: Story) -> None:
-    """The control bit is 87 from a client, the append time bit is cleared, others are kept or not."""
+    """The control bit is INVALID_RECORD from a client, the append time bit is cleared, others are kept or not."""
     t = s.topic()
     s.produce(t, s.batch(1, attributes=0x20), note="control")
     s.produce(t, s.batch(1, attributes=0x08), note="append time on a create time topic")
@@ -252,7 +252,7 @@ def producer_fields(s: Story) -> None:
 
 @story("produce")
 def null_keys_on_a_compacted_topic(s: Story) -> None:
-    """87 with the indices of all offending records; nothing of the batch is kept."""
+    """INVALID_RECORD with the indices of all offending records; nothing of the batch is written."""
     t = s.topic(cleanup__policy="compact")
     for v in (3, 7, 8, 9):
         s.produce(t, s.batch(3, keys=[b"a", None, None]), v=v)
@@ -264,7 +264,7 @@ def null_keys_on_a_compacted_topic(s: Story) -> None:
 
 @story("produce")
 def timestamps_out_of_bounds(s: Story) -> None:
-    """32 with the indices; -1 is always good; more than an hour ahead is refused by default."""
+    """INVALID_TIMESTAMP with the indices; -1 is always valid; by default more than an hour ahead is refused."""
     t = s.topic(message__timestamp__before__max__ms=str(HOUR), message__timestamp__after__max__ms=str(HOUR))
     s.produce(t, s.batch(1, ts=s.t0 - 2 * HOUR), note="too old")
     s.produce(t, s.batch(1, ts=s.t0 + 2 * HOUR), note="too new")
@@ -282,7 +282,7 @@ def timestamps_out_of_bounds(s: Story) -> None:
 
 @story("produce")
 def bad_time_and_bad_key(s: Story) -> None:
-    """If any of the errors is about time the code is 32."""
+    """If any of the errors is about a timestamp, the code is INVALID_TIMESTAMP."""
     t = s.topic(cleanup__policy="compact")
     s.produce(t, s.batch(3, keys=[None, b"b", b"c"], ts_deltas=[0, 2 * HOUR, 0]))
     s.produce(t, s.batch(3, keys=[None, b"b", b"c"], ts_deltas=[2 * HOUR, 0, 0]), note="one record, both")
@@ -290,7 +290,7 @@ def bad_time_and_bad_key(s: Story) -> None:
 
 @story("produce")
 def max_timestamp(s: Story) -> None:
-    """The broker computes it anew."""
+    """The broker recomputes it."""
     t = s.topic()
     s.produce(t, s.batch(3, ts_deltas=[0, 500, 100]), note="right")
     s.produce(t, s.batch(3, ts_deltas=[0, 500, 100], max_ts=s.t0 + 9999), note="too high")
@@ -313,7 +313,7 @@ def log_append_time(s: Story) -> None:
 
 @story("produce")
 def topic_compression(s: Story) -> None:
-    """compression.type other than producer recompresses."""
+    """A compression.type other than producer recompresses the batch."""
     for kind in ("uncompressed", "gzip", "snappy", "lz4", "zstd"):
         t = s.topic(compression__type=kind)
         for codec in (0, 1, 4):
@@ -323,7 +323,7 @@ def topic_compression(s: Story) -> None:
 
 @story("produce")
 def several_partitions(s: Story) -> None:
-    """They succeed and fail on their own."""
+    """They succeed and fail independently."""
     t, u = s.topic(2), s.topic()
     rows = [(t, 0, s.batch(1)), (t, 1, s.batch(1, crc=1)), (u, 0, s.batch(1)), (t, 2, s.batch(1))]
     s.produce(rows)
@@ -337,7 +337,7 @@ def several_partitions(s: Story) -> None:
 
 @story("produce")
 def log_start_in_answers(s: Story) -> None:
-    """Errors of the record checks and of the producer state tell the real log start, the others -1."""
+    """Errors of record checks and of the producer state have the real log start offset, other errors -1."""
     t = s.topic()
     s.produce(t, s.batch(5))
     parts = [{"partition_index": 0, "offset": 3}]
@@ -357,7 +357,7 @@ def log_start_in_answers(s: Story) -> None:
 
 @story("produce")
 def content(s: Story) -> None:
-    """What comes in goes out: nulls, empties, headers, many records."""
+    """Fetched records are equal to the produced ones: null and empty values, headers, many records."""
     t = s.topic()
     s.produce(t, s.batch([None, b"", b"x"], keys=[None, b"", b"k"]))
     s.produce(t, s.batch(1, headers=[(b"a", b"1"), (b"a", None), (b"", b"")]))
@@ -368,7 +368,7 @@ def content(s: Story) -> None:
 
 @story("produce")
 def transactional_id_without_transaction(s: Story) -> None:
-    """A transactional id over a plain batch is ignored."""
+    """A transactional id in the request with a plain batch is ignored."""
     t = s.topic()
     s.produce(t, s.batch(1), tx=s.name("tx"), v=9)
     s.produce(t, s.batch(1), tx="", v=12)

@@ -1,4 +1,4 @@
-"""What a partition remembers of each idempotent producer."""
+"""A partition's state of each idempotent producer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def send(s: Story, t: Topic, note: str, pid: int, epoch: int, seq: int, count: i
 
 @story("producer-state")
 def duplicates(s: Story) -> None:
-    """Same epoch and the same first and last sequence as one of the last five: the old offsets, nothing appended.
-    The time answered is that of the cached batch, also on a CreateTime topic."""
+    """Same epoch and the same first and last sequence as one of the last five batches: the old offsets, nothing appended.
+    The time in the response is that of the cached batch, also on a CreateTime topic."""
     t = s.topic()
     pid, _ = s.producer_id()
     for seq in range(0, 14, 2):
@@ -33,7 +33,7 @@ def duplicates(s: Story) -> None:
 
 @story("producer-state")
 def duplicate_with_other_content(s: Story) -> None:
-    """Only the numbers are compared."""
+    """Only producer id, epoch and sequences are compared."""
     t = s.topic()
     pid, _ = s.producer_id()
     s.produce(t, s.batch([b"a"], pid=pid, epoch=0, seq=0))
@@ -47,8 +47,8 @@ def duplicate_with_other_content(s: Story) -> None:
 
 @story("producer-state")
 def sequences_of_an_aborted_transaction(s: Story) -> None:
-    """Before KIP-890 the next transaction has the same epoch: a client that uses the sequences of the aborted one again
-    is told that its records are there, and they are not."""
+    """Before KIP-890 the next transaction has the same epoch: a client that reuses the sequences of the aborted one gets a
+    success for its records, which are not written."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t, False, 0)
     p.end(False, False)
@@ -82,7 +82,7 @@ def gaps(s: Story) -> None:
 
 @story("producer-state")
 def first_write_of_a_producer(s: Story) -> None:
-    """Without state any sequence is good, of an id never handed out too."""
+    """Without state any sequence is accepted, also from an unassigned producer id."""
     for pid, seq in ((900_001, 100), (900_002, 0), (900_003, LAST)):
         t = s.topic()
         send(s, t, f"first, sequence {seq}", pid, 0, seq)
@@ -95,7 +95,7 @@ def first_write_of_a_producer(s: Story) -> None:
 
 @story("producer-state")
 def epochs(s: Story) -> None:
-    """A higher epoch starts at 0, else 45; a lower one is 47."""
+    """A higher epoch starts at 0, otherwise OUT_OF_ORDER_SEQUENCE_NUMBER; a lower one is INVALID_PRODUCER_EPOCH."""
     t = s.topic()
     pid, _ = s.producer_id()
     send(s, t, "epoch 1", pid, 1, 0)
@@ -114,7 +114,7 @@ def epochs(s: Story) -> None:
 
 @story("producer-state")
 def wrapping(s: Story) -> None:
-    """After 2147483647 comes 0, inside a batch as well."""
+    """The sequence after 2147483647 is 0, also inside a batch."""
     t = s.topic()
     send(s, t, "2147483646, three", 900_100, 0, LAST - 1, 3)
     send(s, t, "again", 900_100, 0, LAST - 1, 3)
@@ -154,7 +154,7 @@ def partitions_are_apart(s: Story) -> None:
 
 @story("producer-state")
 def both_kinds(s: Story) -> None:
-    """Plain batches between those of a producer do not touch its state."""
+    """Plain batches between those of a producer do not change its state."""
     t = s.topic()
     pid, _ = s.producer_id()
     send(s, t, "0", pid, 0, 0)
@@ -166,7 +166,7 @@ def both_kinds(s: Story) -> None:
 
 @story("producer-state")
 def after_delete_records(s: Story) -> None:
-    """Removing the records does not remove the producer's entry."""
+    """Deleting the records does not remove the producer's state."""
     t = s.topic()
     pid, _ = s.producer_id()
     send(s, t, "0", pid, 0, 0)

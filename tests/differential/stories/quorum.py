@@ -1,4 +1,4 @@
-"""The quorum of the controller, and brokers that are registered: DescribeQuorum, voters, UnregisterBroker."""
+"""The controller quorum and registered brokers: DescribeQuorum, voters, UnregisterBroker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ METADATA = "__cluster_metadata"
 
 
 def _shape(answer: Body) -> Any:
-    """Offsets and times are the broker's own; what is compared is who is a voter, and that the numbers fit."""
+    """The comparable part of a response: voters, and whether offsets and times are consistent, as their values differ."""
     for topic in answer.get("topics") or ():
         for part in topic["partitions"]:
             watermark = part["high_watermark"]
@@ -46,7 +46,7 @@ def description(s: Story) -> None:
 
 @story("quorum")
 def voters(s: Story) -> None:
-    """The quorum is static."""
+    """With a static quorum."""
     listener = {"name": "CONTROLLER", "host": "localhost", "port": 9}
     body = {"voter_id": 7, "voter_directory_id": uuid.UUID(int=7)}
     for v in (0, 1):

@@ -1,4 +1,4 @@
-"""Client quotas: what may be set, and what is found. Their effect is in tests/broker/quotas."""
+"""Client quotas: which can be set, and how they are described. Their effect is in tests/broker/quotas."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def alter(
 
 
 def caught_up(s: Story) -> None:
-    """Kafka's controller answers before its broker has read the records. A broker reads them in their order: what was
-    altered before this quota is seen with it."""
+    """Wait until the broker has read all changes, as Kafka's controller responds before that. It sets a quota: records are
+    read in order, so earlier changes are visible when this quota is."""
     rate = set_("connection_creation_rate", float(next(RATES)))
     who = entity(ip="127.0.0.8")
     s.quiet("alter_client_quotas", 1, entries=[{"entity": who, "ops": [rate]}], validate_only=False)
@@ -144,7 +144,7 @@ def bad_filters(s: Story) -> None:
 
 @story("quotas")
 def addresses(s: Story) -> None:
-    """Of connections, by address: kept, and found by their type."""
+    """Connection quotas by address: stored, and found by their type."""
     alter(s, "an address", (entity(ip="127.0.0.9"), [set_("connection_creation_rate", 5.0)]))
     alter(s, "a rate of requests", (entity(ip="127.0.0.9"), [set_("request_percentage", 5.0)]))
     rows: list[Any] = [{"entity_type": IP, "match_type": EXACT, "match": "127.0.0.9"}]
@@ -156,7 +156,7 @@ def addresses(s: Story) -> None:
 
 
 def throttled(s: Story, note: str, api: str, v: int, **body: Any) -> Body:
-    """How long exactly is a matter of the moment."""
+    """Send a request whose response has a throttle time, which is normalised as its value varies."""
     answer = s.quiet(api, v, retry=(), **body)
     waits = answer["throttle_time"] > 0
     s.put(
@@ -167,14 +167,14 @@ def throttled(s: Story, note: str, api: str, v: int, **body: Any) -> Body:
 
 
 def limited(s: Story, client_id: str, key: str) -> None:
-    """Ten thousand bytes a second, a hundred thousand in a window."""
+    """Limit a client to ten thousand bytes a second, that is a hundred thousand in a window."""
     alter(s, "ten thousand bytes a second", (entity(client_id=client_id), [set_(key, 10_000.0)]))
     caught_up(s)
 
 
 @story("quotas")
 def a_consumer_waits_without_its_data(s: Story) -> None:
-    """What is over the rate is not sent and does not count; a session does not move."""
+    """A Fetch above the rate gets no records, which do not count; its session does not advance."""
     t, slow = s.topic(), s.name("slow")
     batch = s.batch([bytes(1_900)])
     for _ in range(60):
@@ -194,7 +194,7 @@ def a_consumer_waits_without_its_data(s: Story) -> None:
 
 @story("quotas")
 def a_producer_waits_with_its_answer(s: Story) -> None:
-    """What is over the rate is written, and counts."""
+    """A Produce above the rate is written, and counts."""
     t, slow = s.topic(), s.name("slow")
     limited(s, slow, "producer_byte_rate")
     for note, size, client_id in (

@@ -18,7 +18,7 @@ INTERNAL_SETTINGS = {
     "unstable.api.versions.enable": "TRUE",
     "unstable.feature.versions.enable": "True",
 }
-"""Kafka's definitions call them internal. The broker of the profile ``noauto`` is started with them."""
+"""Settings that Kafka defines as internal, with which the broker of the profile ``noauto`` is started."""
 BAD_NAMES = ["", ".", "..", "a b", "a/b", "a\x00b", "ü", "x" * 250]
 
 
@@ -52,7 +52,7 @@ def unknown_names(s: Story) -> None:
 
 @story("metadata")
 def invalid_names(s: Story) -> None:
-    """17, with and without auto-creation."""
+    """INVALID_TOPIC_EXCEPTION, with and without auto-creation."""
     for name in BAD_NAMES:
         for allow in (False, True):
             note = f"{shown(name)}, creation {'on' if allow else 'off'}"
@@ -62,7 +62,7 @@ def invalid_names(s: Story) -> None:
 
 @story("metadata")
 def auto_creation(s: Story) -> None:
-    """The first answer is 3 without partitions, the topic is made in the background."""
+    """The first response is UNKNOWN_TOPIC_OR_PARTITION without partitions; the topic is created in the background."""
     name = s.name("auto")
     s.ask("metadata", 9, topics=named(name), allow_auto_topic_creation=True, note="first")
     s.ask("metadata", 9, retry=(3, 5), topics=named(name), allow_auto_topic_creation=True, note="at last")
@@ -73,7 +73,7 @@ def auto_creation(s: Story) -> None:
 
 @story("metadata")
 def auto_creation_of_colliding_names(s: Story) -> None:
-    """A name that differs from an existing one by . and _ only is never made: it stays 3."""
+    """A name that differs from an existing one only by . and _ is never created: UNKNOWN_TOPIC_OR_PARTITION."""
     first, second = s.name("a.b"), s.name("a_b")
     s.quiet("metadata", 9, topics=named(first), allow_auto_topic_creation=True)
     s.ask("metadata", 9, topics=named(second), allow_auto_topic_creation=True, note="first")
@@ -113,7 +113,7 @@ def duplicates(s: Story) -> None:
 
 @story("metadata")
 def authorized_operations(s: Story) -> None:
-    """Without an authorizer all: topic 3576, cluster 8096; not asked for: -2147483648."""
+    """Without an authorizer all are allowed: topic 3576, cluster 8096. Not requested: -2147483648."""
     t = s.topic()
     for v in (8, 9, 10, 11, 12):
         flags = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": v < 11}
@@ -138,7 +138,7 @@ def many_at_once(s: Story) -> None:
 
 @story("metadata")
 def deleted_and_made_again(s: Story) -> None:
-    """A new id."""
+    """It has a new id."""
     t = s.topic()
     s.ask("delete_topics", 6, topics=[{"name": t.name}], timeout=10000)
     s.ask("metadata", 12, topics=named(t.name), allow_auto_topic_creation=False, note="deleted")
@@ -153,7 +153,7 @@ def deleted_and_made_again(s: Story) -> None:
 
 
 def create(s: Story, note: str, v: int = 7, validate_only: bool = False, **row: Any) -> None:
-    """One topic; what a success lists of its configuration is another story's."""
+    """Create one topic; the settings in the response are compared in another story."""
     topic = {"name": s.name("x"), "num_partitions": 1, "replication_factor": 1} | row
     answer = s.quiet("create_topics", v, retry=(), topics=[topic], validate_only=validate_only)
     s.put(f"create_topics v{v} ({note})", brief(s, answer["topics"]))
@@ -174,7 +174,7 @@ def names(s: Story) -> None:
 
 @story("create-topics")
 def counts(s: Story) -> None:
-    """0 and below -1 are wrong; -1 is the default, in every version."""
+    """0 and below -1 are errors; -1 is the default, in every version."""
     for partitions in (0, -2):
         create(s, f"{partitions} partitions", num_partitions=partitions)
     for replicas in (0, -2, 2, 3):
@@ -194,7 +194,7 @@ def exists(s: Story) -> None:
 
 @story("create-topics")
 def configs(s: Story) -> None:
-    """Bad, unknown and null values are 40."""
+    """Invalid, unknown and null values are INVALID_CONFIG."""
     for name, value in (
         ("retention.ms", "soon"),
         ("retention.ms", ""),
@@ -226,7 +226,7 @@ def configs(s: Story) -> None:
 
 @story("create-topics")
 def assignments(s: Story) -> None:
-    """Manual assignment: -1 partitions and replicas, ids from 0 on, known brokers, none twice."""
+    """Manual assignment: partitions and replicas -1, partition ids from 0 on, known brokers, no duplicates."""
 
     def assign(
         note: str, parts: dict[int, list[int]], partitions: int = -1, replicas: int = -1, **row: Any
@@ -246,7 +246,7 @@ def assignments(s: Story) -> None:
 
 @story("create-topics")
 def several(s: Story) -> None:
-    """Errors are per topic; a name that comes twice is 42."""
+    """Errors are per topic; a duplicate name is INVALID_REQUEST."""
     row = {"num_partitions": 1, "replication_factor": 1}
     rows = [row | {"name": s.name("a")}, row | {"name": "a/b"}, row | {"name": s.name("b")}]
     answer = s.quiet("create_topics", 7, retry=(), topics=rows)
@@ -260,7 +260,7 @@ def several(s: Story) -> None:
 
 @story("create-topics")
 def validate_only(s: Story) -> None:
-    """All checks, nothing made; a topic id is answered all the same."""
+    """All checks, nothing is created; the response has a topic id all the same."""
     row = {"name": s.name("x"), "num_partitions": 3, "replication_factor": 1}
     for v in (2, 5, 7):
         s.ask("create_topics", v, topics=[row], validate_only=True)
@@ -411,7 +411,7 @@ def of_brokers(s: Story) -> None:
 
 @story("describe-configs", "noauto")
 def internal_settings_of_brokers(s: Story) -> None:
-    """They are listed where the broker was started with them."""
+    """They are listed if the broker was started with them."""
     keys = [*INTERNAL_SETTINGS, "server.max.startup.time.ms"]
     for v in (1, 4):
         describe(s, "this broker, synonyms", 4, "1", keys, v, include_synonyms=True)
@@ -444,7 +444,7 @@ def of_other_things(s: Story) -> None:
 
 @story("describe-cluster")
 def cluster(s: Story) -> None:
-    """On a broker listener endpoint type 2 is 114."""
+    """On a broker listener endpoint type 2 is MISMATCHED_ENDPOINT_TYPE."""
     for v in (0, 1, 2):
         s.ask("describe_cluster", v, include_cluster_authorized_operations=True, note="operations")
     for kind in (0, 1, 2, 3):
@@ -456,7 +456,7 @@ def cluster(s: Story) -> None:
 
 @story("describe-topic-partitions")
 def partitions(s: Story) -> None:
-    """Sorted by name; unknown is 3; at most responsePartitionLimit partitions, then a cursor."""
+    """Sorted by name; UNKNOWN_TOPIC_OR_PARTITION; at most responsePartitionLimit partitions, then a cursor."""
     t, u = s.topic(3), s.topic(2)
 
     def ask(note: str, *topics: Topic | str, **more: Any) -> Any:

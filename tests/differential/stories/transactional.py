@@ -1,7 +1,7 @@
-"""A transactional producer, as stories use it.
+"""The transactional producer of stories.
 
-On Kafka the markers follow the answer to EndTxn: stories that do not test that window wait for its end (settle, retry
-on 51).
+Kafka writes the markers after the response to EndTxn: stories that do not test that interval wait for the completion
+(settle, retry on CONCURRENT_TRANSACTIONS).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FAR = 1_000_000
 
 
 class Producer:
-    """A transactional producer that keeps its id, epoch and sequences."""
+    """A transactional producer with its id, epoch and sequences."""
 
     def __init__(self, s: Story, suffix: str, timeout: int = 60000) -> None:
         self.s, self.tx = s, s.name(suffix)
@@ -32,7 +32,7 @@ class Producer:
         note: str = "",
         **more: Any,
     ) -> Body:
-        """AddPartitionsToTxn of one transaction, in the shape of its version."""
+        """Send AddPartitionsToTxn for one transaction, in the layout of its version."""
         parts = {topics.name: [0]} if isinstance(topics, Topic) else topics
         rows = [{"name": name, "partitions": partitions} for name, partitions in parts.items()]
         who = self.who(**{k: value for k, value in more.items() if k != "verify_only"})
@@ -52,7 +52,7 @@ class Producer:
         note: str = "",
         **more: Any,
     ) -> Body:
-        """One transactional batch: Produce v12 adds its partition itself, v11 and v10 only verify."""
+        """Produce one transactional batch. Produce v12 adds the partition, v11 and v10 only verify it."""
         fields = {k: more.pop(k) for k in ("pid", "epoch") if k in more}
         data = self.s.batch(
             count, **({"pid": self.pid, "epoch": self.epoch, "seq": seq, "txn": True} | fields)
@@ -79,7 +79,7 @@ class Producer:
         return answer
 
     def exhaust(self, to: int = 32765) -> None:
-        """Moves the epoch up to `to` by asking for it again and again, many requests on the way at a time."""
+        """Raise the epoch to `to` by pipelined InitProducerId requests."""
         left = to - self.epoch
         while left > 0:
             step = min(left, 1000)

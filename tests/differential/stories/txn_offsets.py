@@ -1,4 +1,4 @@
-"""TxnOffsetCommit, and what OffsetFetch sees of it."""
+"""TxnOffsetCommit, and its effect on OffsetFetch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def committed(s: Story, t: Topic, note: str, stable: bool = False, v: int = 7) -
 
 @story("txn-offsets")
 def verification(s: Story) -> None:
-    """The offsets partition was not added: 48 up to v3, 120 in v4, v5 adds it."""
+    """Without AddOffsetsToTxn: INVALID_TXN_STATE up to v3, TRANSACTION_ABORTABLE in v4; v5 adds the group's partition."""
     t, p = s.topic(), Producer(s, "tx")
     for v in (0, 2, 3, 4):
         commit(s, p, t, "not added", v)
@@ -48,7 +48,7 @@ def identity(s: Story) -> None:
 
 @story("txn-offsets")
 def partitions(s: Story) -> None:
-    """Unknown ones are 3, the others go on; metadata that is too long is 12."""
+    """UNKNOWN_TOPIC_OR_PARTITION for single partitions, OFFSET_METADATA_TOO_LARGE for long metadata; others succeed."""
     t, p = s.topic(), Producer(s, "tx")
     good = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
     rows = [
@@ -68,7 +68,7 @@ def partitions(s: Story) -> None:
 
 @story("txn-offsets")
 def group_checks(s: Story) -> None:
-    """Generation and member against a group that is unknown, then against one that is empty."""
+    """Generation and member id with an unknown group, then with an empty one."""
     t, p = s.topic(), Producer(s, "tx")
     s.ask("add_offsets_to_txn", 3, group_id=s.name("g"), **p.who())
     commit(s, p, t, "unknown group, generation 0", generation_id=0, member_id="m")
@@ -83,7 +83,7 @@ def group_checks(s: Story) -> None:
 
 @story("txn-offsets")
 def visibility(s: Story) -> None:
-    """Pending offsets are not seen; require_stable answers 88 with -1; an abort drops them."""
+    """Pending offsets are invisible; require_stable returns UNSTABLE_OFFSET_COMMIT and -1; an abort drops them."""
     t, p = s.topic(), Producer(s, "tx")
     plain = [
         {
@@ -125,7 +125,7 @@ def _committed_in(s: Story, t: Topic, note: str, v: int, stable: bool) -> None:
 
 @story("txn-offsets")
 def only_pending(s: Story) -> None:
-    """A group that has pending offsets only: all topics, stable, lists none of them."""
+    """OffsetFetch of all topics with require_stable does not list a group's pending offsets."""
     t, p = s.topic(), Producer(s, "tx")
     commit(s, p, t, "7", 5)
     s.ask("offset_fetch", 7, group_id=s.name("g"), topics=None, require_stable=True, note="all, stable")
@@ -156,7 +156,7 @@ def later_plain_commit_wins(s: Story) -> None:
 
 @story("txn-offsets")
 def deletion_drops_pending(s: Story) -> None:
-    """DeleteGroups and OffsetDelete drop a pending offset; the commit does not bring it back."""
+    """DeleteGroups and OffsetDelete drop a pending offset; the commit does not restore it."""
     t, p = s.topic(), Producer(s, "tx")
     commit(s, p, t, "7", 5)
     parts = [{"name": t.name, "partitions": [{"partition_index": 0}]}]
@@ -179,7 +179,7 @@ def deletion_drops_pending(s: Story) -> None:
 
 @story("txn-offsets")
 def two_transactions(s: Story) -> None:
-    """Of two pending offsets the later record wins, whichever commits last."""
+    """Of two pending offsets the later record wins, whichever transaction commits last."""
     t, p, q = s.topic(), Producer(s, "p"), Producer(s, "q")
     commit(s, p, t, "7 by p", 5)
     commit(s, q, t, "9 by q", 5, committed_offset=9)
@@ -200,7 +200,7 @@ def two_transactions(s: Story) -> None:
 
 @story("txn-offsets")
 def whole_transaction(s: Story) -> None:
-    """Data and offsets of one transaction, TV1."""
+    """Records and offsets in one transaction, TV1."""
     t, p = s.topic(), Producer(s, "tx")
     p.add(t)
     p.send(t, 0, False)
@@ -213,7 +213,7 @@ def whole_transaction(s: Story) -> None:
 
 @story("txn-offsets")
 def only_metadata_that_is_too_long(s: Story) -> None:
-    """Nothing is written. Kafka keeps the group in memory: DeleteGroups finds it, DescribeGroups does not."""
+    """Nothing is written. Kafka creates the group in memory: DeleteGroups finds it, DescribeGroups does not."""
     t, p = s.topic(), Producer(s, "tx")
     row = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "x" * 4097}
     topics = [{"name": t.name, "partitions": [row]}]

@@ -1,4 +1,4 @@
-"""Produce inside transactions: verification and implicit add (KIP-890), identity, sequences."""
+"""Produce in transactions: verification and implicit addition of partitions (KIP-890), producer id and epoch, sequences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.differential.story import Story, story
 
 @story("txn-produce")
 def verification(s: Story) -> None:
-    """A partition that was not added: 48 up to v10, 120 in v11; v12 adds it (KIP-890)."""
+    """A partition that was not added: INVALID_TXN_STATE up to v10, TRANSACTION_ABORTABLE in v11; v12 adds it (KIP-890)."""
     t, p = s.topic(), Producer(s, "tx")
     for v in (3, 7, 8, 10, 11):
         p.send(t, 0, False, v=v, note="not added, no transaction")
@@ -25,7 +25,7 @@ def verification(s: Story) -> None:
 
 @story("txn-produce")
 def identity(s: Story) -> None:
-    """Wrong epoch is 47 (the log's code, not 90), wrong producer id 49."""
+    """A wrong epoch is INVALID_PRODUCER_EPOCH (not PRODUCER_FENCED), a wrong producer id INVALID_PRODUCER_ID_MAPPING."""
     t, p = s.topic(), Producer(s, "tx")
     for v in (3, 10, 11, 12):
         p.send(t, 0, v=v, epoch=p.epoch + 1, note="higher epoch")
@@ -40,7 +40,7 @@ def identity(s: Story) -> None:
 
 @story("txn-produce")
 def two_producers_in_one_request(s: Story) -> None:
-    """49 for the whole request."""
+    """INVALID_PRODUCER_ID_MAPPING for the whole request."""
     t, p, q = s.topic(3), Producer(s, "p"), Producer(s, "q")
     one = s.batch(1, pid=p.pid, epoch=p.epoch, seq=0, txn=True)
     two = s.batch(1, pid=q.pid, epoch=q.epoch, seq=0, txn=True)
@@ -53,7 +53,7 @@ def two_producers_in_one_request(s: Story) -> None:
 
 @story("txn-produce")
 def sequences(s: Story) -> None:
-    """TV2 begins each transaction at 0, and a refused higher sequence does not let others pass; TV1 goes on counting."""
+    """TV2 begins each transaction at 0, and after a refused higher sequence no other is accepted; TV1 continues counting."""
     t, p = s.topic(), Producer(s, "tx")
     p.send(t, 5, note="TV2, first 5")
     p.send(t, 7, note="TV2, then 7")
@@ -89,7 +89,8 @@ def add_succeeds_append_fails(s: Story) -> None:
 
 @story("txn-produce")
 def retries_after_the_end(s: Story) -> None:
-    """A retry of a batch of a completed transaction: TV1 120 or 48, TV2 47."""
+    """A retry of a batch of a completed transaction: TV1 TRANSACTION_ABORTABLE or INVALID_TXN_STATE, TV2
+    INVALID_PRODUCER_EPOCH."""
     t, p = s.topic(), Producer(s, "tx")
     old = p.epoch
     p.send(t, 0)
@@ -105,7 +106,7 @@ def retries_after_the_end(s: Story) -> None:
 
 @story("txn-produce")
 def plain_in_a_transaction(s: Story) -> None:
-    """While a transaction of the producer is open on the partition its plain batches are 48."""
+    """Plain batches of a producer with an open transaction in the partition are INVALID_TXN_STATE."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     s.produce(t, s.batch(1, pid=p.pid, epoch=p.epoch, seq=1), v=12, tx=p.tx, note="plain, same producer")
@@ -117,7 +118,7 @@ def plain_in_a_transaction(s: Story) -> None:
 
 @story("txn-produce")
 def refused_before_the_coordinator(s: Story) -> None:
-    """Checks that come before and after the add."""
+    """Checks before and after the partition is added to the transaction."""
     t, p = s.topic(), Producer(s, "tx")
     good = {"pid": p.pid, "epoch": p.epoch, "seq": 0, "txn": True}
     s.produce(t, s.batch(1, crc=1, **good), v=12, tx=p.tx, note="CRC")
@@ -140,7 +141,7 @@ def large_transaction_of_many_partitions(s: Story) -> None:
 
 @story("txn-produce")
 def bit_without_a_producer(s: Story) -> None:
-    """The transactional bit asks for a transactional id; without a producer id nothing is verified, and it is appended."""
+    """The transactional bit requires a transactional id; without a producer id nothing is verified, and it is appended."""
     t, p = s.topic(2), Producer(s, "tx")
     for v in (11, 12):
         s.produce(t, s.batch(1, txn=True), v=v, note="no transactional id")

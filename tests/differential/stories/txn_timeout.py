@@ -1,4 +1,4 @@
-"""Transactions that the broker aborts because their time is over."""
+"""Transactions that the coordinator aborts after their timeout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def timed_out(s: Story, new: bool) -> tuple[Topic, Producer]:
 
 @story("txn-timeout")
 def new_protocol(s: Story) -> None:
-    """A TV2 producer that timed out: produce 47, commit 48, abort 0 with the new epoch."""
+    """After the timeout of a TV2 transaction Produce is INVALID_PRODUCER_EPOCH, a commit INVALID_TXN_STATE, an abort
+    succeeds."""
     t, p = timed_out(s, True)
     p.send(t, 1, note="produce")
     s.ask("end_txn", 5, committed=True, note="commit", **p.who())
@@ -33,7 +34,7 @@ def new_protocol(s: Story) -> None:
 
 @story("txn-timeout")
 def old_protocol_on_a_new_cluster(s: Story) -> None:
-    """Trace C: the marker has the next epoch, and the TV1 client is fenced: 90."""
+    """The marker has the next epoch, and the TV1 producer gets PRODUCER_FENCED."""
     t, p = timed_out(s, False)
     p.add(t, note="add")
     p.add(t, 1, note="add, v1")

@@ -1,5 +1,5 @@
-"""Between the answer to EndTxn and the end of the completion. On Kafka the completion is already pending there, so the
-cells of the Prepare states cannot be seen from outside: they are left to the tests of the state machine.
+"""Requests between the response to EndTxn and the completion of the transaction. In Kafka the completion is already pending
+then, so clients cannot see the Prepare states: the tests of the state machine have these cells.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.differential.story import Body, Story, story
 
 
 def behind(s: Story, p: Producer, end: Body, v: int, api: str, av: int, note: str, **body: Any) -> None:
-    """EndTxn and another request in one packet; no marker is written before the second is answered, so that it meets the
+    """Send EndTxn and another request in one packet. Markers are held until the second response, so that it meets the
     Prepare state."""
     with s.hold_markers():
         first = s.send("end_txn", v, **end)
@@ -26,7 +26,7 @@ def behind(s: Story, p: Producer, end: Body, v: int, api: str, av: int, note: st
 
 @story("txn-window", "order")
 def old_protocol(s: Story) -> None:
-    """Right behind EndTxn v0-4 the completion is pending: ids are checked, then everything is 51."""
+    """After EndTxn v0-4 the completion is pending: ids are checked, then everything is CONCURRENT_TRANSACTIONS."""
     t, p = s.topic(), Producer(s, "tx")
     seq = 0
     for commit_it in (True, False):
@@ -48,7 +48,7 @@ def old_protocol(s: Story) -> None:
 
 @story("txn-window", "order")
 def new_protocol(s: Story) -> None:
-    """Right behind EndTxn v5: 51, whatever the epoch."""
+    """After EndTxn v5: CONCURRENT_TRANSACTIONS, whatever the epoch."""
     t, p = s.topic(), Producer(s, "tx")
     for commit_it in (True, False):
         state = "PrepareCommit" if commit_it else "PrepareAbort"
@@ -79,7 +79,8 @@ def init_producer(s: Story) -> None:
 
 @story("txn-window")
 def markers_first(s: Story) -> None:
-    """Our default order: markers are written before EndTxn is answered, so what follows does not meet 51."""
+    """Our default order: markers are written before the response to EndTxn, so later requests get no
+    CONCURRENT_TRANSACTIONS."""
     t, p = s.topic(), Producer(s, "tx")
     for seq in range(2):
         p.start(t, False, seq)
@@ -92,8 +93,8 @@ def markers_first(s: Story) -> None:
 
 @story("txn-window", "order")
 def batch_that_waits(s: Story) -> None:
-    """Produce v12 right behind EndTxn v4, to a partition of the transaction that has no data: its guard is made before
-    the marker, and has the marker's epoch. It is appended."""
+    """Produce v12 right after EndTxn v4, to a partition of the transaction without data: its guard is created before the
+    marker, and has the marker's epoch. It is appended."""
     t, p = s.topic(), Producer(s, "tx")
     for seq in range(3):
         p.add(t)

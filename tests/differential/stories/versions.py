@@ -1,10 +1,11 @@
-"""Every version of every API once with a plain request: lowest, highest and first flexible are among them."""
+"""Every version of every API once with a simple request, including the lowest, the highest and the first flexible
+version."""
 
 from __future__ import annotations
 
 from tests.differential.story import Story, assignment, story, subscription
 
-# What 4.3 serves (Produce is announced from 0).
+# Versions of Kafka 4.3 (Produce is announced from 0).
 RANGES = {
     "produce": (3, 13),
     "fetch": (4, 18),
@@ -105,7 +106,7 @@ def find_coordinator(s: Story) -> None:
 
 @story("versions")
 def group_life(s: Story) -> None:
-    """Join, sync, heartbeat, describe, leave, delete: the n-th versions of all together."""
+    """Join, sync, heartbeat, describe, leave, delete: the n-th version of each API in run n."""
     for v in each("join_group"):
         _life(s, v)
 
@@ -180,7 +181,7 @@ def offset_for_leader_epoch(s: Story) -> None:
 
 @story("versions")
 def transaction_old(s: Story) -> None:
-    """One TV1 transaction for each version of its calls."""
+    """One TV1 transaction for each version of its requests."""
     t, tx, group = s.topic(), s.name("tx"), s.name("g")
     pid, epoch = s.producer_id(tx)
     seq = 0

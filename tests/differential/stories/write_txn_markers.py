@@ -24,8 +24,9 @@ def marker(
 
 @story("write-txn-markers")
 def epochs(s: Story) -> None:
-    """Lenient: lower is 47, equal is good. TransactionVersion 2: equal is 47 too, unless nothing is open (KAFKA-19999).
-    A coordinator epoch lower than seen is 52."""
+    """Without TransactionVersion 2 a lower epoch is INVALID_PRODUCER_EPOCH and an equal one valid. With it an equal one is
+    INVALID_PRODUCER_EPOCH too, unless no transaction is open (KAFKA-19999). An older coordinator epoch is
+    TRANSACTION_COORDINATOR_FENCED."""
     for v, tv in ((1, 0), (2, 0), (2, 1), (2, 2)):
         t, p = s.topic(), Producer(s, f"tx{v}{tv}")
         s.quiet("init_producer_id", 4, transactional_id=p.tx, transaction_timeout=60000)
@@ -46,7 +47,7 @@ def epochs(s: Story) -> None:
 
 @story("write-txn-markers")
 def no_state(s: Story) -> None:
-    """A producer the partition does not know: appended all the same."""
+    """A marker of a producer without state in the partition is appended all the same."""
     t = s.topic()
     marker(s, t, "commit", 800_001, 3)
     marker(s, t, "abort", 800_002, 0, commit=False)
@@ -58,7 +59,7 @@ def no_state(s: Story) -> None:
 
 @story("write-txn-markers")
 def partitions(s: Story) -> None:
-    """Not here is 3; several markers, several partitions; none at all."""
+    """UNKNOWN_TOPIC_OR_PARTITION; several markers, several partitions; none at all."""
     t = s.topic(2)
     marker(s, t, "unknown partition", 800_011, 0, topics=[{"name": t.name, "partition_indexes": [0, 7]}])
     marker(s, t, "unknown topic", 800_011, 0, topics=[{"name": s.name("missing"), "partition_indexes": [0]}])
@@ -75,7 +76,7 @@ def partitions(s: Story) -> None:
 
 @story("write-txn-markers")
 def abort_by_hand(s: Story) -> None:
-    """What kafka-transactions abort does: the same epoch, TransactionVersion 0; the coordinator is not told."""
+    """As kafka-transactions abort: the same epoch, TransactionVersion 0; the coordinator does not learn of it."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     marker(s, t, "abort", p.pid, p.epoch, 1, commit=False)

@@ -1,4 +1,4 @@
-"""Topics that are created, grown and deleted while a node is away, and what describes the cluster then."""
+"""Topics that are created, grown and deleted while a node is down, and descriptions of the cluster meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.differential.story import Body, Topic
 
 
 def create(s: ClusterStory, suffix: str, note: str, v: int = 7, **fields: Any) -> Topic | None:
-    """CreateTopics; without the settings in its response, which are compared elsewhere."""
+    """CreateTopics, without the settings in its response, which other stories compare."""
     row = {"name": s.name(suffix), "num_partitions": -1, "replication_factor": -1, **fields}
     answer = s.ask("create_topics", v, quiet=True, topics=[row], timeout=30_000, validate_only=False)
     told = {name: value for name, value in answer["topics"][0].items() if name != "configs"}
@@ -24,7 +24,7 @@ def create(s: ClusterStory, suffix: str, note: str, v: int = 7, **fields: Any) -
 
 
 def kinds(s: ClusterStory, t: Topic, away: int) -> None:
-    """Where chance places replicas: how many there are, and whether a node that is away has any, or is in sync."""
+    """Summary of a random placement: numbers of replicas, and whether a node that is down has any or is in sync."""
     rows = s.partitions(t, 3).values()
     s.put(
         "placed",
@@ -42,7 +42,7 @@ def kinds(s: ClusterStory, t: Topic, away: int) -> None:
 
 @story("administration", "killed")
 def topics_without_a_node(s: ClusterStory) -> Iterator[None]:
-    """Node 1 is away: it gets replicas all the same, and is not in sync."""
+    """Node 1 is down: it gets replicas all the same, and is not in the ISR."""
     made: dict[int, Topic] = {}
     yield
     for factor, partitions in ((3, 4), (1, 6), (4, 1), (-1, 1)):
@@ -72,7 +72,7 @@ def topics_without_a_node(s: ClusterStory) -> Iterator[None]:
 
 @story("administration", "killed")
 def deleted_without_a_node(s: ClusterStory) -> Iterator[None]:
-    """A topic is deleted, and made anew, while a node is away: it comes back without the old records."""
+    """A topic is deleted and created again while a node is down: the node comes back without the old records."""
     gone, again = s.topic([[1, 2]]), s.topic([[1, 2]])
     for t in (gone, again):
         s.produce(t, s.batch(2), at=1)
@@ -107,7 +107,7 @@ def log_sizes(s: ClusterStory, at: int) -> dict[tuple[str, int], int]:
 
 @story("administration")
 def log_directories(s: ClusterStory) -> None:
-    """Each node tells of its own replicas."""
+    """Each node describes its own replicas."""
     t = s.topic([[1, 2], [2, 3]])
     s.produce([(t, 0, s.batch(2))], at=1)
     s.produce([(t, 1, s.batch(3))], at=2)
@@ -120,7 +120,7 @@ def log_directories(s: ClusterStory) -> None:
 
 @story("administration", "killed")
 def the_cluster(s: ClusterStory) -> Iterator[None]:
-    """DescribeCluster and Metadata, with a node that is away."""
+    """DescribeCluster and Metadata, with a node that is down."""
 
     def told(at: int) -> None:
         for v in (0, 1, 2):
@@ -140,7 +140,7 @@ def the_cluster(s: ClusterStory) -> Iterator[None]:
 
 @story("administration", "unregistered")
 def unregistered(s: ClusterStory) -> Iterator[None]:
-    """A node that is away is forgotten, and registers again."""
+    """A node that is down is unregistered, and registers again."""
     t, onto = s.topic([[1, 2]]), s.topic([[2, 3]])
     s.ask("unregister_broker", 0, broker_id=7, note="unknown")
     yield
@@ -168,7 +168,7 @@ def all_brokers(s: ClusterStory, at: int) -> list[Body]:
 
 @story("administration", "killed")
 def producer_ids(s: ClusterStory) -> Iterator[None]:
-    """Each node gives out ids of blocks of its own, and begins a new block when it starts."""
+    """Each node assigns producer ids from blocks of its own, and gets a new block when it is restarted."""
     block = 1000
     ids: dict[int, list[int]] = {at: [producer_id(s, at) for _ in range(3)] for at in (1, 2, 3)}
     yield
@@ -189,7 +189,7 @@ def producer_id(s: ClusterStory, at: int) -> int:
 
 @story("administration", "killed")
 def features(s: ClusterStory) -> Iterator[None]:
-    """All nodes tell the same of the cluster's features."""
+    """All nodes return the same features of the cluster."""
 
     def finalized(at: int) -> dict[str, object]:
         asked = {"client_software_name": "raw", "client_software_version": "1"}

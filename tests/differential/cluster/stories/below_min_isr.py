@@ -1,4 +1,4 @@
-"""One node is left of three, and the internal topics want two in sync: what coordinators answer."""
+"""One node of three is left, and the internal topics have min.insync.replicas=2: the responses of coordinators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST, SECOND = (1, 2, 3), (2, 3, 1)
 
 @story("below-min-isr", "alone")
 def transactions(s: ClusterStory) -> Iterator[None]:
-    """No state can be written: nothing begins, nothing ends, and nothing is lost."""
+    """No transaction state can be written: no transaction begins or ends, and none is lost."""
     t = s.topic([[1, 2]], min__insync__replicas="1")
     known, open_, far = Producer(s, FIRST, "known"), Producer(s, FIRST, "open"), Producer(s, SECOND, "far")
     fresh = s.coordinated(FIRST, "fresh")
@@ -59,7 +59,7 @@ def transactions(s: ClusterStory) -> Iterator[None]:
 
 @story("below-min-isr", "alone")
 def groups(s: ClusterStory) -> Iterator[None]:
-    """What is written is not committed, and may be later: the coordinator does not wait for ever."""
+    """Group records are written but not committed, perhaps later: the coordinator does not wait forever."""
     t = s.topic([[1, 2]], min__insync__replicas="1")
     known = {
         name: Member(s, s.coordinated(FIRST, name), t) for name in ("commits", "rejoins", "leaves", "deleted")
@@ -98,7 +98,7 @@ def groups(s: ClusterStory) -> Iterator[None]:
 
 
 def nothing_is_uncommitted(s: ClusterStory, known: dict[str, Member], moved: Member) -> None:
-    """What needs no record is answered as always."""
+    """Requests that need no record get their usual responses."""
     for m in (*known.values(), moved):
         m.heartbeat(1)
         fetch_offsets(s, m.group, m.t, 1)
@@ -109,7 +109,7 @@ def nothing_is_uncommitted(s: ClusterStory, known: dict[str, Member], moved: Mem
 
 
 def changes(s: ClusterStory, known: dict[str, Member], moved: Member, p: Producer) -> None:
-    """Everything that is written."""
+    """Requests that need a record."""
     for v in (2, 8, 9):
         known["commits"].commit(5, 1, v)
     moved.commit(6, 1)
@@ -127,7 +127,7 @@ def changes(s: ClusterStory, known: dict[str, Member], moved: Member, p: Produce
 
 
 def something_is_uncommitted(s: ClusterStory, known: dict[str, Member], moved: Member) -> None:
-    """Responses wait for what was written before; what clients read is what was committed before."""
+    """Responses wait for earlier uncommitted records; clients read the state that was committed before."""
     for m in (known["commits"], moved):
         m.heartbeat(1)
         m.sync(1)

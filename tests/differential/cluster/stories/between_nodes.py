@@ -1,4 +1,4 @@
-"""What nodes send to each other: WriteTxnMarkers of the coordinator, AddPartitionsToTxn of the leaders."""
+"""Requests between nodes: WriteTxnMarkers from the coordinator, AddPartitionsToTxn from partition leaders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FIRST, SECOND = (1, 2, 3), (2, 3, 1)
 
 
 class Sniffed:
-    """The requests of some producers between nodes, from now on. What a node sends to itself is not seen on both sides."""
+    """The later inter-node requests of some producers. Requests of a node to itself are not visible on both sides."""
 
     def __init__(self, s: ClusterStory, *producers: Producer) -> None:
         self._s = s
@@ -28,7 +28,7 @@ class Sniffed:
         return any(row["transactional_id"] in self._names for row in each.request["transactions"])
 
     def put(self, api: str, note: str, count: int) -> None:
-        """Into the transcript: so many of them, or more if there are more, by receiver."""
+        """Record the requests in the transcript, by receiver: at least ``count`` of them."""
         s = self._s
         s.until(lambda: len([e for e in self._new(api) if e.response]) >= count, f"{count} requests of {api}")
         told = [
@@ -44,13 +44,13 @@ class Sniffed:
         s.put(f"{api} between nodes ({note})", told)
 
     def put_markers(self) -> None:
-        """Every marker, whichever request it went with."""
+        """Record every marker, whichever request contained it."""
         rows = [marker for each in self._new("write_txn_markers") for marker in each.request["markers"]]
         self._s.put("markers between nodes", self._s.normal.value(rows, "markers", True))
 
 
 def sender(each: Sent) -> int | None:
-    """By its client id; None for a client."""
+    """Node id in the request's client id. None for a client."""
     found = re.fullmatch(
         r"broker-(\d+)-txn-marker-sender|AddPartitionsManager-client-(\d+)", each.client_id or ""
     )
@@ -59,7 +59,7 @@ def sender(each: Sent) -> int | None:
 
 @story("between-nodes")
 def markers(s: ClusterStory) -> None:
-    """One request for each leader, whatever the number of partitions; of the old protocol and the new."""
+    """One request for each leader, whatever the number of partitions, with the old and the new transaction protocol."""
     t = s.topic([[1, 2, 3], [2, 3, 1], [3, 1, 2], [2, 1, 3]])
     for note, commit, v in (
         ("commit", True, 5),
@@ -77,7 +77,7 @@ def markers(s: ClusterStory) -> None:
 
 @story("between-nodes")
 def markers_wait_together(s: ClusterStory) -> None:
-    """While one request is on its way, the markers of other transactions wait, and follow."""
+    """While one request is in flight, the markers of other transactions wait, and are sent together after it."""
     t = s.topic([[2, 3]])
     producers = [Producer(s, FIRST, f"tx{number}") for number in "abc"]
     sniffed = Sniffed(s, *producers)
@@ -98,7 +98,7 @@ def markers_wait_together(s: ClusterStory) -> None:
 
 @story("between-nodes")
 def verification(s: ClusterStory) -> None:
-    """The leader asks the coordinator once for each partition of a transaction."""
+    """The leader sends one verification to the coordinator for each partition of a transaction."""
     t = s.topic([[2, 3], [2, 3], [3, 2]])
     p = Producer(s, FIRST)
     new = Sniffed(s, p)
@@ -126,7 +126,7 @@ def verification(s: ClusterStory) -> None:
 
 @story("between-nodes")
 def verification_fails(s: ClusterStory) -> None:
-    """What the coordinator says of ids that it does not know, and of epochs that are over."""
+    """The coordinator's errors for unknown transactional ids and old epochs."""
     t = s.topic([[2, 3]])
     p = Producer(s, FIRST)
     sniffed = Sniffed(s, p)

@@ -1,4 +1,4 @@
-"""Preferred and unclean elections, and what becomes of the logs."""
+"""Preferred and unclean elections, and the logs after them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def elect(s: ClusterStory, t: Topic, kind: int, *partitions: int, v: int = 2, **
 
 @story("elections", "killed")
 def preferred(s: ClusterStory) -> Iterator[None]:
-    """The preferred leader is away; it is back, and not asked for; it is elected."""
+    """The preferred leader is down; then it is up and not elected yet; then it is elected."""
     t = s.topic([[1, 2, 3], [2, 1, 3], [3, 2, 1]])
     yield
     s.await_leader(t, 2)
@@ -42,7 +42,7 @@ def preferred(s: ClusterStory) -> Iterator[None]:
 
 @story("elections", "unclean")
 def unclean_by_request(s: ClusterStory) -> Iterator[None]:
-    """The last replica in sync is gone: another one leads if an operator says so, and the log of the first is cut."""
+    """The last in-sync replica is down: an operator elects another one, and the old leader truncates its log."""
     t, kept = s.topic([[1, 2]], min__insync__replicas="1"), s.topic([[1, 2]], min__insync__replicas="1")
     for each in (t, kept):
         s.produce(each, s.batch(1), at=1)
@@ -95,7 +95,7 @@ def unclean_by_request(s: ClusterStory) -> Iterator[None]:
 
 @story("elections", "unclean")
 def unclean_by_setting(s: ClusterStory) -> Iterator[None]:
-    """unclean.leader.election.enable of a topic: from the beginning, and set while there is no leader."""
+    """unclean.leader.election.enable of a topic: from its creation, and set while there is no leader."""
     always = s.topic([[1, 2]], min__insync__replicas="1", unclean__leader__election__enable="true")
     later = s.topic([[1, 2]], min__insync__replicas="1")
     for t in (always, later):
@@ -127,7 +127,7 @@ def unclean_by_setting(s: ClusterStory) -> Iterator[None]:
 
 @story("elections", "unclean")
 def unclean_while_waiting(s: ClusterStory) -> Iterator[None]:
-    """The setting is changed when a replica runs that could lead: the controller looks again and again."""
+    """The setting is changed while a replica runs that could lead: the controller checks periodically."""
     t = s.topic([[1, 2]], min__insync__replicas="1")
     s.produce(t, s.batch(1), at=1)
     s.await_replicated(t, 1, [1, 2])

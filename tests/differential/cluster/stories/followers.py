@@ -1,4 +1,4 @@
-"""Consumers that read from followers (KIP-392)."""
+"""Consumers that fetch from followers (KIP-392)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def near(s: ClusterStory, t: Topic, rack: str, at: int, offset: int = 0, v: int 
 
 @story("followers")
 def the_nearest(s: ClusterStory) -> None:
-    """The leader names a follower in the consumer's rack, and reads nothing."""
+    """The leader returns a follower in the consumer's rack as preferred read replica, and no records."""
     t, two = s.topic([[1, 2, 3]]), s.topic([[1, 2]])
     for each in (t, two):
         s.produce(each, s.batch(3), at=1)
@@ -40,7 +40,7 @@ def the_nearest(s: ClusterStory) -> None:
 
 @story("followers", "cut")
 def one_that_lags(s: ClusterStory) -> Iterator[None]:
-    """A follower that is out of sync is not named; one that is asked all the same tells what it has."""
+    """An out-of-sync follower is not preferred. If it gets a Fetch all the same, it returns what it has."""
     t = s.topic([[1, 2, 3]])
     s.produce(t, s.batch(2), at=1)
     s.await_replicated(t, 2, [1, 2, 3])
@@ -65,7 +65,7 @@ def one_that_lags(s: ClusterStory) -> Iterator[None]:
 
 @story("followers")
 def committed_reads(s: ClusterStory) -> None:
-    """read_committed at a follower: its own last stable offset, and its own list of what was aborted."""
+    """read_committed at a follower: its own last stable offset, and its own list of aborted transactions."""
     t, p, other = s.topic([[1, 2, 3]]), Producer(s, (3, 1, 2)), Producer(s, (3, 1, 2), "other")
     p.send(t, 0, 1)
     other.send(t, 0, 1)

@@ -14,7 +14,7 @@ FIRST, SECOND = (1, 2, 3), (2, 3, 1)
 
 
 class Member:
-    """Of a classic group, alone in it."""
+    """The only member of a classic group."""
 
     def __init__(self, s: ClusterStory, group: str, t: Topic) -> None:
         self.s, self.group, self.t = s, group, t
@@ -71,7 +71,7 @@ def describe(s: ClusterStory, group: str, at: int, **more: Any) -> None:
 
 
 def every_request(s: ClusterStory, m: Member, at: int) -> None:
-    """All that a member or an operator may ask of a coordinator."""
+    """All requests of a member or an operator to a coordinator."""
     m.heartbeat(at)
     m.commit(8, at)
     m.commit(8, at, 9)
@@ -93,7 +93,7 @@ def every_request(s: ClusterStory, m: Member, at: int) -> None:
 def heartbeat(
     s: ClusterStory, group: str, member_id: str, epoch: int, at: int, t: Topic, **more: Any
 ) -> Body:
-    """ConsumerGroupHeartbeat of a member that says all."""
+    """ConsumerGroupHeartbeat of a member with all fields."""
     body: Body = {"rebalance_timeout": 60_000, "subscribed_topic_names": [t.name], "topic_partitions": []}
     return s.ask(
         "consumer_group_heartbeat",
@@ -124,7 +124,7 @@ def at_another_node(s: ClusterStory) -> None:
 
 @story("groups", "killed")
 def the_coordinator_dies(s: ClusterStory) -> Iterator[None]:
-    """Members go on where they were; what was committed is there."""
+    """Members continue with the new coordinator, and committed offsets are there."""
     t, group, empty = s.topic([[2, 3]]), s.coordinated(FIRST, "g"), s.coordinated(FIRST, "offsets")
     m, simple = Member(s, group, t), Member(s, empty, t)
     m.join(1)
@@ -159,7 +159,7 @@ def the_coordinator_dies(s: ClusterStory) -> Iterator[None]:
 
 @story("groups", "killed")
 def a_consumer_groups_coordinator_dies(s: ClusterStory) -> Iterator[None]:
-    """Of the protocol of KIP-848: members keep their epochs and their partitions."""
+    """In a KIP-848 group, members keep their epochs and their partitions."""
     t, group = s.topic([[2, 3], [3, 2]]), s.coordinated(FIRST, "g")
     one = "AAAAAAAAAAAAAAAAAAAAAQ"
     s.await_coordinator(group, 0, 1)
@@ -198,7 +198,7 @@ def described(s: ClusterStory, group: str, at: int) -> Body:
 
 
 def is_reconciled(s: ClusterStory, group: str, member_id: str, at: int) -> bool:
-    """The member has been given its partitions."""
+    """Whether the member has got its partitions."""
     epoch = epoch_of(s, group, member_id, at)
     body = {"group_id": group, "member_id": member_id, "member_epoch": epoch, "rebalance_timeout": -1}
     s.look(at, "consumer_group_heartbeat", 1, **body)

@@ -1,4 +1,4 @@
-"""Which replicas are in sync, and what needs how many of them."""
+"""The in-sync replicas, and requests that need a minimum of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_RECORDS_WAIT_MS = 200
 
 @story("isr", "cut")
 def shrinks_and_grows(s: ClusterStory) -> Iterator[None]:
-    """A follower that copies nothing holds the high watermark up until it is out of the in-sync replicas."""
+    """A follower that does not fetch holds back the high watermark until it is removed from the ISR."""
     t = s.topic([[1, 2, 3]])
     s.produce(t, s.batch(1), at=1)
     s.await_replicated(t, 1, [1, 2, 3])
@@ -47,7 +47,7 @@ def body(s: ClusterStory, t: object, **fields: Any) -> dict[str, object]:
 
 @story("isr", "cut")
 def too_few(s: ClusterStory) -> Iterator[None]:
-    """min.insync.replicas: what was appended before gets another error than what is refused."""
+    """min.insync.replicas: a batch that was already appended gets another error than one that is refused."""
     t = s.topic([[1, 3]])
     pid, epoch = s.producer_id()
     s.produce(t, s.batch(1, pid=pid, epoch=epoch, seq=0), at=1)
@@ -112,7 +112,7 @@ def set_config(s: ClusterStory, t: object, name: str, value: str | None) -> None
 
 @story("isr", "killed")
 def a_follower_dies(s: ClusterStory) -> Iterator[None]:
-    """The replica is out of sync at once when its broker is fenced."""
+    """A replica leaves the ISR at once when its broker is fenced."""
     t = s.topic([[2, 1, 3]])
     s.produce(t, s.batch(1), at=2)
     s.await_replicated(t, 1, [1, 2, 3])

@@ -1,4 +1,4 @@
-"""Who leads, and what the others answer."""
+"""Leaders, and the responses of other nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.differential.cluster.story import ClusterStory, story
 
 @story("leadership")
 def at_followers(s: ClusterStory) -> None:
-    """What only the leader answers, asked of a follower and of a node without a replica."""
+    """Requests for a leader, sent to a follower and to a node without a replica."""
     t = s.topic([[1, 2]])
     s.produce(t, s.batch(3), at=1)
     s.await_replicated(t, 3, [1, 2])
@@ -44,7 +44,7 @@ def at_followers(s: ClusterStory) -> None:
 
 @story("leadership")
 def epochs(s: ClusterStory) -> None:
-    """Readers that know an older leader epoch than the node, or a newer one."""
+    """Consumers with an older or newer leader epoch than the node has."""
     t = s.topic([[1, 2, 3]])
     s.produce(t, s.batch(2), at=1)
     s.await_replicated(t, 2, [1, 2, 3])
@@ -67,7 +67,7 @@ def epochs(s: ClusterStory) -> None:
 
 @story("leadership", "killed")
 def failover(s: ClusterStory) -> Iterator[None]:
-    """The leader is killed; the next replica in sync leads in a new epoch, and the old leader comes back as a follower."""
+    """The leader is killed; the next in-sync replica leads in a new epoch, and the old leader comes back as a follower."""
     t = s.topic([[1, 2, 3]])
     s.produce(t, s.batch(2), at=1)
     s.await_replicated(t, 2, [1, 2, 3])
@@ -106,7 +106,7 @@ def failover(s: ClusterStory) -> Iterator[None]:
 
 @story("leadership", "killed")
 def without_the_leader(s: ClusterStory) -> Iterator[None]:
-    """The only replica, or the only one in sync, is gone: there is no leader until it is back."""
+    """The only replica, or the only in-sync replica, is down: there is no leader until it is back."""
     t = s.topic([[1]], min__insync__replicas="1")
     s.produce(t, s.batch(1), at=1)
     yield

@@ -1,4 +1,4 @@
-"""Transactional producers of several nodes: each says which node coordinates its id, and which one takes over."""
+"""Transactional producers. A story chooses the nodes that coordinate a producer's transactional id."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.differential.story import Body, Topic
 
 
 class Producer:
-    """Keeps its id, its epoch and its coordinator."""
+    """A producer with its id, its epoch and its coordinator."""
 
     def __init__(self, s: ClusterStory, by: Sequence[int], suffix: str = "tx", timeout: int = 60_000) -> None:
-        """``by`` are the nodes with a replica of its partition of ``__transaction_state``, the coordinator first."""
+        """``by`` are the replicas of its partition of ``__transaction_state``, the coordinator first."""
         self.s, self.tx, self.at, self.timeout = s, s.coordinated(by, suffix), by[0], timeout
         s.await_coordinator(self.tx, 1, self.at)
         answer = s.quiet("init_producer_id", 4, at=self.at, **self._id())
@@ -27,7 +27,7 @@ class Producer:
         self.s.normal.symbol("pid", self.pid)
 
     def moves_to(self, node_id: int) -> None:
-        """Another node coordinates the id now."""
+        """Note that another node is the coordinator now."""
         self.at = node_id
         self.s.await_coordinator(self.tx, 1, node_id)
 
@@ -35,7 +35,7 @@ class Producer:
         return {"transactional_id": self.tx, "producer_id": self.pid, "producer_epoch": self.epoch} | changes
 
     def init(self, v: int = 4, *, at: int | None = None, **more: Any) -> Body:
-        """InitProducerId; a good answer is remembered."""
+        """Send InitProducerId. A successful response sets the producer id and epoch."""
         more.setdefault("retry", (51,))
         answer = self.s.ask("init_producer_id", v, at=at or self.at, **self._id(), **more)
         if answer["error_code"] == 0:
@@ -45,7 +45,7 @@ class Producer:
     def send(
         self, t: Topic, seq: int, at: int, *, v: int = 12, partition: int = 0, count: int = 1, **more: Any
     ) -> Body:
-        """One transactional batch: Produce v12 adds its partition by itself, older ones only verify."""
+        """Produce one transactional batch. Produce v12 adds the partition, older versions only verify it."""
         fields = {"pid": self.pid, "epoch": self.epoch, "seq": seq, "txn": True}
         fields |= {name: more.pop(name) for name in ("pid", "epoch", "txn") if name in more}
         more.setdefault("retry", (51,) if v >= 12 else ())
@@ -55,7 +55,7 @@ class Producer:
     def add(
         self, t: Topic, partitions: Sequence[int] = (0,), v: int = 3, *, at: int | None = None, **more: Any
     ) -> Body:
-        """AddPartitionsToTxn, in the shape of its version."""
+        """Send AddPartitionsToTxn, in the layout of its version."""
         rows = [{"name": t.name, "partitions": list(partitions)}]
         more.setdefault("retry", (51,))
         if v < 4:
@@ -70,7 +70,7 @@ class Producer:
         return self.s.ask("add_offsets_to_txn", v, at=at or self.at, group_id=group, **self.who(), **more)
 
     def offsets(self, group: str, t: Topic, offset: int, at: int, v: int = 5, **more: Any) -> Body:
-        """TxnOffsetCommit, to the coordinator of the group."""
+        """Send TxnOffsetCommit to the coordinator of the group."""
         rows = [
             {
                 "partition_index": 0,
@@ -91,7 +91,7 @@ class Producer:
     def end(
         self, commit: bool, v: int = 5, *, at: int | None = None, settles: bool = True, **more: Any
     ) -> Body:
-        """EndTxn; ``settles``: until the markers are written."""
+        """Send EndTxn. With ``settles`` wait until the markers are written."""
         answer = self.s.ask("end_txn", v, at=at or self.at, committed=commit, **(self.who() | more))
         if v >= 5 and answer["error_code"] == 0:
             self._learn(answer)
@@ -113,5 +113,5 @@ class Producer:
 def read(
     s: ClusterStory, t: Topic, at: int, *, partition: int = 0, offset: int = 0, v: int = 12, **more: Any
 ) -> None:
-    """What a reader of committed records gets."""
+    """Fetch as a read_committed consumer."""
     s.fetch([(t, partition, offset)], v=v, at=at, isolation_level=1, **more)

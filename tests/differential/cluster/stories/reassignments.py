@@ -1,4 +1,4 @@
-"""Replicas that come and go by AlterPartitionReassignments."""
+"""Replicas that are added and removed by AlterPartitionReassignments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def move(
     partition: int = 0,
     **more: Any,
 ) -> bool:
-    """Whether that is done, or will be."""
+    """Request a reassignment. Whether it was accepted."""
     rows = [{"partition_index": partition, "replicas": None if replicas is None else list(replicas)}]
     body = {"topics": [{"name": t.name, "partitions": rows}], "timeout": 30_000}
     answer = s.ask("alter_partition_reassignments", v, note=note or f"to {replicas}", **body, **more)
@@ -29,10 +29,10 @@ def move(
 
 
 def moving(s: ClusterStory, t: Topic, note: str = "") -> None:
-    """What is under way, as all that can be asked tells it."""
+    """Reassignments in progress, as ListPartitionReassignments, Metadata and DescribeTopicPartitions return them."""
     body = {"topics": [{"name": t.name, "partition_indexes": [0]}], "timeout": 30_000}
     for topic in s.look(3, "list_partition_reassignments", 0, **body)["topics"]:
-        # The controller knows it first.
+        # The controller learns of it before the other nodes.
         await_replicas(s, t, topic["partitions"][0]["replicas"])
     s.ask("list_partition_reassignments", 0, note=note, **body)
     metadata(s, t, 3, note=note)
@@ -50,7 +50,7 @@ def await_replicas(s: ClusterStory, t: Topic, replicas: Sequence[int], partition
 
 @story("reassignments")
 def all_in_sync(s: ClusterStory) -> None:
-    """Where nothing is cut, a move ends by itself."""
+    """With all links working, a reassignment completes by itself."""
     t = s.topic([[1, 2]])
     s.produce(t, s.batch(2), at=1)
     for replicas in ([1, 2], [2, 1], [1, 2, 3], [3, 2, 1], [2, 3], [1], [2], [1, 2]):
@@ -79,7 +79,7 @@ def refused(s: ClusterStory) -> None:
 
 @story("reassignments", "cut")
 def while_one_is_cut(s: ClusterStory) -> Iterator[None]:
-    """Node 3 cannot copy: moves to it are under way until it can."""
+    """Node 3 cannot fetch: reassignments to it are in progress until it can."""
     added, moved, led = s.topic([[1, 2]]), s.topic([[1, 2]]), s.topic([[1, 2]])
     given_up, changed, left = s.topic([[1, 2]]), s.topic([[1, 2]]), s.topic([[1, 2, 3]])
     every = (added, moved, led, given_up, changed, left)
@@ -146,7 +146,7 @@ def more_partitions(
 
 @story("reassignments", "killed")
 def with_a_dead_node(s: ClusterStory) -> Iterator[None]:
-    """Node 1 is dead: moves to it, away from it, and new partitions on it."""
+    """Node 1 is dead: reassignments to it and away from it, and new partitions on it."""
     away, onto, alone, grown = s.topic([[1, 2]]), s.topic([[2, 3]]), s.topic([[1]]), s.topic([[2, 3]])
     cancelled = s.topic([[1]], unclean__leader__election__enable="true")
     yield

@@ -1,4 +1,4 @@
-"""A node that ends of its own will: others lead before it goes."""
+"""Controlled shutdown of a node: others lead its partitions before it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST, SECOND = (1, 2, 3), (2, 3, 1)
 
 @story("shutdown", "stopped")
 def leadership(s: ClusterStory) -> Iterator[None]:
-    """In sync no more, leads no more; a partition of its own only has no leader."""
+    """The node leaves the ISR and leads no more; a partition that only it has gets no leader."""
     led, followed, own = s.topic([[1, 2, 3]]), s.topic([[2, 1, 3]]), s.topic([[1]], min__insync__replicas="1")
     for t, at in ((led, 1), (followed, 2), (own, 1)):
         s.produce(t, s.batch(1), at=at)
@@ -43,7 +43,7 @@ def leadership(s: ClusterStory) -> Iterator[None]:
 
 @story("shutdown", "stopped")
 def transactions(s: ClusterStory) -> Iterator[None]:
-    """An open transaction, of its coordinator and of a partition that move, goes on."""
+    """An open transaction continues after its coordinator and the leader of its partition have moved."""
     t, p = s.topic([[1, 2, 3]]), Producer(s, FIRST)
     p.send(t, 0, 1)
     s.await_replicated(t, 1, [1, 2, 3])
@@ -63,7 +63,7 @@ def transactions(s: ClusterStory) -> Iterator[None]:
 
 @story("shutdown", "stopped")
 def idempotence(s: ClusterStory) -> Iterator[None]:
-    """The node that comes back from a clean stop knows the producers, when it leads again."""
+    """The node has the producer state after a clean restart, when it leads again."""
     t = s.topic([[1, 2]])
     pid, epoch = s.producer_id()
 

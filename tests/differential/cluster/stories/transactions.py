@@ -14,7 +14,7 @@ FIRST, SECOND = (1, 2, 3), (2, 3, 1)
 
 @story("transactions")
 def at_another_node(s: ClusterStory) -> None:
-    """What only the coordinator of an id answers, asked of the other nodes."""
+    """Requests for the coordinator of a transactional id, sent to the other nodes."""
     t, p = s.topic([[2, 3]]), Producer(s, FIRST)
     p.send(t, 0, 2)
     for at in (2, 3):
@@ -48,7 +48,7 @@ def find(s: ClusterStory, key: str, kind: int, at: int, v: int = 4, **more: Any)
 
 @story("transactions", "killed")
 def the_coordinator_dies(s: ClusterStory) -> Iterator[None]:
-    """Ids in every state but those of a decision go on with the next coordinator."""
+    """Transactional ids in every state, except during a completion, continue with the next coordinator."""
     t = s.topic([[2, 3]])
     empty, done, gone = Producer(s, FIRST, "empty"), Producer(s, FIRST, "done"), Producer(s, FIRST, "aborted")
     both, open_ = Producer(s, FIRST, "both"), Producer(s, FIRST, "open")
@@ -93,7 +93,7 @@ def the_coordinator_dies(s: ClusterStory) -> Iterator[None]:
 
 @story("transactions", "killed")
 def a_leader_dies(s: ClusterStory) -> Iterator[None]:
-    """The new leader knows the producers: what was written, what is open, and who is fenced."""
+    """The new leader has the producer state: what was written, what is open, and who is fenced."""
     t = s.topic([[1, 2, 3]])
     p, old = Producer(s, SECOND), Producer(s, SECOND, "old")
     pid, epoch = s.producer_id()
@@ -132,7 +132,7 @@ def a_leader_dies(s: ClusterStory) -> Iterator[None]:
 
 @story("transactions", "killed")
 def a_leader_dies_before_the_markers(s: ClusterStory) -> Iterator[None]:
-    """The leader of a partition of the transaction dies: its marker goes to the next leader."""
+    """The leader of a partition of the transaction dies: the marker is sent to the next leader."""
     t, p = s.topic([[1, 2, 3], [3, 2, 1]]), Producer(s, SECOND)
     p.send(t, 0, 1)
     p.send(t, 0, 3, partition=1)
@@ -150,7 +150,7 @@ def a_leader_dies_before_the_markers(s: ClusterStory) -> Iterator[None]:
 
 @story("transactions", "killed")
 def a_partition_without_a_leader(s: ClusterStory) -> Iterator[None]:
-    """The transaction ends while one of its partitions has no leader."""
+    """The transaction is ended while one of its partitions has no leader."""
     t, p = s.topic([[1]], min__insync__replicas="1"), Producer(s, SECOND)
     p.send(t, 0, 1)
     yield
@@ -166,7 +166,7 @@ def a_partition_without_a_leader(s: ClusterStory) -> Iterator[None]:
 
 @story("transactions", "decided")
 def a_coordinator_dies_after_the_decision(s: ClusterStory) -> Iterator[None]:
-    """PrepareCommit and PrepareAbort, and no marker arrives: the next coordinator completes them."""
+    """In PrepareCommit and PrepareAbort, with no marker delivered: the next coordinator completes the transactions."""
     t = s.topic([[2, 3], [3, 2]])
     commits, aborts = Producer(s, FIRST, "commits"), Producer(s, FIRST, "aborts")
     old = Producer(s, FIRST, "old")
@@ -203,7 +203,7 @@ def a_coordinator_dies_after_the_decision(s: ClusterStory) -> Iterator[None]:
 
 
 def markers(s: ClusterStory, t: object, at: int, partition: int) -> list[str]:
-    """The markers of a log, by producer: their order is chance."""
+    """The markers in a log, sorted by producer, as their order is random."""
     body = {"max_bytes": 1 << 20, "max_wait": 0, "min_bytes": 0, "replica_id": -1, "session_epoch": -1}
     row = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     answer = s.look(at, "fetch", 11, **body, topics=[{"topic": t.name, "partitions": [row]}])
@@ -217,7 +217,7 @@ def markers(s: ClusterStory, t: object, at: int, partition: int) -> list[str]:
 
 @story("transactions", "killed")
 def offsets_move(s: ClusterStory) -> Iterator[None]:
-    """The group's coordinator dies with offsets of an open transaction: the next one commits them with it."""
+    """The group's coordinator dies with pending offsets of a transaction: the next one commits them with the transaction."""
     t, group = s.topic([[2, 3]]), s.coordinated(FIRST, "g")
     p, other = Producer(s, SECOND), Producer(s, SECOND, "other")
     s.await_coordinator(group, 0, 1)

@@ -1,4 +1,4 @@
-"""The stories of each tool. A module registers its stories when it is imported."""
+"""The stories of each tool. The import of a module registers its stories."""
 
 from tests.differential.console_tools.stories import (
     acls,

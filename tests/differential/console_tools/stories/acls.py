@@ -1,4 +1,4 @@
-"""kafka-acls at brokers with an authorizer, whose super user is the client of the listener without SASL."""
+"""kafka-acls with an authorizer, whose super user is the client of the listener without SASL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.differential.console_tools.normal import Shown
 from tests.differential.console_tools.story import ToolStory, story
 
 SORTED = Shown(sorted=True, hidden=(r"^( ?)\t\(",))
-"""The tool shows sets; of those that it adds, the first has a space before it."""
+"""The tool prints sets in any order. The first ACL that it adds has an additional space."""
 ALICE = "--allow-principal User:alice"
 
 

@@ -1,4 +1,4 @@
-"""Tools that are producers and consumers: the console's, the verifiable ones, those that measure, and those that test."""
+"""Tools that produce and consume: console clients, verifiable clients, performance tests, and test programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.differential.console_tools.normal import Shown
 from tests.differential.console_tools.story import ToolStory, story
 
 IDLE_MS = 1000
-"""For how long a consumer waits for another record before it ends."""
+"""Milliseconds without a record after which a consumer ends."""
 ALL_SHOWN = tuple(
     f"--formatter-property=print.{name}=true"
     for name in ("timestamp", "key", "offset", "partition", "epoch", "delivery", "headers", "value")
@@ -16,9 +16,9 @@ ALL_SHOWN = tuple(
 FORMATTERS = "org.apache.kafka.tools.consumer"
 KEYED = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
 TOOK = Shown(hidden=(r"(?<=[\s(])[\d.]+",))
-"""All numbers but that of records at the beginning of a line."""
+"""Hides all numbers but the number of records at the beginning of a line."""
 READ = Shown(hidden=(r"^[^,]+, [^,]+, ([\d.]+, [\d.]+), \d+, ", r"^[^,]+, [^,]+, [^,]+, \d+, (.*)"))
-"""Of the numbers only that of records."""
+"""Hides all numbers but the number of records."""
 
 
 DUMPED = Shown(
@@ -32,7 +32,7 @@ DUMPED = Shown(
         r"(?:key|value)Size: (\d+)",
     )
 )
-"""Of the lines of a log: no ids, times and sizes."""
+"""Hides ids, times and sizes in the output of a log dump."""
 
 
 @story("kafka-console-producer")
@@ -110,7 +110,7 @@ def of_transactions(s: ToolStory) -> None:
 
 @story("kafka-console-consumer", profile="formatters")
 def of_internal_topics(s: ToolStory) -> None:
-    """A broker of its own, whose coordinators have one partition each: what they write is all there is."""
+    """On a broker of its own, whose internal topics have one partition each and only this story's records."""
     orders, readers = s.orders(), s.name("readers")
     s.end("writer", s.begin("writer", orders, values=[b"one"]), committed=True)
     s.commit(readers, orders, 1)
@@ -193,7 +193,7 @@ def and_its_consumer(s: ToolStory) -> None:
 def of_both_protocols(s: ToolStory) -> None:
     orders = s.orders()
     s.write(orders, *"abcdef")
-    # A client whose first heartbeat is answered before it knows the topic's id begins with no partitions.
+    # A client whose first heartbeat comes before it has the topic's id starts with no partitions.
     seen = Shown(dropped=(r'"partitions_assigned","partitions":\[\]',))
     ends = ("--max-messages", 6, "--reset-policy", "earliest")
     s.run(f"--topic {orders} --group-id {s.name('classic')}", *ends, "--enable-autocommit", show=seen)
@@ -358,7 +358,7 @@ def refused_applications(s: ToolStory) -> None:
 
 @story("kafka-dump-log")
 def of_a_segment(s: ToolStory) -> None:
-    """The tool reads files only: those of ours and those of Kafka hold the same."""
+    """The tool only reads files: those of our broker and of Kafka have the same content."""
     orders = s.orders()
     s.write(orders, "a", "b")
     s.end("writer", s.begin("writer", orders, values=[b"c"], codec=1), committed=True)
@@ -371,7 +371,7 @@ def of_a_segment(s: ToolStory) -> None:
 
 @story("kafka-dump-log")
 def of_the_indexes_of_a_rolled_segment(s: ToolStory) -> None:
-    """Those of the active segment have their full size on Kafka."""
+    """Only of a rolled segment: in Kafka the index files of the active segment have their full preallocated size."""
     orders = s.orders(segment__bytes="1048576", max__message__bytes="500000")
     for _ in range(4):
         s.write(orders, "x" * 400_000)

@@ -1,4 +1,4 @@
-"""Tools that look at a broker and its cluster: kafka-cluster, -features, -metadata-quorum, -broker-api-versions, -log-dirs,
+"""Tools that inspect a broker and its cluster: kafka-cluster, -features, -metadata-quorum, -broker-api-versions, -log-dirs,
 -acls, -delegation-tokens."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def of_one_broker(s: ToolStory) -> None:
 
 @story("kafka-cluster")
 def by_a_controller(s: ToolStory) -> None:
-    """The address of a broker where that of a controller belongs."""
+    """A broker's address in place of a controller's."""
     s.run(f"cluster-id --bootstrap-controller {s.bootstrap}", at=())
     s.run(f"list-endpoints --bootstrap-controller {s.bootstrap}", at=())
 
@@ -42,7 +42,7 @@ def described(s: ToolStory) -> None:
 
 @story("kafka-features")
 def mapped(s: ToolStory) -> None:
-    """What the tool knows by itself."""
+    """Output that comes from the tool alone."""
     s.run("version-mapping")
     s.run("version-mapping --release-version 3.9-IV0")
     s.run("version-mapping --release-version 1.0")
@@ -103,7 +103,7 @@ def the_quorum(s: ToolStory) -> None:
 
 @story("kafka-metadata-quorum")
 def voters(s: ToolStory) -> None:
-    """A quorum whose voters are fixed, which is what a broker with controller.quorum.voters has."""
+    """A static quorum, as a broker with controller.quorum.voters has it."""
     directory = ("--controller-directory-id", "AAAAAAAAAAAAAAAAAAAABQ")
     s.run("remove-controller --controller-id 7", *directory)
     s.run("remove-controller --controller-id 1", *directory)
@@ -129,7 +129,7 @@ def log_dirs(s: ToolStory) -> None:
 
 @story("kafka-acls")
 def refused(s: ToolStory) -> None:
-    """A broker without an authorizer."""
+    """With a broker without an authorizer."""
     topic = ("--topic", s.name("orders"))
     s.run("--list")
     s.run("--list", *topic)
@@ -143,7 +143,7 @@ def refused(s: ToolStory) -> None:
 
 @story("kafka-delegation-tokens")
 def tokens(s: ToolStory) -> None:
-    """A channel without authentication, a broker without a master key."""
+    """With a listener without authentication, and a broker without a secret key."""
     command = ("--command-config", s.file("empty.properties", ""))
     hmac = ("--hmac", "aGVsbG8gd29ybGQhISE=")
     s.run("--create --max-life-time-period", -1, *command)

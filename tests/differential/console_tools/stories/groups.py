@@ -1,4 +1,4 @@
-"""kafka-consumer-groups, kafka-groups, and the tools of groups that our broker does not have."""
+"""kafka-consumer-groups, kafka-groups, and the tools for share and streams groups, which our broker does not have."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from tests.differential.console_tools.story import ToolStory, story
 
 SORTED = Shown(sorted=True)
 SETS = Shown(hidden=(r"(?:are|state values): (.*)",))
-"""The tool lists what it would take in no order."""
+"""Hides the list of valid values, which the tool prints in any order."""
 
 
 @story("kafka-consumer-groups")
 def of_offsets_only(s: ToolStory) -> None:
-    """A group without members: it is listed, described, reset and deleted."""
+    """A group without members is listed, described, reset and deleted."""
     orders, audit, group = s.orders(2), s.orders(name="audit"), s.name("readers")
     s.write(orders, *"abcdefgh")
     s.write(orders, "i", partition=1)

@@ -1,5 +1,5 @@
-"""Tools of clusters: kafka-leader-election, -reassign-partitions with throttles, -log-dirs, and what others say of nodes
-that are gone."""
+"""Tools for clusters: kafka-leader-election, kafka-reassign-partitions with throttles, kafka-log-dirs, and the output of
+other tools about nodes that are down."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.differential.console_tools.story import of_one_batch, story
 
 SORTED = Shown(sorted=True)
 MOVES = Shown(sorted=True, hidden=(r'"log_dirs":(\[[^]]*\])',))
-"""Directories are each side's own."""
+"""Hides log directories, which differ between the sides."""
 
 
 def partition(s: NodesStory, topic: str, index: int = 0) -> tuple[object, ...]:
@@ -66,7 +66,7 @@ def of_unclean_leaders(s: NodesStory) -> None:
 
 
 def moves(s: NodesStory, *rows: tuple[str, int, Sequence[int]], version: int = 1) -> tuple[object, ...]:
-    """Partitions, and the replicas that they are to have."""
+    """A reassignment file: partitions with their new replicas."""
     partitions = [
         {"topic": topic, "partition": index, "replicas": list(replicas), "log_dirs": ["any"] * len(replicas)}
         for topic, index, replicas in rows
@@ -106,7 +106,7 @@ def replicas(s: NodesStory, topic: str) -> list[int]:
 
 @story("kafka-reassign-partitions", profile="nodes")
 def given_up(s: NodesStory) -> None:
-    """The new replica does not reach the leader, so it is never in sync."""
+    """The new replica cannot fetch from the leader, so it is never in sync."""
     orders = s.cluster.topic([[1, 2]], min__insync__replicas="1")
     others = s.cluster.topic([[2, 1]], min__insync__replicas="1")
     s.stage.cut(1, 3)
@@ -264,7 +264,7 @@ def on_three_nodes(s: NodesStory) -> None:
 
 @story("kafka-replica-verification", profile="nodes")
 def of_three_replicas(s: NodesStory) -> None:
-    """It goes on until it is stopped; the first lines may tell of replicas that have not caught up yet."""
+    """The tool runs until it is stopped. Its first lines may list replicas that have not caught up yet."""
     orders = s.cluster.topic([[2, 1, 3]])
     for value in ("one", "two", "three"):
         s.put_records(orders, value, at=2)

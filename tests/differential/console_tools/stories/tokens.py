@@ -1,6 +1,7 @@
-"""kafka-delegation-tokens, at a listener that asks who its clients are, and logins with what it shows (KIP-48, KIP-373).
+"""kafka-delegation-tokens on a SASL listener, and logins with tokens (KIP-48, KIP-373).
 
-There is no authorizer: every client sees all tokens, so each story has users of its own and asks for their tokens alone.
+There is no authorizer: every client can describe all tokens, so each story uses users of its own and describes only their
+tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ UNKNOWN: Final = "A" * 86 + "=="
 
 
 class Client:
-    """Commands of one user, who logs in with a password or with a token."""
+    """Runs commands as one user, who logs in with a password or with a token."""
 
     def __init__(self, s: ToolStory, user: str, module: str, mechanism: str, options: str) -> None:
         self._s = s
@@ -34,13 +35,13 @@ class Client:
         return self._s.run(*arguments, "--command-config", self._config, tool=tool, at=where, until=until)
 
     def create(self, *arguments: object, life_ms: int = -1) -> tuple[str, str]:
-        """The id of a new token, and its HMAC."""
+        """Create a token and return its id and HMAC."""
         ran = self.run("--create --max-life-time-period", life_ms, *arguments)
         [(token_id, hmac)] = TOKEN.findall(ran.out)
         return token_id, hmac
 
     def tokens_of(self, *users: str, count: int) -> None:
-        """A broker of Kafka's hears of its controller's changes a moment later."""
+        """Describe the users' tokens until there are ``count``: a Kafka broker learns of its controller's changes later."""
         owners = (f"--owner-principal User:{user}" for user in users)
         self.run("--describe", *owners, until=f"Total number of tokens : {count}")
 
@@ -84,7 +85,7 @@ def the_life_of_a_token(s: ToolStory) -> None:
 
 @story(TOOL, profile=SASL)
 def tokens_of_others(s: ToolStory) -> None:
-    """Owner, requester and renewer; only the owner and renewers may renew."""
+    """Owner, requester and renewer: only the owner and renewers may renew."""
     bob, carol, dave = (by_password(s, user) for user in ("bob", "carol", "dave"))
     _, hmac = bob.create("--owner-principal User:carol --renewer-principal User:dave")
     bob.tokens_of("bob", count=1)
@@ -100,7 +101,7 @@ def tokens_of_others(s: ToolStory) -> None:
 
 @story(TOOL, profile=SASL)
 def logins(s: ToolStory) -> None:
-    """What a token may do, and that it makes no further ones."""
+    """The rights of a client with a token, which cannot create further tokens."""
     erin = by_password(s, "erin")
     token_id, hmac = erin.create()
     erin.tokens_of("erin", count=1)

@@ -1,4 +1,4 @@
-"""kafka-transactions, with transactions that are open, over, and left hanging."""
+"""kafka-transactions, with transactions that are open, ended, and hanging."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def on_the_wrong_partition(s: ToolStory) -> None:
 
 @story("kafka-transactions", profile="unverified")
 def hanging(s: ToolStory) -> None:
-    """A batch that its producer sent before the end of a transaction arrives behind it, and opens one that its coordinator
-    does not know."""
+    """A batch that its producer sent before the end of a transaction arrives after it, and begins a transaction that its
+    coordinator does not have."""
     orders = s.orders()
     transactional_id = s.name("late")
     producer_id, epoch = s.producer_id(transactional_id, version=4)
