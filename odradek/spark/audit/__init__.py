@@ -1,4 +1,4 @@
-"""An audit of partition directories: is exactly once what is in the files? (docs/spark/audit.md)
+"""Audit of partition directories: check that the content of the files is exactly-once (docs/spark/audit.md).
 
 from odradek.spark import session
 from odradek.spark.audit import audit

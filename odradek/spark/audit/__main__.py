@@ -1,5 +1,4 @@
-"""The audit as a program: `python -m odradek.spark.audit`, or submitted as a Spark job:
-
+"""The audit as a program: `python -m odradek.spark.audit`, or as a Spark job:
 spark-submit odradek/spark/audit/__main__.py DATA_DIR --out OUT
 """
 

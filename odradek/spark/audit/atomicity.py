@@ -1,9 +1,10 @@
-"""A transaction is one thing: each partition that its decision lists has a marker, and of the decision's kind.
+"""Atomicity of transactions: each partition that a decision lists has a marker, and the marker has the decision's outcome.
 
-Markers are matched by producer id and epoch. A ``bumped`` decision has an epoch of its own, above its data's; all others of
-one producer share theirs, and are told apart by counting: on a partition there are at least as many markers of each kind
-as decisions (a coordinator that comes back sends some again); where some lack, times say which. An operator's marker
-(kafka-transactions abort) comes on top of what the coordinator sends.
+Markers are matched to decisions by producer id and epoch. The epoch of a ``bumped`` decision is above that of its data and
+belongs to one transaction. All other decisions of a producer share an epoch and are matched by counting: a partition has at
+least as many markers of each outcome as there are decisions (a coordinator that restarts sends some again). If a partition
+has too few, timestamps show which decision lacks its marker. An operator's marker (kafka-transactions abort) is an addition
+to those that the coordinator sends.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _KEY = ("replica", "producer_id", "producer_epoch", "bumped")
 
 
 def markers(transactions: DataFrame) -> DataFrame:
-    """Each marker with what it could be an answer to: ``bumped`` of both kinds where it ended no data."""
+    """Each marker with the kinds of decisions that it may belong to; a marker without data may be ``bumped`` or not."""
     below = F.col("last_epoch") < F.col("marker_epoch")
     ways = (
         F.when(F.col("first_offset").isNull(), F.array(F.lit(True), F.lit(False)))
@@ -37,7 +38,7 @@ def markers(transactions: DataFrame) -> DataFrame:
 
 
 def listed(decisions: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Each decision on each partition that it lists and that is here; a topic that was deleted is not."""
+    """Each decision in each partition that it lists and that exists here; partitions of deleted topics are left out."""
     speaking = replicas.where("speaks").select("topic", "partition", "replica", "compacted", "damaged")
     return (
         decisions.withColumn("listed", F.explode("partitions"))
@@ -52,7 +53,7 @@ def _count(kind: str) -> Column:
 
 
 def lacking(listed_decisions: DataFrame, found_markers: DataFrame) -> DataFrame:
-    """Decisions for which a partition lacks markers of their kind, with how many there are of the other."""
+    """Decisions with too few markers of their outcome in a partition, with the number of markers of the other outcome."""
     have = found_markers.groupBy(*_KEY).agg(
         _count("commit").alias("commits"),
         _count("abort").alias("aborts"),
@@ -77,7 +78,7 @@ def lacking(listed_decisions: DataFrame, found_markers: DataFrame) -> DataFrame:
 def _in_time(
     lacking_decisions: DataFrame, listed_decisions: DataFrame, found_markers: DataFrame
 ) -> DataFrame:
-    """Of decisions that share an epoch: what each has, by the last decision before each marker."""
+    """For decisions that share an epoch: the outcomes of the markers between each decision and the next, by timestamp."""
     keys = lacking_decisions.where(~F.col("bumped")).select(*_KEY).distinct()
     moments = listed_decisions.join(F.broadcast(keys), list(_KEY), "left_semi").select(
         *_KEY,
@@ -114,10 +115,11 @@ def verdicts(
     found_markers: DataFrame,
     transactions: DataFrame,
 ) -> DataFrame:
-    """What is wrong with each: ``mixed_outcome``, ``missing_marker``, or null where the log cannot tell (any more).
+    """Add to each decision ``verdict``: ``mixed_outcome``, ``missing_marker``, or null if the log does not show which.
 
-    A missing marker is one only if the log reaches back to the decision: it still has the data, or a marker from before
-    the transaction began. Damage, a cleaner and a decision on its way excuse it too.
+    A marker is only missing if the log reaches back to the decision: the log still has the transaction's data, or a marker
+    that is older than the transaction. A damaged or compacted log, and a decision whose markers are not complete yet, are no
+    violation.
     """
     first_markers = (
         transactions.where("marker_offset is not null")
@@ -201,7 +203,7 @@ def atomicity_findings(judged: DataFrame) -> DataFrame:
 
 
 def undecided_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
-    """Without the coordinator's record: markers of one bumped epoch belong to one transaction, and are of one kind."""
+    """Markers of one bumped epoch, so of one transaction, that have different outcomes; the decision is not known."""
     ended = spoken.where("marker_offset is not null and last_epoch < marker_epoch").withColumnRenamed(
         "marker_epoch", "producer_epoch"
     )
@@ -234,11 +236,11 @@ def undecided_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
 
 
 def contradicting_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
-    """A commit and an abort marker of one epoch on one partition, where the epoch belongs to one transaction.
+    """A commit and an abort marker with the same epoch in one partition, if the epoch belongs to one transaction.
 
-    So it is where a marker has an epoch above its data's (KIP-890, or the coordinator has fenced the producer). A marker
-    whose data have its own epoch is an operator's (kafka-transactions abort) or of a client before KIP-890: those are not
-    asked, and neither is an epoch of several decisions.
+    An epoch belongs to one transaction if a marker's epoch is above that of its data (KIP-890, or the coordinator has fenced
+    the producer). If the data have the marker's own epoch, the marker is an operator's (kafka-transactions abort) or of a
+    client without KIP-890. Such epochs are not checked, and neither are epochs of several decisions.
     """
     key = ["producer_id", "producer_epoch"]
     ended = spoken.where("marker_offset is not null").withColumnRenamed("marker_epoch", "producer_epoch")
@@ -280,14 +282,14 @@ def contradicting_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame
 
 
 def neighbours(spoken: DataFrame) -> DataFrame:
-    """Markers of different outcomes with one producer epoch, where the second directly follows the first.
+    """Pairs of consecutive markers with different outcomes and the same producer epoch.
 
-    Nothing of the producer lies between them in the partition. ``before_*`` is the first one; ``before_epoch`` is the epoch
-    of the data that it ended, null if it ended none.
+    The partition has nothing of the producer between the two. ``before_*`` are columns of the first marker; ``before_epoch``
+    is the epoch of the data that it ended, null if it ended none.
     """
     key = ["replica", "producer_id"]
     ended = spoken.where("marker_offset is not null")
-    # Sums before sorting: hardly any epoch has markers of both outcomes in one partition.
+    # Aggregate before sorting: hardly any epoch has markers of both outcomes in one partition.
     both = (
         ended.groupBy(*key, "marker_epoch")
         .agg(_count("commit").alias("commits"), _count("abort").alias("aborts"))
@@ -319,20 +321,20 @@ def neighbours(spoken: DataFrame) -> DataFrame:
 
 
 def neighbour_findings(pairs: DataFrame, decisions: DataFrame, ids: DataFrame) -> DataFrame:
-    """Of ``neighbours`` those that no coordinator decided: an abort right behind a commit, or a commit beside an abort.
+    """Findings for ``neighbours`` that no coordinator decided: an abort right after a commit, or a commit next to an abort.
 
-    Asked only where all decisions are known. What Kafka 4.3 writes there legally:
+    They are only checked if all decisions are known. Kafka 4.3 legally writes these:
 
-    - Below transaction version 2 all transactions of a producer have one epoch. A partition that was added and not written
-      (the client drops its batches at abortTransaction) gets a marker right behind the one before: decided, and listed.
-    - A coordinator that comes back sends the markers of its decision again, with the same outcome; a request that the leader
-      answers late may leave such a marker even behind the next transaction's: decided as well.
+    - Below transaction version 2 all transactions of a producer have one epoch. A partition that was added but not written
+      (the client drops its batches at abortTransaction) has a marker right after the one before: it is decided and listed.
+    - A coordinator that restarts sends the markers of its decision again, with the same outcome. If the leader handles such
+      a request late, the marker may even follow the one of the next transaction. It is decided as well.
     - InitProducerId and the transaction timeout abort with a higher epoch (TransactionMetadata.prepareFenceProducerEpoch),
-      and transaction version 2 raises it with each decision (prepareAbortOrCommit): not the same epoch.
+      and transaction version 2 raises the epoch with each decision (prepareAbortOrCommit): the epochs differ.
     - An operator (kafka-transactions abort) writes an abort that no coordinator decided, with the epoch of an open
-      transaction's data. A commit of the coordinator may follow it. It may also come behind a commit of that epoch, if the
-      transaction was open when the tool looked and had ended when it wrote: a warning. Where the commit ended no data of its
-      epoch there was nothing that the tool could have seen. Only a coordinator writes a commit.
+      transaction's data. A commit of the coordinator may follow it. The abort may also follow a commit of that epoch, if the
+      transaction was open when the tool looked and had ended when the tool wrote: a warning. If the commit ended no data of
+      its epoch, there was no transaction that the tool could have seen. Only a coordinator writes a commit.
     """
     key = ["producer_id", "producer_epoch", "topic", "partition"]
     listed = (

@@ -1,7 +1,7 @@
-"""The table of batches as the queries want it: one number per replica, times in milliseconds.
+"""The table of batches in the form that the rules need: with one number per replica, and times in milliseconds.
 
-A replica is one partition in one log directory. Its number is a hash of its name, so that what is sorted and
-exchanged between tasks ten million times is eight bytes, and its name is added to what is shown only.
+A replica is one partition in one log directory. Its number is a hash of its name: ten million rows are sorted and shuffled
+with eight bytes instead of a name, and the name is joined only to what is shown.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from odradek.spark.segments.reading import ZERO_TAIL
 
 TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
-# Brokers append to these themselves, without sequence checks (GroupCoordinator writes sequence 0 each time).
+# Brokers append to these topics themselves, without sequence checks (GroupCoordinator always writes sequence 0).
 _INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state", "__cluster_metadata")
 BUCKET_BITS: Final = 16
-"""2^16 offsets are a bucket: replicas are compared bucket by bucket before they are compared batch by batch."""
+"""A bucket is a range of 2^16 offsets: replicas are compared by bucket first, and by batch only where buckets differ."""
 
 
 def milliseconds(column: str) -> Column:
@@ -36,7 +36,7 @@ def replica_of(log_dir: Column, topic: Column, partition: Column) -> Column:
 def batch_headers(batches: DataFrame) -> DataFrame:
     """The table ``batches`` of ``odradek.segments`` with ``replica``, ``timestamp_ms`` and ``max_timestamp_ms``.
 
-    ``zeros``: the row stands for zeros behind the last batch, which are no damage by themselves (``zero_tails``).
+    ``zeros`` marks a row for zeros behind the last batch, which may be legal (``zero_tails`` decides).
     """
     return batches.select(
         replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")).alias("replica"),
@@ -66,5 +66,5 @@ def batch_headers(batches: DataFrame) -> DataFrame:
 
 
 def sound(rows: DataFrame) -> DataFrame:
-    """Without the rows that stand for damage."""
+    """The rows of batches, without the rows of damaged ranges."""
     return rows.where(F.col("error").isNull())

@@ -1,4 +1,4 @@
-"""End to end: no business key twice among the committed records of a topic. The final proof, for who names the key."""
+"""End-to-end check: no business key occurs twice among the committed records of a topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.spark.audit.findings import finding
 
 
 def committed(records: DataFrame, transactions: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Records as a read_committed reader of the copies that speak sees them: from the log start up to what is open."""
+    """Records that a read_committed reader of the chosen replicas gets, from the log start to the first open transaction."""
     speaking = replicas.where("speaks").select("replica", "log_start")
     first_open = (
         transactions.where("outcome = 'open'")
@@ -38,7 +38,7 @@ def committed(records: DataFrame, transactions: DataFrame, replicas: DataFrame) 
 
 
 def repeated(committed_records: DataFrame, key: str) -> DataFrame:
-    """Business keys (``key``: an SQL expression over the columns of a record) that occur more than once."""
+    """Business keys that occur more than once. ``key`` is an SQL expression over the columns of a record."""
     place = F.struct("replica", "offset", "file", "position", "producer_id", "producer_epoch")
     return (
         committed_records.withColumn("business_key", F.expr(key).cast("string"))

@@ -1,7 +1,7 @@
-"""Each producer's batches on each replica, in the order of their offsets: transactions, and what looks wrong.
+"""The batches of each producer in each replica, in the order of their offsets, aggregated to transactions.
 
-The one pass over all batches that sorts. It leaves one row per transaction and replica, so that every query after
-it works on far less; where something looks wrong ``sequences`` looks again, at those producers only.
+This is the only pass that sorts all batches. It leaves one row per transaction and replica, so that all rules after it read
+far less. Producers with something suspicious are marked, and ``sequences`` reads the batches of those again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_data() -> Column:
 
 
 def has_sequence() -> Column:
-    """What a client wrote: brokers append to their own topics without sequence checks."""
+    """Whether a client wrote the batch, with sequences: brokers append to internal topics without sequence checks."""
     return is_data() & ~is_internal(F.col("topic")) & (F.col("base_sequence") >= 0)
 
 
@@ -41,9 +41,9 @@ def _suspicious(before: Column, data_epoch: Column, data_end: Column) -> Column:
 
 
 def chain(rows: DataFrame) -> DataFrame:
-    """Batches of producers with ``ended`` (markers of that producer before it) and ``suspicious``.
+    """Batches of producers with ``ended`` (the number of markers of that producer before the batch) and ``suspicious``.
 
-    Nothing that ``sequences`` would call wrong is unsuspicious: it need not look anywhere else.
+    Every batch that ``sequences`` would report is suspicious, so ``sequences`` need not read other producers.
     """
     before = (
         Window.partitionBy("replica", "producer_id")
@@ -66,7 +66,7 @@ def chain(rows: DataFrame) -> DataFrame:
             "timestamp_ms",
             "max_timestamp_ms",
             "coordinator_epoch",
-            # As a number, which is quicker to carry than a text.
+            # A number, because it is cheaper to shuffle than a string.
             F.when(is_marker(), (F.col("marker") == "commit").cast("int")).alias("committed"),
             "control",
             "transactional",
@@ -88,10 +88,10 @@ def chain(rows: DataFrame) -> DataFrame:
 
 
 def partition_transactions(rows: DataFrame) -> DataFrame:
-    """One row per replica, producer and marker: what the marker ended, and the marker; the last may have none.
+    """One row per replica, producer and marker: the data that the marker ended, and the marker. The last row may have none.
 
-    What a producer wrote outside transactions is in ``plain_*``. Without a marker ``outcome`` is ``open`` if there is
-    transactional data, else null.
+    ``plain_*`` are the data that the producer wrote outside transactions. Without a marker, ``outcome`` is ``open`` if there
+    is transactional data, else null.
     """
     inside = is_data() & F.col("transactional")
     plain = is_data() & ~F.col("transactional")
@@ -120,7 +120,7 @@ def partition_transactions(rows: DataFrame) -> DataFrame:
             F.max(of(ended, "producer_epoch")).alias("marker_epoch"),
             F.max(of(ended, "max_timestamp_ms")).alias("marker_ms"),
             F.max(of(ended, "coordinator_epoch")).alias("coordinator_epoch"),
-            F.max("committed").alias("committed"),  # of the one marker that there may be
+            F.max("committed").alias("committed"),  # there is at most one marker in the group
             F.max("suspicious").alias("suspicious"),
         )
         .withColumn("outcome", _outcome())

@@ -1,7 +1,7 @@
-"""What ``__cluster_metadata`` says of topics: which exist, with which partitions, and which are compacted.
+"""Read from ``__cluster_metadata`` which topics and partitions exist, and which topics are compacted.
 
-Read by the driver from the log alone. Where a snapshot has taken the place of the log's beginning, nothing is known.
-Record types are those of Kafka's ``metadata`` module (TopicRecord.json and its like); of each only the first fields are
+The driver reads the log, not the snapshots. If a snapshot has replaced the beginning of the log, nothing is known.
+Record types are those of Kafka's ``metadata`` module (TopicRecord.json and others); only the first fields of each are
 read, which all versions have.
 """
 
@@ -34,23 +34,23 @@ Key = tuple[str, int]
 
 @dataclass
 class ClusterMetadata:
-    """The cluster at the end of its metadata log. Times are in milliseconds since the epoch."""
+    """The cluster as of the end of its metadata log. Times are in milliseconds since the epoch."""
 
     complete: bool = False
-    """The log is there from offset 0 on, and all of it could be read."""
+    """Whether the log is there from offset 0 on and could be read completely."""
     end_offset: int = 0
-    """Behind the last record that is there."""
+    """Offset after the last record in the log."""
     broker_ids: set[int] = field(default_factory=set)
     log_dir_ids: dict[int, set[uuid.UUID]] = field(default_factory=dict)
-    """By broker the ids of its log directories, as it registered last; empty before Kafka 3.7 (KIP-858)."""
+    """Ids of the log directories of each broker, from its newest registration; empty before Kafka 3.7 (KIP-858)."""
     created_ms: dict[Key, int] = field(default_factory=dict)
-    """Partitions that exist, by (topic, partition)."""
+    """The existing partitions as (topic, partition), with the time at which each was created."""
     compacted: set[str] = field(default_factory=set)
-    """Topics whose ``cleanup.policy`` was ``compact`` at any time."""
+    """Topics whose ``cleanup.policy`` has ever included ``compact``."""
 
 
 def read(log_dirs: list[str]) -> ClusterMetadata:
-    """Of the log directories the one whose metadata log ends last: others do not know what was deleted since."""
+    """Read the metadata log with the highest end offset: the others do not have the newest deletions of topics."""
     known = [_read(Path(path)) for path in log_dirs if (Path(path) / f"{TOPIC}-0").is_dir()]
     last = max(known, key=lambda each: (each.end_offset, each.complete), default=ClusterMetadata())
     return replace(last, compacted=set().union(*(each.compacted for each in known)))
@@ -75,7 +75,7 @@ def _rows(log_dir: Path) -> list[dict[str, Any]]:
 
 
 class Reading:
-    """Record after record."""
+    """State of the cluster while its metadata records are read in order."""
 
     def __init__(self) -> None:
         self.cluster = ClusterMetadata()
@@ -83,7 +83,7 @@ class Reading:
         self._names: dict[uuid.UUID, str] = {}
 
     def follows(self, row: dict[str, Any]) -> bool:
-        """Take one record in; False if one before it is missing, or it cannot be read."""
+        """Apply one record; return False if a record before it is missing, or if it cannot be parsed."""
         if row["offset"] != self._next_offset:
             return False
         self._next_offset += 1
@@ -123,7 +123,7 @@ class Reading:
 
 
 def _log_dir_ids(value: _Bytes, version: int) -> set[uuid.UUID]:
-    """Of a RegisterBrokerRecord behind its broker id."""
+    """The directory ids in a RegisterBrokerRecord, from the bytes behind its broker id."""
     if version < _LOG_DIRS_SINCE:
         return set()
     value.skip(1 + 16 + 8)  # IsMigratingZkBroker, IncarnationId, BrokerEpoch
@@ -144,7 +144,7 @@ def _log_dir_ids(value: _Bytes, version: int) -> set[uuid.UUID]:
 
 
 class _Bytes:
-    """Kafka's flexible encoding (KIP-482), read from the front. ``struct.error`` and ``ValueError`` where bytes lack."""
+    """Reader of Kafka's flexible encoding (KIP-482). Raises ``struct.error`` or ``ValueError`` if bytes are missing."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -176,7 +176,7 @@ class _Bytes:
         self._take(length)
 
     def string(self) -> str:
-        """Null is read as empty."""
+        """Read a string; null is read as an empty string."""
         return self._take(max(self.varint() - 1, 0)).decode()
 
     def _take(self, length: int) -> bytes:

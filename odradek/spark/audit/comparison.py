@@ -1,9 +1,9 @@
-"""Copies of a partition in several log directories: the same batches, up to the smaller end.
+"""Compare the replicas of a partition: up to the smaller end offset they must have the same batches.
 
-Two logs that have a batch of the same leader epoch at the same offset are alike up to there (Kafka's replication, as
-Raft's). A copy that was its leader's when that died may end in unacknowledged batches: an older leader epoch than
-the others have at that offset, and above its own high watermark. It is cut off when the copy follows again, so it is
-a warning here.
+Two logs that have a batch of the same leader epoch at the same offset are equal up to there (in Kafka's replication as in
+Raft). The log of a leader that died may end in unacknowledged batches: they have an older leader epoch than the other
+replicas have at that offset, and are above its own high watermark. The replica truncates them when it follows again, so
+they are a warning here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from odradek.spark.audit.replicas import bucket, content
 
 
 def differing_buckets(parts: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Runs of offsets in which a copy is not as the speaking one: ``replica``, ``speaker``, ``bucket``, and both' ends."""
+    """Ranges of offsets in which a replica differs from the chosen one: ``replica``, ``speaker`` (the chosen replica),
+    ``bucket``, and the offsets that both have, ``from_offset`` to ``to_offset``."""
     copied = replicas.where((F.col("copies") > 1) & ~F.col("compacted") & (F.col("damaged") == 0))
     speakers = copied.where("speaks").select(
         "topic",
@@ -53,7 +54,7 @@ def differing_buckets(parts: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def replica_findings(rows: DataFrame, differing: DataFrame) -> DataFrame:
-    """The first batch of each copy that is not as the speaking copy has it."""
+    """For each replica, the first batch that differs from the chosen replica."""
     wanted = F.broadcast(differing)
     batches = sound(rows).select(
         F.col("replica").alias("of"),

@@ -1,7 +1,7 @@
-"""Holes in the offsets, offsets that two batches claim, and damage.
+"""Gaps between the offsets of batches, offsets that two batches have, and damaged ranges.
 
-A log is written without holes; only a cleaner makes some. Where a log begins is no finding: retention and
-DeleteRecords move its start.
+A log is written without gaps; only the cleaner makes some. The offset at which a log begins is not checked: retention and
+DeleteRecords move it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from odradek.spark.audit.batch_headers import sound
 from odradek.spark.audit.findings import VIOLATION, WARNING, finding
 
 TORN: Final = "torn tail"
-"""How the errors of ``odradek.segments`` begin that tell of an end cut off."""
+"""Beginnings of the errors of ``odradek.segments`` that mean a torn tail."""
 
 
 def holes(rows: DataFrame, replicas: DataFrame, unsure: Sequence[str] = ()) -> DataFrame:
-    """Places where a batch does not begin where the one before it ended, ``from_offset`` (inclusive) to ``to_offset``.
+    """Places where a batch does not begin where the one before it ended: ``from_offset`` (inclusive) to ``to_offset``.
 
-    An overlap has ``to_offset < from_offset``. ``damaged``: unreadable bytes lie between the two; ``cleaned``: a cleaner was
-    here, and neither batch lies in the last segment, which no cleaner touches. ``unsure``: log directories without the
-    checkpoint files that tell of cleaners.
+    An overlap has ``to_offset < from_offset``. ``damaged``: there are unreadable bytes between the two batches. ``cleaned``:
+    the log was compacted, and neither batch is in the last segment, which the cleaner does not touch. ``unsure`` are log
+    directories without the checkpoint files that show whether the cleaner has run.
     """
     uneven = replicas.where(~F.col("contiguous")).select("replica", "compacted")
     of_doubt = F.col("log_dir").isin(*unsure)
@@ -47,7 +47,7 @@ def holes(rows: DataFrame, replicas: DataFrame, unsure: Sequence[str] = ()) -> D
             of_doubt.alias("unsure"),
             damage.alias("damage"),
             (last_end.over(before) + 1).alias("from_offset"),
-            # Damage since the last sound batch: how many rows of damage lie before this one, and lay before that one.
+            # Damage since the last sound batch: compare the number of damaged rows before this batch and before that one.
             F.count(F.when(damage, F.lit(1))).over(before).alias("damage_before"),
             F.max("file").over(whole).alias("last_file"),
             F.last(F.when(~damage, F.col("file")), True).over(before).alias("file_before"),
@@ -102,9 +102,9 @@ def offset_findings(holes_found: DataFrame) -> DataFrame:
 
 
 def damage_findings(rows: DataFrame) -> DataFrame:
-    """Rows that stand for damage. An end cut off is what a crash leaves, and the next start removes: a warning there."""
+    """Findings for damaged ranges. A torn tail is a warning: a crash leaves it, and the next start truncates it."""
     damaged = rows.where(F.col("error").isNotNull())
-    # Of the sound batches only the name of the last file is wanted.
+    # Only the name of the last file is needed of the sound batches.
     last_files = (
         rows.join(F.broadcast(damaged.select("replica").distinct()), "replica", "left_semi")
         .groupBy("replica")
@@ -124,9 +124,9 @@ def damage_findings(rows: DataFrame) -> DataFrame:
 
 
 def count_findings(rows: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Batches whose records are not as many as their offsets: only compaction takes records out of a batch.
+    """Batches whose number of records is not that of their offsets: only compaction removes records from a batch.
 
-    Kafka refuses to append such a batch (LogValidator.validateBatch).
+    Kafka rejects such a batch at the append (LogValidator.validateBatch).
     """
     miscounted = replicas.where("miscounted").select("replica", "compacted")
     offsets = F.col("last_offset") - F.col("base_offset") + 1

@@ -1,7 +1,8 @@
-"""What the coordinators wrote: the steps of each transactional id, its decisions, whose producer ids they were.
+"""The records of the transaction coordinators: the states of each transactional id, its decisions, and its producer ids.
 
-A decision is a record PrepareCommit or PrepareAbort: it lists the partitions (the record Complete* after it has an empty
-list). ``__transaction_state`` is compacted: at least the last record of an id is there, and of the others a suffix.
+A decision is a record with the state PrepareCommit or PrepareAbort. It lists the partitions; the Complete* record after it
+has an empty list. ``__transaction_state`` is compacted: of each id at least the last record is there, and of the records
+before it the newest ones.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from pyspark.sql import functions as F
 from odradek.spark.audit.batch_headers import TRANSACTION_STATE, milliseconds, replica_of
 from odradek.spark.audit.findings import finding
 
-# TransactionState.java, validPreviousStates; in Kafka 4.3 with transaction version 2 an abort may follow a state at rest.
-# The audit judges the coordinator, so this is a copy of its table; a test compares them.
+# TransactionState.java, validPreviousStates; with transaction version 2, Kafka 4.3 also aborts from Empty and Complete*.
+# The audit checks the coordinator, so it has its own copy of the coordinator's table; a test compares the two.
 VALID_PREDECESSORS: Final = {
     "Empty": ("Empty", "CompleteCommit", "CompleteAbort"),
     "Ongoing": ("Ongoing", "Empty", "CompleteCommit", "CompleteAbort"),
@@ -27,7 +28,7 @@ VALID_PREDECESSORS: Final = {
 
 
 def history(transaction_state: DataFrame) -> DataFrame:
-    """The records of all copies, as far as they tell which producer ids were given, and whether records are missing."""
+    """The records of all replicas: offsets, to see whether records are missing, and the producer ids that were allocated."""
     return transaction_state.where(F.col("error").isNull() & F.col("offset").isNotNull()).select(
         replica_of(F.col("log_dir"), F.lit(TRANSACTION_STATE), F.col("partition")).alias("replica"),
         "offset",
@@ -36,7 +37,7 @@ def history(transaction_state: DataFrame) -> DataFrame:
 
 
 def given(history_read: DataFrame) -> DataFrame:
-    """All producer ids that the coordinators gave to transactional ids, as ``producer_id``."""
+    """All producer ids that coordinators have allocated to transactional ids, as ``producer_id``."""
     return (
         history_read.select(F.explode("producer_ids").alias("producer_id"))
         .where("producer_id >= 0")
@@ -45,9 +46,9 @@ def given(history_read: DataFrame) -> DataFrame:
 
 
 def incomplete(history_read: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Partitions of ``__transaction_state`` that lack records, whatever removed them: compaction, damage, an admin.
+    """Partitions of ``__transaction_state`` that lack records, because of compaction, damage or deleted records.
 
-    ``replicas`` must have been read before the history: the broker may have cleaned and appended since.
+    ``replicas`` must be read before the history, because a broker may compact and append in between.
     """
     speaking = replicas.where((F.col("topic") == TRANSACTION_STATE) & F.col("speaks")).select(
         "replica", "end_offset"
@@ -62,7 +63,7 @@ def incomplete(history_read: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def steps(transaction_state: DataFrame, replicas: DataFrame) -> DataFrame:
-    """The records of the copies that speak, times in milliseconds, each with what was and what comes next of its id."""
+    """The records of the chosen replicas, times in milliseconds, each with the states before and after it of the same id."""
     speaking = replicas.where((F.col("topic") == TRANSACTION_STATE) & F.col("speaks")).select(
         "replica", "first_offset", "compacted"
     )
@@ -97,7 +98,7 @@ def steps(transaction_state: DataFrame, replicas: DataFrame) -> DataFrame:
         F.lag("producer_id").over(life).alias("producer_before"),
         F.lag("producer_epoch").over(life).alias("epoch_before"),
         F.lead("state").over(life).alias("next_state"),
-        # Not its last_update: that is taken before the markers are sent (TransactionMetadata.prepareComplete).
+        # Not the record's last_update: it is taken before the markers are sent (TransactionMetadata.prepareComplete).
         F.lead(milliseconds("timestamp")).over(life).alias("next_ms"),
         (F.lead("offset").over(life).isNull()).alias("latest"),
     )
@@ -111,9 +112,9 @@ def _is_legal(state: Column, before: Column) -> Column:
 
 
 def transition_findings(steps_found: DataFrame) -> DataFrame:
-    """States that cannot follow each other. Compaction leaves a suffix of an id's records, so neighbours stay neighbours."""
+    """Invalid transitions of a state. Compaction removes only the oldest records of an id, so neighbours stay neighbours."""
     first = F.col("state_before").isNull()
-    # The first record of an id, or the first after its tombstone, is Empty, if nothing was cleaned away before it.
+    # The first record of an id, or the first after its tombstone, must be Empty, unless compaction removed earlier ones.
     begins = first & (F.col("tombstone_before") | ((F.col("first_offset") == 0) & ~F.col("compacted")))
     wrong = F.when(first, F.coalesce(begins, F.lit(False)) & (F.col("state") != "Empty")).otherwise(
         ~_is_legal(F.col("state"), F.col("state_before"))
@@ -133,9 +134,9 @@ def transition_findings(steps_found: DataFrame) -> DataFrame:
 
 
 def decisions(steps_found: DataFrame) -> DataFrame:
-    """One row per decision. ``bumped``: its epoch, which its markers carry, is above that of its data.
+    """One row per decision. ``bumped``: the epoch of the decision and its markers is higher than that of the data.
 
-    So it is with transaction version 2, and where the coordinator fenced the producer. ``complete_ms`` is null while markers
+    That is so with transaction version 2, and if the coordinator fenced the producer. ``complete_ms`` is null while markers
     are outstanding.
     """
     known = F.col("state_before") == "Ongoing"
@@ -158,12 +159,12 @@ def decisions(steps_found: DataFrame) -> DataFrame:
 
 
 def current(steps_found: DataFrame) -> DataFrame:
-    """The last record of each id that is not a tombstone."""
+    """The last record of each id, unless it is a tombstone."""
     return steps_found.where(F.col("latest") & ~F.coalesce("tombstone", F.lit(False)))
 
 
 def ids(steps_found: DataFrame) -> DataFrame:
-    """``producer_id`` -> ``transactional_id``. A producer id is never given to a second id."""
+    """Map ``producer_id`` to ``transactional_id``. A producer id is never allocated to a second transactional id."""
     return (
         steps_found.where("producer_id >= 0")
         .groupBy("producer_id")

@@ -1,9 +1,9 @@
-"""One transaction counts once, however many partitions it wrote to.
+"""Count each transaction once, however many partitions it wrote to.
 
-A transaction is what one decision of its coordinator ended. On a partition it is known by its marker's epoch where that
-epoch is its own (KIP-890, or the coordinator has fenced the producer), else by the decision before the marker. Where
-epochs are shared and compaction has taken the decisions, the n-th marker of a kind on each partition is taken to be that of
-one transaction: never too many are counted then, but maybe too few.
+A transaction is what one decision of its coordinator ended. In a partition its marker's epoch identifies it if no other
+transaction has that epoch (KIP-890, or the coordinator has fenced the producer), else the decision before the marker does.
+Where epochs are shared and compaction has removed the decisions, the n-th markers of a kind in all partitions are counted
+as one transaction. That never counts too many, but may count too few.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OUTCOMES: Final = (("commit", "committed"), ("abort", "aborted"), ("open", "open
 
 
 def counted(assigned: DataFrame, spoken: DataFrame) -> DataFrame:
-    """One row for each transaction and partition with data: ``transaction`` (the same number on all), ``outcome``, …"""
+    """One row for each transaction and partition with data; ``transaction`` is the same number in all of its partitions."""
     alike = Window.partitionBy("replica", "producer_id", "marker_epoch", "outcome").orderBy("marker_offset")
     key = (
         F.when(F.col("bumped"), F.xxhash64("producer_id", "marker_epoch"))
@@ -29,7 +29,7 @@ def counted(assigned: DataFrame, spoken: DataFrame) -> DataFrame:
     )
     columns = ("producer_id", "topic", "outcome", "marker_ms", "records", "bytes")
     ended = assigned.where("first_offset is not null").select(key.alias("transaction"), *columns)
-    # A producer has one open transaction at most.
+    # A producer has at most one open transaction.
     still_open = spoken.where("outcome = 'open'").select(
         F.xxhash64("producer_id").alias("transaction"), *columns
     )
@@ -49,7 +49,7 @@ def totals(transactions: DataFrame) -> DataFrame:
 
 
 def outcomes(transactions: DataFrame, ids: DataFrame) -> DataFrame:
-    """What was committed, aborted and is open of each transactional id in each topic; ``aborted_share`` of its bytes."""
+    """Committed, aborted and open transactions by transactional id and topic, with the aborted share of the bytes."""
 
     def of(outcome: str, column: str) -> Column:
         return F.coalesce(F.sum(F.when(F.col("outcome") == outcome, F.col(column))), F.lit(0))
@@ -76,7 +76,7 @@ def outcomes(transactions: DataFrame, ids: DataFrame) -> DataFrame:
 
 
 def by_time(transactions: DataFrame, step: Column) -> DataFrame:
-    """Ended transactions, their records and bytes, by outcome and by the time of their last marker (``step`` of it)."""
+    """Ended transactions, their records and bytes, by outcome and by ``step`` of the time of their last marker."""
     return (
         transactions.where("outcome != 'open'")
         .groupBy("transaction", "outcome")

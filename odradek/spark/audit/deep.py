@@ -1,4 +1,4 @@
-"""What ``--deep`` adds: every record is decoded, and every entry of the index files is held against its segment."""
+"""The rules of ``--deep``: decode every record, and compare every entry of the index files with its segment."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def decoded(records: DataFrame) -> DataFrame:
 
 
 def payload_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | None = None) -> DataFrame:
-    """Records that cannot be decoded, in batches whose header and checksum are right.
+    """Batches whose header and checksum are right, and whose records cannot be decoded.
 
-    A broker at work (``looks``) may have been writing a batch when the records were read: only those count that were whole
-    when the headers were.
+    While a broker runs (``looks``), it may have been writing a batch when the records were read. So only batches count
+    that were already complete when the headers were read.
     """
     known = rows.where("error is not null").select("replica", "file", "position")
     wrong = decoded_ones.where(F.col("error").isNotNull() & ~F.col("error").contains(ZERO_TAIL))
@@ -75,10 +75,10 @@ def payload_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | No
 
 
 def timestamp_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | None = None) -> DataFrame:
-    """Batches whose maximum timestamp is not that of their records.
+    """Batches whose maximum timestamp is not that of their newest record.
 
-    With ``LogAppendTime`` the header's time counts for all records; where compaction has taken records out, the one with
-    the maximum may be among them.
+    Not checked with ``LogAppendTime``, where the header's time is the time of all records, nor where compaction may have
+    removed the record with the maximum timestamp.
     """
     newest = decoded_ones.where("error is null and timestamp_type = 'CreateTime'").drop("error")
     whole = F.col("records") == F.col("last_offset") - F.col("base_offset") + 1
@@ -110,7 +110,7 @@ def timestamp_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | 
 
 
 def index_entries(spark: SparkSession, places: list[Place]) -> DataFrame:
-    """The segments and the entries of all their index files (``index_files.Entry``), with ``replica``."""
+    """The segments and all entries of their index files (``index_files.Entry``), with ``replica``."""
     tasks = max(1, len(places) // _DIRECTORIES_PER_TASK)
     found = spark.createDataFrame(places, _PLACES).repartition(tasks).mapInPandas(_entries_of, ENTRIES)
     return found.withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
@@ -133,10 +133,10 @@ def index_findings(
     replicas: DataFrame,
     looks: Looks | None = None,
 ) -> Iterator[DataFrame]:
-    """Entries that lead elsewhere, aborted transactions without one. Damaged segments are not asked.
+    """Index entries that point to wrong bytes, and aborted transactions without an entry. Damaged replicas are skipped.
 
-    What the next start of the broker recovers, and makes its indexes anew, counts as a warning. Where a broker is at work,
-    ``looks`` say which of the entries ``found`` can be judged.
+    A wrong entry above the recovery point is a warning, because the next start of the broker rebuilds the index there. While
+    a broker runs, ``looks`` select which of the entries ``found`` are checked.
     """
     readable = replicas.where("damaged = 0").select("replica", "compacted", "indexed_below")
     judged = found if looks is None else looks.entries()
@@ -189,7 +189,7 @@ def _offset_findings(entries: DataFrame, rows: DataFrame) -> DataFrame:
 def _unlisted_findings(
     aborted: DataFrame, listed: DataFrame, rows: DataFrame, looks: Looks | None
 ) -> DataFrame:
-    """Aborted transactions whose records a consumer would take for committed."""
+    """Aborted transactions whose records a consumer would read as if they were committed."""
     named = listed.select(
         "replica", "producer_id", F.col("second").alias("marker_offset"), F.col("first").alias("listed_from")
     )

@@ -1,7 +1,7 @@
-"""What lies beside the segments: checkpoint files, and whether a broker is at work in the directory.
+"""The small files of a log directory: checkpoints, ``meta.properties``, and the lock of a running broker.
 
-Small files, read by the driver. One that is missing, blank or malformed says nothing (a partition directory that was
-copied alone has none).
+The driver reads them. A file that is missing, empty or malformed is treated as absent (a partition directory that was copied
+alone has none of them).
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ OFFSET_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class LogDirectory:
-    """A log directory beside its segments; offsets by (topic, partition)."""
+    """What the small files of a log directory say; offsets are by (topic, partition)."""
 
     path: str
     live: bool = False
-    """A broker holds the lock."""
+    """Whether a broker holds the lock."""
     stopped_cleanly: bool = False
     whole: bool = True
-    """It is a broker's, with its checkpoint files; else partitions that were copied without them."""
+    """Whether this is a broker's log directory with its checkpoint files, and not only copied partition directories."""
     log_starts: dict[Key, int] = field(default_factory=dict)
     high_watermarks: dict[Key, int] = field(default_factory=dict)
     cleaned_up_to: dict[Key, int] = field(default_factory=dict)
     recovery_points: dict[Key, int] = field(default_factory=dict)
     node_id: int | None = None
-    """From ``meta.properties``, as ``id``."""
+    """From ``meta.properties``, as is ``id``."""
     id: uuid.UUID | None = None
     """``directory.id``, which a broker's directories have since Kafka 3.7."""
     coordinator_partitions: frozenset[int] = frozenset()
-    """Partitions of ``__transaction_state`` that have a folder here."""
+    """Partitions of ``__transaction_state`` that have a directory here."""
 
     def indexed_below(self, topic: str, partition: int) -> int:
-        """Up to which offset the index files must be right; from there on the next start makes them anew (LogLoader)."""
+        """End of the offsets for which the index files must be right; the next start rebuilds those above it (LogLoader)."""
         if self.stopped_cleanly:
             return OFFSET_MAX
         return self.recovery_points.get((topic, partition), 0)
@@ -65,7 +65,7 @@ def look_at(path: str) -> LogDirectory:
     return LogDirectory(
         path,
         live=live,
-        # A broker that is starting has the lock before it removes the mark.
+        # A broker that starts takes the lock before it removes the clean-shutdown file.
         stopped_cleanly=not live and (here / _CLEAN_MARK).exists(),
         whole=(here / _PROPERTIES).exists(),
         log_starts=_offsets(here / _LOG_STARTS),
@@ -79,7 +79,7 @@ def look_at(path: str) -> LogDirectory:
 
 
 def _offsets(path: Path) -> dict[Key, int]:
-    """A version, a count, then a line ``topic partition offset`` each (CheckpointFile)."""
+    """Read a checkpoint file: a version, a count, then lines of ``topic partition offset`` (CheckpointFile)."""
     try:
         lines = path.read_text("utf-8").splitlines()[2:]
         rows = [line.rsplit(" ", 2) for line in lines]
@@ -89,7 +89,7 @@ def _offsets(path: Path) -> dict[Key, int]:
 
 
 def _identity(path: Path) -> tuple[int | None, uuid.UUID | None]:
-    """The ids of the node and of the directory."""
+    """The broker's id and the directory's id from ``meta.properties``."""
     node_id = directory_id = None
     with contextlib.suppress(OSError, ValueError):
         lines = path.read_text("utf-8").splitlines()
@@ -110,11 +110,11 @@ def _partitions(here: Path, topic: str) -> frozenset[int]:
 
 
 def is_locked(lock: Path) -> bool:
-    """Whether another process holds it; asked without taking it, so that no broker finds it taken by us."""
+    """Whether another process holds the lock. The check does not take it, so no broker fails to start because of it."""
     try:
         with lock.open("rb") as file:
             asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            # A read-only file may be asked about.
+            # F_GETLK works on a file that is opened for reading only.
             answer = fcntl.fcntl(file, fcntl.F_GETLK, asked)
     except OSError:
         return False

@@ -1,6 +1,6 @@
-"""Figures that no rule stands behind: shares, counts, latencies, and what the plots are drawn from.
+"""Figures of the report that no rule depends on: shares, counts, latencies, and the data of the plots.
 
-All of them count the copies that speak, so that a record counts once whatever the replication factor.
+All of them use only the chosen replica of each partition (``speaks``), so the replication factor does not change them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pyspark.sql import functions as F
 from odradek.spark.audit.counting import OUTCOMES
 
 POINTS_MAX: Final = 120
-"""Points in time on a plot, at most."""
+"""Largest number of points in time on a plot."""
 
 
 def named(transactions: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Transactions with the names of their replicas and ``speaks``."""
+    """Add the log directory, topic, partition, ``speaks`` and end offset of their replica to ``transactions``."""
     names = replicas.select("replica", "log_dir", "topic", "partition", "speaks", "end_offset")
     return transactions.join(F.broadcast(names), "replica")
 
 
 def topics(spoken: DataFrame) -> DataFrame:
-    """Bytes of transactions by topic and outcome; those with the most aborted come first."""
+    """Bytes of transactions by topic and outcome, with the most aborted bytes first."""
 
     def of(outcome: str) -> Column:
         return F.coalesce(F.sum(F.when(F.col("outcome") == outcome, F.col("bytes"))), F.lit(0))
@@ -38,7 +38,7 @@ def topics(spoken: DataFrame) -> DataFrame:
 
 
 def empty_markers(spoken: DataFrame) -> DataFrame:
-    """Markers that ended nothing: a partition was added to a transaction and never written. Legal, and counted."""
+    """Markers without data: the partition was added to the transaction and never written. That is legal."""
     return (
         spoken.where("marker_offset is not null and first_offset is null")
         .groupBy("topic", "partition", "outcome")
@@ -49,13 +49,13 @@ def empty_markers(spoken: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Span:
-    """The time of all markers, in equal steps for the plots."""
+    """The time from the first marker to the last one, divided into equal steps for the plots."""
 
     from_ms: int
     to_ms: int
 
     def step(self, column: str) -> Column:
-        """The beginning of the step that a time is in."""
+        """The time at which the step begins that contains the time in ``column``, in milliseconds."""
         width = max((self.to_ms - self.from_ms) // POINTS_MAX + 1, 1)
         steps = F.floor((F.col(column) - self.from_ms) / width)
         return (steps * width + self.from_ms).cast("long")
@@ -68,9 +68,10 @@ def _ended(spoken: DataFrame, span: Span) -> DataFrame:
 
 
 def stable_offset_lag(spoken: DataFrame, span: Span) -> DataFrame:
-    """How far transactions held the last stable offset behind the end of each partition, by the time of their markers.
+    """Lag of the last stable offset that transactions caused in each partition, by the time of their markers.
 
-    Offsets from the first batch of a transaction to its marker: what a read_committed reader did not see until then.
+    The lag is the number of offsets from the first batch of a transaction to its marker: a read_committed reader could not
+    read them before the marker was written.
     """
     return (
         _ended(spoken, span)
@@ -83,9 +84,10 @@ def stable_offset_lag(spoken: DataFrame, span: Span) -> DataFrame:
 
 
 def assigned(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
-    """Each ended transaction on a partition with the last decision of its producer before its marker, by time.
+    """Ended transactions by partition, with ``its``: the last decision of the producer before the marker, by timestamp.
 
-    ``bumped``: its marker has an epoch above that of its data, which is its own."""
+    ``bumped`` is true if the marker has a higher epoch than the data, so that no other transaction has this epoch.
+    """
     decided = decisions.select(
         "producer_id",
         F.col("prepare_ms").alias("ms"),
@@ -124,17 +126,17 @@ def assigned(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
 
 
 def commit_latency(assigned_ones: DataFrame) -> DataFrame:
-    """Milliseconds from the decision, the beginning and the first batch to the last marker; percentiles.
+    """Percentiles of the milliseconds from the decision, from the beginning and from the first batch to the last marker.
 
-    One row per coordinator partition and decision, and one of all (``coordinator_partition`` null). The first batch has the
-    client's time, all else the brokers'.
+    One row per decision (commit, abort) and coordinator partition, and one per decision for all coordinator partitions
+    (``coordinator_partition`` is null). The first batch has the client's timestamp, all others are the brokers'.
     """
     each = (
         assigned_ones.where("its is not null")
         .groupBy("producer_id", "its")
         .agg(F.max("marker_ms").alias("ended_ms"), F.min("first_ms").alias("first_ms"))
         .select("its.*", "ended_ms", "first_ms")
-        # A marker long after Complete is an operator's.
+        # A marker long after CompleteCommit or CompleteAbort was written by an operator's kafka-transactions.
         .where("complete_ms is null or ended_ms <= complete_ms")
     )
     measures = {
@@ -164,7 +166,7 @@ def commit_latency(assigned_ones: DataFrame) -> DataFrame:
 
 
 def totals(replicas: DataFrame) -> DataFrame:
-    """One row: what was looked at."""
+    """One row: numbers of replicas, partitions, batches and records, and of replicas that rules must look at again."""
     spoken = F.col("speaks")
 
     def of_speaking(column: str) -> Column:
@@ -187,7 +189,7 @@ def totals(replicas: DataFrame) -> DataFrame:
 
 
 def transaction_totals(transactions: DataFrame) -> DataFrame:
-    """One row: records and bytes of transactions by outcome, and what was written outside any."""
+    """One row: records and bytes of transactions by outcome, and the records that producers wrote outside transactions."""
     inside = F.col("first_offset").isNotNull()
     spoken = F.col("speaks")
 

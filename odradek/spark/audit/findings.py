@@ -1,4 +1,4 @@
-"""What a query may find: one shape for all, so that it can be counted, shown and counted on."""
+"""The columns of a finding, and the kinds of findings with their headings and explanations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS: Final = {
     "duplicate_key": "Duplicate business keys",
     "offsets_apart": "Offsets apart from their outputs",
 }
-"""Kinds in the order in which they are shown, with their headings."""
+"""Kinds of findings in the order in which the report shows them, with their headings."""
 
 ABOUT: Final = {
     "damage": "Bytes that are no batch, or a batch whose checksum is wrong.",
@@ -60,9 +60,9 @@ ABOUT: Final = {
     "duplicate_key": "One business key twice among the committed records.",
     "offsets_apart": "A group's offsets and the records written with them ended differently.",
 }
-"""What each kind means, in a sentence."""
+"""One sentence of explanation for each kind."""
 
-# Of what a finding consists before it gets its file and position.
+# Columns of a finding before ``located`` adds its log directory, segment file and position.
 COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("kind", "string"),
     ("severity", "string"),
@@ -82,7 +82,10 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
 def finding(
     kind: Column | str, detail: Column, severity: Column | str = VIOLATION, **columns: Column | str
 ) -> list[Column]:
-    """The columns of a finding; those that are not given are null. ``columns`` are columns, or names of some."""
+    """The columns of a finding, in the order of ``COLUMNS``; a column that is not in ``columns`` is null.
+
+    ``columns`` are Spark columns, or names of columns.
+    """
     given: dict[str, Column] = {
         "kind": F.lit(kind) if isinstance(kind, str) else kind,
         "severity": F.lit(severity) if isinstance(severity, str) else severity,
@@ -94,15 +97,15 @@ def finding(
 
 
 def located(findings: DataFrame, rows: DataFrame, replicas: DataFrame, ids: DataFrame) -> DataFrame:
-    """Findings with the names of their replicas, the transactional id, and file and position of the batch there.
+    """Add to findings the names of their replica, the transactional id, and the segment file and position of the batch.
 
-    ``ids`` has ``producer_id`` and ``transactional_id``. What a finding knows of itself stays.
+    ``ids`` maps ``producer_id`` to ``transactional_id``. A value that the finding already has is not replaced.
     """
     names = replicas.select(
         "replica", "log_dir", F.col("topic").alias("its_topic"), F.col("partition").alias("its_partition")
     )
     wanted = findings.select("replica", F.col("offset").alias("base_offset")).distinct()
-    # Two batches may claim one offset: the finding is about the later one.
+    # Two batches may have the same base offset: take the later one.
     places = (
         rows.join(F.broadcast(wanted), ["replica", "base_offset"], "left_semi")
         .groupBy("replica", F.col("base_offset").alias("offset"))

@@ -1,7 +1,7 @@
-"""The index files of a partition's directory, entry by entry. Read in Spark's tasks.
+"""Read the index files of a partition directory entry by entry, in Spark's tasks.
 
-Formats: ``OffsetIndex``, ``TimeIndex`` and ``TransactionIndex`` of Kafka's storage module. A broker makes the files of an
-active segment larger than they are filled, with zeros; entries end where the zeros begin.
+Formats: ``OffsetIndex``, ``TimeIndex`` and ``TransactionIndex`` of Kafka's storage module. A broker preallocates the index
+files of an active segment with zeros; the entries end where the zeros begin.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _TRANSACTION_VERSION: Final = 0
 
 
 class Entry(NamedTuple):
-    """One entry of ``file``; offsets are absolute, ``position`` counts bytes in the index file.
+    """One entry of ``file``. Offsets are absolute; ``position`` is the byte in the index file.
 
-    ``offset``: ``first`` is the offset, ``second`` the position in the segment. ``transaction``: ``producer_id``,
-    ``first`` and ``second`` are its first offset and that of its marker. ``flaw``: ``text`` says what is wrong. ``segment``:
-    ``position`` is the size of the segment, ``first`` its inode, ``second`` is 1 for the last segment, else 0.
+    The meaning of the fields depends on ``kind``. ``offset``: ``first`` is the offset, ``second`` the position in the
+    segment. ``transaction``: ``first`` and ``second`` are the first offset and the marker's offset of ``producer_id``'s
+    transaction. ``flaw``: ``text`` says what is wrong. ``segment``: ``position`` is the size of the segment, ``first`` its
+    inode, and ``second`` is 1 for the last segment, else 0.
     """
 
     file: str
@@ -39,7 +40,7 @@ class Entry(NamedTuple):
 
 
 def entries(partition: Partition) -> Iterator[Entry]:
-    """All entries of all index files; of ``.timeindex`` only what is wrong."""
+    """All entries of all index files; for ``.timeindex`` only the errors."""
     for segment in segments(partition):
         yield from _offsets(segment, *_read(segment, "index"))
         yield from _times(segment, *_read(segment, "timeindex"))
@@ -47,7 +48,7 @@ def entries(partition: Partition) -> Iterator[Entry]:
 
 
 def looked_at(partition: Partition) -> Iterator[Entry]:
-    """The segments as they are before their index files are read, then ``entries``."""
+    """The segments as they are before their index files are read, followed by ``entries``."""
     for segment in segments(partition):
         is_last = int(segment.next_offset is None)
         yield Entry(segment.file, segment.file, SEGMENT, segment.size, segment.inode, is_last)

@@ -1,7 +1,7 @@
-"""Leader epochs along a log: each batch has the epoch of the leader that appended it, and epochs only grow.
+"""Leader epochs along a log: each batch has the epoch of the leader that appended it, and epochs never decrease.
 
-A new leader begins a new epoch (Partition.makeLeader), and a follower cuts off what its leader does not have before it
-copies (KIP-101), so that no log has a batch of a lower epoch behind one of a higher.
+A new leader begins a new epoch (Partition.makeLeader), and a follower truncates what its leader does not have before it
+fetches (KIP-101). So no log has a batch of a lower epoch after one of a higher epoch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.spark.audit.findings import finding
 
 
 def epoch_findings(rows: DataFrame, replicas: DataFrame) -> DataFrame:
-    """The first batch of each leader epoch that stands behind a batch of a higher one."""
+    """The first batch of each leader epoch that comes after a batch of a higher epoch."""
     several = replicas.where("first_leader_epoch < leader_epoch").select("replica")
     here = sound(rows).where("leader_epoch >= 0").join(F.broadcast(several), "replica", "left_semi")
     higher = (

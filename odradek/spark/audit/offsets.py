@@ -1,7 +1,7 @@
-"""Offsets that were committed in transactions: with what the transaction wrote, or neither.
+"""Offsets that were committed in transactions: they must have the same outcome as the records of the transaction.
 
-The consume-transform-produce loop. Each group's offsets in one transaction, the outcome that the marker in
-``__consumer_offsets`` gave them, and the outcome of the transaction's other partitions.
+This is the consume-transform-produce loop. The rule compares the outcome that the marker in ``__consumer_offsets`` gave to
+a group's offsets with the outcome of the transaction in the other partitions.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from odradek.spark.audit.findings import WARNING, finding
 def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFrame:
     """One row per transaction and group: ``offsets`` (partitions committed), ``outcome``, ``output_partitions``, ``agrees``.
 
-    An epoch of its own (``bumped`` in ``assigned``) is what all markers of a transaction have in common; where epochs are
-    shared, it is the decision before them. If that is gone too (compaction), nothing tells which outputs were its:
-    ``output_partitions`` is null then. An open transaction is in neither.
+    The markers of a transaction are matched by its epoch if the epoch is its own (``bumped`` in ``assigned``), else by the
+    decision before them. If compaction has removed the decision too, the transaction's outputs cannot be identified and
+    ``output_partitions`` is null. Open transactions are not included.
     """
     of_its_own, decided = F.lit(-1) - F.col("marker_epoch"), F.col("its.offset")
     ended = assigned.withColumn("transaction", F.when(F.col("bumped"), of_its_own).otherwise(decided))
@@ -70,7 +70,7 @@ def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFram
 
 
 def offset_findings(apart: DataFrame, blamed: Sequence[DataFrame]) -> DataFrame:
-    """Offsets whose outputs had another outcome; of producers that are ``blamed`` for mixed outcomes it is said already."""
+    """Offsets whose outputs have another outcome; transactions that ``blamed`` already reports as mixed are skipped."""
     for known in blamed:
         apart = apart.join(F.broadcast(known.select("producer_id").distinct()), "producer_id", "left_anti")
     return apart.select(

@@ -1,7 +1,7 @@
-"""The plots of the page, as SVG: drawn by matplotlib, coloured by the page's theme.
+"""The plots of the page as SVG: matplotlib draws them, and the page's theme colours them.
 
-Colours are drawn as placeholders and written as CSS variables, so that the browser's light or dark theme decides. Texts
-are drawn as shapes: their extent is known here, and no reader's fonts push a label over the edge.
+Colours are drawn as placeholders and written as CSS variables, so that the browser's light or dark theme applies. Texts are
+drawn as shapes: their extent is known here, so no font of a browser moves a label beyond the edge.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from odradek.printable import printable
 from odradek.spark.audit.store import Rows
 
 SERIES_MAX: Final = 6
-"""Lines and bars on one plot; what is smaller is left to the table below it."""
+"""Largest number of lines or bars in one plot; the table below has the rest."""
 LABEL_COLUMNS: Final = 34
-"""Characters in a line of a label. A longer name goes on in the next line."""
+"""Largest number of characters in a line of a label. A longer name continues in the next line."""
 _WIDTH_INCHES: Final = 6.4
 _HEIGHT_INCHES: Final = 3.6
 _INCHES_PER_LINE: Final = 0.17
@@ -51,7 +51,7 @@ Axes = Any
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure of the page: ``svg`` is markup, all else text."""
+    """A figure of the page: ``svg`` is markup, all other fields are plain text."""
 
     name: str
     title: str
@@ -60,12 +60,12 @@ class Plot:
 
 
 def label(name: object) -> str:
-    """A name in lines of at most ``LABEL_COLUMNS`` characters, with nothing left out."""
+    """A complete name, broken into lines of at most ``LABEL_COLUMNS`` characters."""
     return "\n".join(textwrap.wrap(printable(str(name)), LABEL_COLUMNS, break_on_hyphens=False)) or "–"
 
 
 def plots(tables: Mapping[str, Rows]) -> list[Plot]:
-    """Those that have something to show."""
+    """The plots that have data to show."""
     drawn = (
         transactions(tables["timeline"]),
         commit_latency(tables["commit_latency"]),
@@ -106,7 +106,7 @@ def transactions(rows: Rows) -> Plot | None:
 
 
 def commit_latency(rows: Rows) -> Plot | None:
-    """Percentiles over all coordinator partitions; each of them is in the table."""
+    """Percentiles over all coordinator partitions; the page's table has those of each partition."""
     overall = {row["decision"]: row for row in rows if row["coordinator_partition"] is None}
     spans = (
         ("prepare_to_marker", "decision to\nlast marker"),
@@ -157,7 +157,7 @@ def stable_offset_lag(rows: Rows) -> Plot | None:
             )
         _times(axes, rows)
 
-    note = "How far transactions held back the last stable offset, until their markers came."
+    note = "How far transactions held back the last stable offset until their markers were written."
     if len(worst) > SERIES_MAX:
         note += f" The {SERIES_MAX} of {len(worst):,} partitions that were held back furthest."
     return _plot("lag", "Lag of the last stable offset", note, draw, lines=_extra_lines(names.values()))
@@ -166,7 +166,7 @@ def stable_offset_lag(rows: Rows) -> Plot | None:
 def aborted_bytes(rows: Rows) -> Plot | None:
     if not rows:
         return None
-    worst = rows[:SERIES_MAX][::-1]  # the first one belongs on top
+    worst = rows[:SERIES_MAX][::-1]  # matplotlib draws the last one at the top
     names = [label(row["topic"]) for row in worst]
 
     def draw(axes: Axes) -> None:
@@ -180,9 +180,9 @@ def aborted_bytes(rows: Rows) -> Plot | None:
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_xlim(left=0)
 
-    note = "Bytes of transactional batches by topic; what was aborted was written for nothing."
+    note = "Bytes of transactional batches by topic and outcome."
     if len(rows) > SERIES_MAX:
-        note += f" The {SERIES_MAX} of {len(rows):,} topics with the most of it."
+        note += f" The {SERIES_MAX} of {len(rows):,} topics with the most aborted bytes."
     return _plot("bytes", "Bytes aborted", note, draw, lines=_extra_lines(names))
 
 
@@ -197,9 +197,9 @@ def _moment(ms: int) -> datetime:
 def _times(axes: Axes, rows: Rows) -> None:
     first, last = min(row["at_ms"] for row in rows), max(row["at_ms"] for row in rows)
     if first == last:
-        # Matplotlib would show four years around a single moment.
+        # Around a single point in time, matplotlib would show four years.
         axes.set_xlim(_moment(first - _AROUND_MS), _moment(last + _AROUND_MS))
-    # Between these bounds there is an interval for every span; else it warns and takes one.
+    # Within these bounds there is an interval for every time span; otherwise matplotlib warns and chooses one.
     locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
@@ -209,7 +209,7 @@ def _times(axes: Axes, rows: Rows) -> None:
 
 
 def _plot(name: str, title: str, note: str, draw: Callable[[Axes], None], lines: int = 0) -> Plot:
-    """``lines``: of labels beyond the first of each, for which the figure is made higher."""
+    """Draw a plot. ``lines`` is the number of additional lines of its labels, for which the figure is made higher."""
     with _style(name):
         figure = Figure((_WIDTH_INCHES, _HEIGHT_INCHES + _INCHES_PER_LINE * lines), layout="constrained")
         axes = figure.add_subplot()
@@ -229,7 +229,7 @@ def _style(name: str) -> Iterator[None]:
     muted = _PLACEHOLDERS["muted"]
     settings: dict[Any, Any] = {
         "svg.fonttype": "path",
-        "svg.hashsalt": name,  # ids of one plot must not be those of another on the page
+        "svg.hashsalt": name,  # different plots on the page need different ids
         "text.parse_math": False,
         "font.size": 8.5,
         "text.color": muted,
@@ -243,7 +243,7 @@ def _style(name: str) -> Iterator[None]:
 
 
 def _svg(figure: Figure) -> str:
-    """The ``svg`` element alone, as wide as the page has room for."""
+    """The ``svg`` element alone, scaled to the width that the page gives it."""
     written = io.StringIO()
     nothing: Sequence[str] = ("Date", "Creator", "Format", "Type")
     figure.savefig(

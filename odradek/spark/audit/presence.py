@@ -1,4 +1,4 @@
-"""Partitions that must be there: the cluster has them, a decided transaction wrote to them, and no directory does."""
+"""Lost partitions: the cluster has them, a decided transaction wrote to them, and no log directory contains them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ ABSENT: Final = StructType(
 
 
 def all_here(metadata: ClusterMetadata, directories: Sequence[LogDirectory]) -> bool:
-    """Whether the log directories of all brokers that ever registered are here, as far as the metadata tell."""
+    """Whether all log directories of all brokers that ever registered are here, according to the cluster metadata."""
     ids = {directory.node_id for directory in directories}
     if not metadata.complete or not metadata.broker_ids or not metadata.broker_ids <= ids:
         return False
-    # A broker may have several (JBOD).
+    # A broker may have several log directories (JBOD).
     return set().union(*metadata.log_dir_ids.values()) <= {directory.id for directory in directories}
 
 
 def has_all_coordinators(metadata: ClusterMetadata, directories: Sequence[LogDirectory]) -> bool:
-    """Whether all that was ever written to ``__transaction_state`` is in these directories.
+    """Whether these directories contain everything that was ever written to ``__transaction_state``.
 
-    The folder of a partition is made at the first append, or a moment after the topic: while a broker is at work most have
-    none. A partition without one has no records, if it cannot be elsewhere: all brokers' directories are here, with all
-    disks (of which brokers before Kafka 3.7 say nothing). Else each partition of the topic must have its folder, and where
-    the metadata do not say how many those are, their numbers must have no hole.
+    A broker creates a partition's directory at the first append, or a moment after the topic: while it runs, most partitions
+    have none. A partition without a directory has no records, provided that it cannot be elsewhere. That is known if all log
+    directories of all brokers are here (brokers before Kafka 3.7 do not register theirs). Otherwise each partition of the
+    topic must have a directory; if the metadata do not have the number of partitions, the numbers of the directories must
+    have no gap.
     """
     found = set().union(*(directory.coordinator_partitions for directory in directories))
     existing = {partition for topic, partition in metadata.created_ms if topic == TRANSACTION_STATE}
@@ -51,7 +52,7 @@ def has_all_coordinators(metadata: ClusterMetadata, directories: Sequence[LogDir
 def absent(
     metadata: ClusterMetadata, partitions: Sequence[Key], directories: Sequence[LogDirectory]
 ) -> list[dict[str, object]]:
-    """Partitions that exist and have no directory: rows of ``ABSENT``. None unless all brokers' directories are here."""
+    """Rows of ``ABSENT``: partitions that exist and have no directory. Empty unless all brokers' directories are here."""
     if not all_here(metadata, directories):
         return []
     here = set(partitions)
@@ -63,10 +64,10 @@ def absent(
 
 
 def missing_findings(missing: DataFrame, decisions: DataFrame) -> DataFrame:
-    """Of ``missing`` (``ABSENT``) those that a transaction names whose markers are all written: so it had a directory.
+    """Findings for the ``missing`` partitions (``ABSENT``) to which a transaction with complete markers wrote.
 
-    A directory is made at the first append, so a partition without one is nothing by itself. A topic that was deleted and
-    made anew is not meant by decisions from before.
+    A directory is created at the first append, so a partition without one is not an error by itself. Decisions from before
+    the topic was deleted and created again are ignored.
     """
     named = decisions.where("complete_ms is not null").select(
         F.explode("partitions").alias("listed"),

@@ -1,8 +1,8 @@
-"""Producers that a transactional id has: all their batches are transactional, and their markers have a known id.
+"""Rules about producer ids: all batches of a transactional producer are transactional, and markers have allocated ids.
 
-A producer id belongs to one transactional id for good, or to none (InitProducerId without a transactional id gives a new
-one). The Java client and librdkafka set the transactional bit on every batch of a transactional producer, and the broker
-keeps it: without the bit a consumer with ``read_committed`` sees the batch, whatever the marker says.
+A producer id belongs to one transactional id forever, or to none (InitProducerId without a transactional id allocates a new
+one). The Java client and librdkafka set the transactional bit in every batch of a transactional producer, and the broker
+does not change it. Without the bit a consumer with ``read_committed`` reads the batch, whatever the marker says.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.spark.audit.findings import finding
 
 
 def plain_findings(transactions: DataFrame, ids: DataFrame) -> DataFrame:
-    """Batches without the transactional bit, of producers that have transactional batches, markers or an id."""
+    """Batches without the transactional bit, of producers with transactional batches, markers or a transactional id."""
     transactional = (
         transactions.where("first_offset is not null or marker_offset is not null")
         .select("producer_id")
@@ -41,7 +41,7 @@ def plain_findings(transactions: DataFrame, ids: DataFrame) -> DataFrame:
 
 
 def strangers(spoken: DataFrame, steps: DataFrame) -> DataFrame:
-    """Markers whose producer id is in no record that was read of the coordinators: one row per replica and producer."""
+    """Markers whose producer id is in none of the coordinators' records: one row per replica and producer."""
     known = steps.select(
         F.explode(F.array("producer_id", "previous_producer_id", "next_producer_id")).alias("producer_id")
     )
@@ -58,11 +58,11 @@ def strangers(spoken: DataFrame, steps: DataFrame) -> DataFrame:
 
 
 def unknown_findings(strangers_found: DataFrame, given: DataFrame, since_ms: int) -> DataFrame:
-    """Of ``strangers`` those that no transactional id has had. Only while the coordinators' logs are complete.
+    """Findings for ``strangers`` whose producer id no transactional id ever had; the coordinators' logs must be complete.
 
-    The coordinator writes a producer id down before its client has it, so ``given``, which was read after the markers, has
-    the ids of all of them, also of coordinators that came to work between the two. ``since_ms`` is when
-    ``__transaction_state`` was created: a topic that was deleted and created again does not know the producers of before.
+    The coordinator writes a producer id to its log before its client gets it. ``given`` is read after the markers, so it has
+    the ids of all of them, even if the id was allocated while the audit was reading. ``since_ms`` is the time at which
+    ``__transaction_state`` was created: a topic that was deleted and created again lacks the earlier producers.
     """
     return (
         strangers_found.where(F.col("marker_ms") >= since_ms)

@@ -1,4 +1,4 @@
-"""How far an audit is: its steps, and of the step under way how many of Spark's tasks are done."""
+"""The progress of an audit on stderr: its steps, and for the current step the number of Spark tasks that are done."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from rich.progress import (
 
 POLL_S: Final = 0.5
 LINE_EVERY_S: Final = 10.0
-"""Without a terminal: how often a line says how far the step is."""
+"""Interval at which a line shows the progress of a long step, if stderr is not a terminal."""
 
 Tasks = tuple[int, int]
-"""Tasks that are done, and all tasks, of the stages that Spark works at."""
+"""Number of tasks that are done, and of all tasks, in the stages that Spark is running."""
 
 
 class Bars:
-    """On a terminal: the step under way turns, those before it stay with the time they took."""
+    """Progress on a terminal: a spinner for the current step, and the earlier steps with the time that they took."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -50,7 +50,7 @@ class Bars:
 
 
 class Lines:
-    """Elsewhere: a line for each step, and one now and then for a step that takes long."""
+    """Progress where stderr is not a terminal: a line for each step, and more lines for a step that takes long."""
 
     def __init__(self, console: Console, clock: Callable[[], float]) -> None:
         self._console, self._clock = console, clock
@@ -68,12 +68,12 @@ class Lines:
 
 
 Shown = Bars | Lines
-"""What ``audit`` says its steps to (``tables.Say``); ``look`` is told the tasks of the step under way."""
+"""The object that ``audit`` calls with each step (``tables.Say``); ``look`` is called with the tasks of the current step."""
 
 
 @contextmanager
 def shown(console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> Iterator[Shown]:
-    """Gets each step, and shows it on stderr."""
+    """Context manager for an object that shows each step on stderr."""
     console = console or Console(stderr=True)
     if not console.is_terminal:
         yield Lines(console, clock)
@@ -93,7 +93,7 @@ def shown(console: Console | None = None, clock: Callable[[], float] = time.mono
 
 @contextmanager
 def watched(session: Any, steps: Shown) -> Iterator[None]:
-    """Ask Spark now and then how many tasks are done. A session of Spark Connect cannot be asked: steps alone are shown."""
+    """Poll Spark for the number of finished tasks; with Spark Connect, which has no status tracker, only show the steps."""
     tracker = _tracker(session)
     if tracker is None:
         yield
@@ -116,7 +116,7 @@ def watched(session: Any, steps: Shown) -> Iterator[None]:
 def _tracker(session: Any) -> Any:
     try:
         return session.sparkContext.statusTracker()
-    except Exception:  # PySparkAttributeError, and others by version
+    except Exception:  # PySparkAttributeError, or another class in other versions
         return None
 
 

@@ -1,7 +1,7 @@
-"""What there is: each replica with its ends, and which of the copies of a partition speaks for it.
+"""The table of replicas with their start and end offsets, and the choice of one replica for each partition.
 
-Whether offsets follow each other without holes, and whether copies are alike, is first asked of sums (exclusive or
-of hashes), which cost one pass and no sorting; only where a sum is wrong are batches looked at one by one.
+Sums (exclusive or of hashes) show first whether offsets follow each other without gaps, and whether replicas are equal.
+That takes one pass without sorting; batches are compared one by one only where a sum is wrong.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def bucket() -> Column:
 
 
 def content() -> Column:
-    """What must be the same in each copy of a batch. Bytes are left out: a cleaner rewrites them, each for itself."""
+    """A hash of the header fields that all replicas of a batch must have. The size is left out: each cleaner rewrites it."""
     return F.xxhash64(
         "base_offset",
         "last_offset",
@@ -50,9 +50,9 @@ def content() -> Column:
 
 
 def buckets(rows: DataFrame, compared: bool) -> DataFrame:
-    """One row for each replica and run of 2^``BUCKET_BITS`` offsets; damage has the bucket null.
+    """One row for each replica and range of 2^``BUCKET_BITS`` offsets; damaged ranges have a null bucket.
 
-    ``digest`` is only made if copies are to be ``compared``.
+    ``digest`` is only computed if replicas are to be ``compared``.
     """
     span = F.col("last_offset") - F.col("base_offset") + 1
     damaged = F.col("error").isNotNull()
@@ -78,10 +78,10 @@ def buckets(rows: DataFrame, compared: bool) -> DataFrame:
 def known(
     partitions: Iterable[Place], directories: Iterable[LogDirectory], compacted: Collection[str] = ()
 ) -> list[dict[str, object]]:
-    """All replicas, with what the checkpoint files say of them: rows of ``KNOWN``.
+    """All replicas with the offsets from their checkpoint files: rows of ``KNOWN``.
 
-    ``compacted`` names topics whose ``cleanup.policy`` was ever ``compact``. ``cleaner``: records may have been removed
-    by compaction, here or in the copy that this one was replicated from.
+    ``compacted`` are the topics whose ``cleanup.policy`` has ever included ``compact``. ``cleaner``: compaction may have
+    removed records, here or in the replica that this one was fetched from.
     """
     beside = {directory.path: directory for directory in directories}
     cleaned = {key for each in beside.values() for key, upto in each.cleaned_up_to.items() if upto > 0}
@@ -102,11 +102,11 @@ def known(
 
 
 def replicas(parts: DataFrame, names: DataFrame) -> DataFrame:
-    """One row per replica that has batches, from its buckets and what is known of it (``KNOWN``).
+    """One row per replica that has batches, from its buckets and the rows of ``known``.
 
-    ``contiguous``: each batch begins where the one before it ended. ``compacted``: a cleaner has been here, so that
-    holes are no loss. ``speaks``: of all copies of the partition, the one that its last leader had (the highest leader
-    epoch, then the longest); a copy that was stopped earlier lacks what came later, and nothing is wrong with that.
+    ``contiguous``: each batch begins where the one before it ended. ``compacted``: the log may be compacted, so gaps are
+    legal. ``speaks``: true for the chosen replica, the one of the partition's last leader (the highest leader epoch, then
+    the highest end offset). A replica that was stopped earlier lacks later batches, which is no error.
     """
     whole = parts.groupBy("replica").agg(
         F.min("first_offset").alias("first_offset"),
@@ -130,8 +130,8 @@ def replicas(parts: DataFrame, names: DataFrame) -> DataFrame:
     )
     copies = Window.partitionBy("topic", "partition")
     best = F.max(F.struct("leader_epoch", "end_offset", "log_dir")).over(copies)
-    # The coordinators' own topics are compacted wherever they are; of a partition that was copied without the checkpoint
-    # files, records that are missing within batches are the only sign of compaction.
+    # The coordinators' internal topics are compacted on every broker. For a partition that was copied without the checkpoint
+    # files, records that are missing inside batches are the only sign of compaction.
     of_coordinators = F.col("topic").isin(CONSUMER_OFFSETS, TRANSACTION_STATE)
     always = of_coordinators & (F.col("thinned") | ~F.col("contiguous"))
     by_records = F.col("thinned") & ~F.col("whole")
@@ -148,5 +148,5 @@ def replicas(parts: DataFrame, names: DataFrame) -> DataFrame:
 
 
 def of_replicas(rows: DataFrame, table: DataFrame, *columns: str) -> DataFrame:
-    """``rows`` with these columns of the replica they belong to."""
+    """Add ``columns`` of the replica to each of ``rows``."""
     return rows.join(F.broadcast(table.select("replica", *columns)), "replica")

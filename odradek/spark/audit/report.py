@@ -1,4 +1,4 @@
-"""What an audit came to."""
+"""The result of an audit: ``Report``, and ``Finding`` for a single violation or warning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DECODERS: Final = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, and where: ``offset``, ``file`` and ``position`` (in bytes) lead to the batch."""
+    """One violation or warning; ``offset``, ``file`` and ``position`` (in bytes) locate the batch."""
 
     kind: str
     severity: str
@@ -38,7 +38,10 @@ class Finding:
 
     @property
     def command(self) -> str | None:
-        """What shows the bytes in question: Kafka's own tool, or xxd where they are no batch."""
+        """A shell command that shows the bytes in question: ``kafka-dump-log.sh``, or ``xxd`` if they are not a batch.
+
+        None if the place is not known.
+        """
         if None in (self.log_dir, self.topic, self.partition, self.file):
             return None
         path = shlex.quote(f"{self.log_dir}/{self.topic}-{self.partition}/{self.file}")
@@ -52,17 +55,17 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """``orders-3 at 17``"""
+        """The place as text: ``orders-3 at 17``."""
         place = "?" if self.topic is None else f"{self.topic}-{self.partition}"
         return place if self.offset is None else f"{place} at {self.offset}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """Counts of everything that was found, the first findings of each kind, and figures for people.
+    """The number of findings of each kind, the first findings of each kind, and the figures of the page.
 
-    ``counts`` is by (kind, severity). ``findings`` has at most a few hundred of each kind; all of them are in
-    ``OUT/findings``. ``tables`` are the results that the page shows, as rows.
+    ``counts`` has the keys (kind, severity). ``findings`` has at most a few hundred of each kind; ``OUT/findings`` has
+    all of them. ``tables`` are the result tables that the page shows, as rows.
     """
 
     data_dir: str
@@ -82,7 +85,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """1 if an invariant is broken, else 0."""
+        """1 if there is a violation, else 0."""
         return 1 if self.violations else 0
 
     def of_kind(self, kind: str) -> list[Finding]:
@@ -90,7 +93,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """One plain sentence."""
+        """The verdict as one sentence."""
         figures = self.figures
         if not self.violations:
             text = (

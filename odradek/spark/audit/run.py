@@ -1,4 +1,4 @@
-"""The audit: tables read, queries asked, results written, the page made."""
+"""Run an audit: read the tables, check the rules, write the results, and render the page."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from odradek.spark.audit.two_looks import Looks
 
 DAY_MS: Final = 86_400_000
 FINDINGS_MAX: Final = 200
-"""Findings of one kind that are shown; all are written."""
+"""Largest number of findings of one kind in the report; ``OUT/findings`` has all of them."""
 ROWS_MAX: Final = 5_000
-"""Rows of one result that the page is made from."""
+"""Largest number of rows of one result that the page reads."""
 _EPOCH: Final = ("replica", "producer_id", "producer_epoch")
 _AT_A_TIME: Final = 3
-"""Results that are written at a time: each is small, and most of it is waiting for the others to be planned."""
+"""Number of results written at the same time: each is small, and most of the time goes into planning."""
 _DOUBTFUL_WHILE_LIVE: Final = (
     "hanging_transaction",
     "missing_marker",
@@ -59,8 +59,8 @@ _DOUBTFUL_WHILE_LIVE: Final = (
     "wrong_index",
     "wrong_max_timestamp",
 )
-"""What may only seem so while a broker writes: the files were not all read at one moment. (A directory is made, a segment is
-cleaned and indexed anew, between one look and the next.)"""
+"""Kinds that are only warnings while a broker runs: they may come from reading the files at different moments, between
+which the broker creates a directory, or compacts a segment and rebuilds its indexes."""
 
 
 def audit(
@@ -73,13 +73,13 @@ def audit(
     deep: bool = False,
     say: Say = lambda _: None,
 ) -> Report:
-    """Ask every query of the directories under ``data_dir``; leave Parquet per query and ``report.html`` in ``out_dir``.
+    """Check all rules on the directories below ``data_dir``; write Parquet tables and ``report.html`` to ``out_dir``.
 
-    ``data_dir`` is what ``odradek.segments`` takes: a data directory, a log.dir of Apache Kafka, a partition's
-    directory, several by commas. ``unique`` names business keys: topic -> SQL expression over the columns of a record.
-    ``producer_id_expiration_ms`` is the brokers' ``producer.id.expiration.ms``. ``deep`` decodes every record and reads the
-    index files too. ``say`` is called with a sentence at each step. ``NoSuchDirectory`` says that there is nothing to audit,
-    ``BadKey`` that a business key is no expression.
+    ``data_dir`` is what ``odradek.segments`` accepts: a data directory, a log.dir of Apache Kafka, a partition's
+    directory, or several separated by commas. ``unique`` maps topics to business keys, which are SQL expressions over the
+    columns of a record. ``producer_id_expiration_ms`` is the brokers' ``producer.id.expiration.ms``. ``deep`` also decodes
+    every record and reads the index files. ``say`` is called with a phrase at the beginning of each step. Raises
+    ``NoSuchDirectory`` if there is no partition to audit, and ``BadKey`` if a business key is not a valid expression.
     """
     source = tables.find(str(data_dir))
     for topic in unique or ():
@@ -96,11 +96,11 @@ def audit(
 
 
 class BadKey(OdradekError):
-    """A business key that Spark cannot make sense of."""
+    """A business key that is not an SQL expression over a record's columns, or whose topic does not exist."""
 
 
 class Options(NamedTuple):
-    """What was asked for beside the rules themselves."""
+    """The options of an audit."""
 
     unique: Mapping[str, str]
     expiration_ms: int
@@ -108,7 +108,7 @@ class Options(NamedTuple):
 
 
 class Audit:
-    """One audit. Tables that only it needs are in ``scratch``, results in ``out``."""
+    """One audit. Intermediate tables are in ``scratch``, results in ``out``."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Audit:
         return Report(self.source.paths, self.source.live, counts, findings, known, shown)
 
     def _first_look(self) -> DataFrame | None:
-        """The index files before the batches, which a broker that is at work goes on writing (``two_looks``)."""
+        """The index files as they are before the batches are read, if a broker runs on them (``two_looks``); else None."""
         if not self.deep or not self.source.live:
             return None
         self.say("reading indexes")
@@ -146,7 +146,7 @@ class Audit:
         return self.scratch.keep("index_before", deep_queries.index_entries(self.spark, places), files=None)
 
     def _read(self) -> None:
-        """The tables that all queries build on."""
+        """Read the tables that all rules need."""
         self.say("summing up replicas")
         self.parts, self.replicas = tables.read_replicas(self.source, self.scratch, self.rows)
         self.say("following transactions")
@@ -162,7 +162,7 @@ class Audit:
         self.counted = self.scratch.keep("counted", counting.counted(self.assigned, self.spoken), files=None)
 
     def _totals(self) -> dict[str, Any]:
-        """Figures of the whole, which also tell which queries need not be asked."""
+        """Figures of the whole audit, some of which show that a rule need not be checked."""
         self.scratch.keep("totals", figures.totals(self.replicas))
         self.scratch.keep("transaction_totals", figures.transaction_totals(self.transactions))
         self.scratch.keep("counts", counting.totals(self.counted))
@@ -242,7 +242,7 @@ class Audit:
         yield from self._of_offsets([undecided] if blamed is None else [undecided, blamed])
 
     def _of_neighbours(self, said: DataFrame) -> Iterator[DataFrame]:
-        """Markers side by side that contradict each other; not those of epochs that other findings are about (``said``)."""
+        """Consecutive markers that contradict each other, except in producer epochs with another finding (``said``)."""
         pairs = self.scratch.keep("neighbours", atomicity.neighbours(self.spoken))
         if self.scratch.count("neighbours") and self.all_is_decided:
             found = atomicity.neighbour_findings(pairs, self.decisions, self.ids)
@@ -250,13 +250,13 @@ class Audit:
 
     @cached_property
     def history(self) -> DataFrame:
-        """What the coordinators have written, read after everything else: whatever that names was written before."""
+        """The coordinators' records, read after all else: they contain every producer id that the other tables have."""
         state = tables.load(self.spark, self.source, "transaction_state")
         return self.scratch.keep("history", coordinator.history(state))
 
     @cached_property
     def all_is_decided(self) -> bool:
-        """Whether the coordinators' logs are all here and complete: what they do not have never was."""
+        """Whether the coordinators' logs are here without gaps, so that a decision that is not in them was never made."""
         return self.source.all_coordinators and coordinator.incomplete(self.history, self.replicas).isEmpty()
 
     def _of_producers(self, known: Mapping[str, Any]) -> Iterator[DataFrame]:
@@ -274,7 +274,7 @@ class Audit:
             yield presence.missing_findings(self.scratch.put("absent", rows, presence.ABSENT), self.decisions)
 
     def _lacking(self) -> DataFrame | None:
-        """Decisions that partitions do not follow; None if there are none."""
+        """Decisions without their marker in a partition, with the verdict on each; None if there are none."""
         listed = atomicity.listed(self.decisions, self.replicas)
         markers = atomicity.markers(self.spoken)
         lacking = self.scratch.keep("lacking", atomicity.lacking(listed, markers))
@@ -336,10 +336,10 @@ class Audit:
                 f"The business key of {topic} is no SQL expression over a record: {reason}"
             ) from None
 
-    # -- what came of them --------------------------------------------------------------------------------------
+    # -- the results --------------------------------------------------------------------------------------------
 
     def _located(self, raw: DataFrame) -> tuple[list[Finding], dict[tuple[str, str], int]]:
-        """Findings with their places, written; of each kind the first, and the count of all."""
+        """Write the findings with their places; return the first of each kind, and the number of all."""
         everything = located(raw, self.rows, self.replicas, self.ids)
         if not self.scratch.count("raw"):
             self.out.put("findings", [], everything.schema)

@@ -1,9 +1,9 @@
-"""Duplicate sequences, sequence gaps, epochs that fell, batches that came too late: the rules of the partition's leader.
+"""Sequences and producer epochs: duplicated sequences, gaps, lower epochs and late batches.
 
-A leader keeps of each producer the epoch and the last sequence (ProducerAppendInfo.java). A batch of the same epoch
-begins where the last one ended, one of a new epoch begins at 0, one of a lower epoch is refused. A producer that was
-silent for ``producer.id.expiration.ms`` is forgotten: then any batch is taken, and nothing can be said against it.
-Asked of producers that ``chains`` suspects only.
+These are the rules of the partition's leader, which has the epoch and the last sequence of each producer
+(ProducerAppendInfo.java). A batch of the same epoch begins where the last one ended, a batch of a new epoch begins at 0, and
+a batch of a lower epoch is rejected. After ``producer.id.expiration.ms`` without a batch the leader forgets the producer and
+accepts any batch, so nothing is checked there. Only producers that ``chains`` marks as suspicious are read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _upto_before(window: WindowSpec) -> WindowSpec:
 
 
 def _distance(first: Column, second: Column) -> Column:
-    """From ``first`` to ``second``, the shorter way round the circle of 2^31 sequences."""
+    """Distance from ``first`` to ``second`` modulo 2^31, between -2^30 and 2^30."""
     return F.pmod(second.cast("long") - first + _HALF, F.lit(_WHOLE)) - _HALF
 
 
@@ -41,10 +41,10 @@ def suspects(transactions: DataFrame) -> DataFrame:
 
 
 def judged(rows: DataFrame, suspected: DataFrame, expiration_ms: int) -> DataFrame:
-    """All batches of the suspected producers, each with the epochs that its leader had seen before it.
+    """All batches of the suspected producers, each compared with the epochs that its leader had seen before it.
 
-    ``life`` counts how often the producer was forgotten; ``fallen`` says that the epoch is below one seen in this life,
-    ``late`` that only a marker had raised it: the batch belongs to a transaction that was over.
+    ``life`` counts how often the leader has forgotten the producer. ``fallen``: the epoch is below an epoch seen in this
+    life. ``late``: only a marker had raised the epoch, so the batch belongs to a transaction that had already ended.
     """
     producer = Window.partitionBy("replica", "producer_id").orderBy("base_offset")
     life = Window.partitionBy("replica", "producer_id", "life").orderBy("base_offset")
@@ -72,7 +72,7 @@ def judged(rows: DataFrame, suspected: DataFrame, expiration_ms: int) -> DataFra
 
 
 def epoch_findings(judged_rows: DataFrame) -> DataFrame:
-    """Late batches, and other epochs that fell."""
+    """Findings for late batches, and for other batches and markers with a lower epoch than one before them."""
     fallen = judged_rows.where("fallen")
     late = fallen.where("late").select(
         finding(
@@ -99,10 +99,10 @@ def epoch_findings(judged_rows: DataFrame) -> DataFrame:
 
 
 def sequence_steps(judged_rows: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Batches with sequences, and ``ahead``: how far each begins beyond the highest sequence before it.
+    """Batches with sequences, and ``ahead``: how far each begins above the highest sequence before it.
 
-    0 is as it must be, more is a gap, less a repetition. A ``run`` is what follows each other in one epoch; sequences
-    count on past 2^31 in it. The first batch of all may begin anywhere: what came before it may be deleted.
+    0 is correct, more is a gap, less a repetition. A ``run`` is a series of batches in one epoch, in which sequences are
+    counted on beyond 2^31. The first batch in the log may begin at any sequence, because batches before it may be deleted.
     """
     life = Window.partitionBy("replica", "producer_id", "life").orderBy("base_offset")
     run = Window.partitionBy("replica", "producer_id", "life", "run").orderBy("base_offset")
@@ -111,7 +111,7 @@ def sequence_steps(judged_rows: DataFrame, replicas: DataFrame) -> DataFrame:
     )
     data = judged_rows.where(~F.col("fallen") & has_sequence())
     data = of_replicas(data, replicas, "first_offset", "compacted")
-    # A marker before the first batch: the leader knew the producer, if the log still has all that it ever had.
+    # If the log is complete from offset 0 and a marker precedes the first batch, the leader had an entry of the producer.
     knew = (F.col("nth") > 1) & (F.col("first_offset") == 0) & ~F.col("compacted") & (F.col("life") == 0)
     fresh = F.col("last_epoch").isNull() | (F.col("producer_epoch") != F.col("last_epoch"))
     first_step = F.when(F.col("last_epoch").isNull() & ~knew, 0).otherwise(F.col("base_sequence"))
@@ -135,7 +135,7 @@ def sequence_steps(judged_rows: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def sequence_findings(steps: DataFrame, holes: DataFrame) -> DataFrame:
-    """Duplicates and gaps. A gap that a hole in the offsets explains is the hole's finding, or the cleaner's work."""
+    """Duplicated sequences and gaps. A gap that missing offsets explain is skipped: they have a finding, or are legal."""
     again = F.when(
         F.col("earlier") < F.col("base_offset"), F.format_string(", as the batch at offset %d", "earlier")
     )

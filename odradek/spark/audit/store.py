@@ -1,4 +1,4 @@
-"""Results as Parquet: written by Spark, looked into by the driver without a Spark job."""
+"""Tables as directories of Parquet files: Spark writes them, the driver reads small results without a Spark job."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 SMALL_ROWS: Final = 200_000
-"""Up to so many batches a query takes as long as its planning and compiling."""
+"""Up to this number of batches, planning and compiling a query takes as long as running it."""
 ROWS_PER_TASK: Final = 400_000
 
 Rows = list[dict[str, Any]]
 
 
 class Store:
-    """Tables by name in one directory, which the driver and Spark's tasks share."""
+    """Tables by name in one directory that the driver and Spark's tasks share."""
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self.spark, self.directory = spark, directory
@@ -33,13 +33,16 @@ class Store:
         return self.directory / name
 
     def keep(self, name: str, frame: DataFrame, files: int | None = 1) -> DataFrame:
-        """Write a table and read it again; as ``files`` files, or as many as there are tasks."""
+        """Write a table and return it as read from its files.
+
+        It is written as ``files`` files, or with None as one file per task.
+        """
         path = self._emptied(name)
         (frame if files is None else frame.coalesce(files)).write.parquet(path.as_posix())
         return self.frame(name, frame.schema)
 
     def put(self, name: str, rows: Sequence[Mapping[str, Any]], schema: StructType) -> DataFrame:
-        """Write a few rows from the driver, without a job."""
+        """Write a few rows from the driver, without a Spark job."""
         path = self._emptied(name)
         path.mkdir()
         table = pa.Table.from_pylist([dict(row) for row in rows], to_arrow_schema(schema, timezone="UTC"))
@@ -47,11 +50,11 @@ class Store:
         return self.frame(name, schema)
 
     def count(self, name: str) -> int:
-        """Rows, from the footers."""
+        """Number of rows, from the footers of the Parquet files."""
         return sum(pq.read_metadata(file).num_rows for file in self.path(name).glob("*.parquet"))
 
     def holds(self, name: str, column: str) -> bool:
-        """Whether a row has this column true."""
+        """Whether ``column`` is true in any row of the table."""
         files = self.path(name).glob("*.parquet")
         return any(bool(pc.any(pq.read_table(file, columns=[column])[column]).as_py()) for file in files)
 
@@ -70,16 +73,16 @@ class Store:
         return path
 
     def frame(self, name: str, schema: StructType) -> DataFrame:
-        """A table that is there."""
-        # With its schema: else Spark reads the footers in a job of its own.
+        """An existing table as a DataFrame."""
+        # The schema is passed because Spark would otherwise start a job to read the footers.
         return self.spark.read.schema(schema).parquet(self.path(name).as_posix())
 
 
 @contextmanager
 def adapted(spark: SparkSession, batches: int) -> Iterator[None]:
-    """Settings for queries over so many batches; the session's own come back at the end.
+    """Set Spark's configuration for queries over this number of batches, and restore the session's own at the end.
 
-    With little to do compiling costs more than it saves, and so does each stage.
+    With few batches, code generation and additional stages cost more time than they save.
     """
     small = batches <= SMALL_ROWS
     wanted = {

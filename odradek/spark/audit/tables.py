@@ -1,4 +1,4 @@
-"""The tables that an audit reads: files are read and decoded once, whatever is asked of them."""
+"""The tables that an audit reads. Files are read and decoded once, however many rules use them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Source:
-    """What lies in the directories, before any of it is read."""
+    """The contents of the data directories as far as their names and small files show, before any segment is read."""
 
     paths: str
     partitions: tuple[replicas.Place, ...]
@@ -40,12 +40,12 @@ class Source:
 
     @property
     def has_copies(self) -> bool:
-        """Whether a partition lies in more than one log directory."""
+        """Whether a partition is in more than one log directory."""
         return len({place[1:] for place in self.partitions}) < len(self.partitions)
 
     @property
     def live_dirs(self) -> list[str]:
-        """The log directories where a broker is at work."""
+        """The log directories on which a broker is running."""
         return [directory.path for directory in self.directories if directory.live]
 
     @property
@@ -54,18 +54,18 @@ class Source:
 
     @property
     def all_coordinators(self) -> bool:
-        """Whether all that the transaction coordinators ever wrote is here, unless it was removed."""
+        """Whether these directories contain every partition of ``__transaction_state`` that has ever had a record."""
         return presence.has_all_coordinators(self.metadata, self.directories)
 
     @property
     def coordinators_since_ms(self) -> int:
-        """When ``__transaction_state`` was created, 0 if that is not known."""
+        """Time at which ``__transaction_state`` was created, in milliseconds; 0 if it is not known."""
         created = self.metadata.created_ms.items()
         return min((ms for (topic, _), ms in created if topic == TRANSACTION_STATE), default=0)
 
 
 def find(paths: str) -> Source:
-    """What ``odradek.segments`` will find. ``NoSuchDirectory`` if there is no partition."""
+    """Find the partitions that ``odradek.segments`` will read. Raises ``NoSuchDirectory`` if there are none."""
     found = partitions(roots(paths))
     if not found:
         raise NoSuchDirectory(f"{paths} has no partition in it.")
@@ -76,7 +76,7 @@ def find(paths: str) -> Source:
 
 
 def load(spark: SparkSession, source: Source, table: str, **options: str) -> DataFrame:
-    """A table of ``odradek.segments``, of all topics that are there; internal ones are read only where they are named."""
+    """A table of ``odradek.segments``. The table ``batches`` includes the internal topics, which must be named for that."""
     if table == "batches":
         options = {"topics": ",".join(source.topics), "columns": _COLUMNS, **options}
     reader = spark.read.format(FORMAT).options(table=table, pushdown="false", **options)
@@ -84,7 +84,7 @@ def load(spark: SparkSession, source: Source, table: str, **options: str) -> Dat
 
 
 def read_batches(source: Source, scratch: Store) -> tuple[DataFrame, DataFrame | None]:
-    """Batches and damage; and zeros behind batches (``zero_tails``), None if there are none."""
+    """The batches and damaged ranges, and the zeros behind batches (``zero_tails``), which are None if there are none."""
     everything = scratch.keep("batches", batch_headers(load(scratch.spark, source, "batches")), files=None)
     rows_known = replicas.known(source.partitions, source.directories, source.metadata.compacted)
     known = scratch.put("known", rows_known, replicas.KNOWN)
@@ -96,7 +96,7 @@ def read_batches(source: Source, scratch: Store) -> tuple[DataFrame, DataFrame |
 
 
 def read_replicas(source: Source, scratch: Store, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Buckets and replicas."""
+    """The tables of buckets (``replicas.buckets``) and replicas."""
     parts = scratch.keep("buckets", replicas.buckets(rows, source.has_copies))
     known = scratch.frame("known", replicas.KNOWN)
     return parts, scratch.keep("replicas", replicas.replicas(parts, known))

@@ -1,17 +1,17 @@
-"""Index files of a broker at work: looked at before the batches are read and again after them.
+"""Index files of a running broker, which are read twice: before the batches and again after them.
 
-A broker writes batches first and what its indexes say of them then, adds to both, and meanwhile deletes, compacts and
-truncates segments. So of a live directory only what a correct broker cannot have made in between is judged:
+A broker writes a batch first and its index entries then, appends to both, and meanwhile deletes, compacts and truncates
+segments. So the audit checks in a live directory only what a correct broker cannot have produced between the two reads:
 
-- an entry that both looks have, in a segment that is the same file and has not become shorter: what it leads to was in the
-  log before the batches were read, and after;
-- ``.index`` and ``.timeindex`` of segments that were not the last at either look: Kafka maps those of the active segment
+- an entry that both reads found, in a segment that is the same file and has not become shorter: the bytes that it points to
+  were in the log before the batches were read, and afterwards;
+- ``.index`` and ``.timeindex`` of segments that were not the last one at either read: Kafka maps those of the active segment
   into memory, where an entry may be half written, and a truncation leaves the old entries behind the new ones
-  (AbstractIndex.truncateToEntries0) until the segment is rolled; Odradek keeps the newest entries in memory till then;
-- an aborted transaction that both looks lack, whose marker was there at the first one, in a log that has gone on since: the
-  append that wrote the marker has ended, and wrote the ``.txnindex`` before that (UnifiedLog.append).
+  (AbstractIndex.truncateToEntries0) until the segment is rolled; Odradek keeps the newest entries in memory until then;
+- an aborted transaction that neither read found in the ``.txnindex``, whose marker the log had at the first read, with later
+  batches behind it: the append that wrote the marker has ended, and wrote the ``.txnindex`` before that (UnifiedLog.append).
 
-A directory whose broker is stopped is looked at as ever: the second look alone counts.
+If the broker is stopped, only the second read counts, and all of it is checked.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _OF_SEGMENT = ["replica", "log_file"]
 
 
 class Looks(NamedTuple):
-    """Entries (``deep.index_entries``) of both looks, ``before`` of live directories only, and which those are."""
+    """Index entries (``deep.index_entries``) of both reads. ``before`` has only those of the ``live`` log directories."""
 
     before: DataFrame
     after: DataFrame
     live: Collection[str]
 
     def entries(self) -> DataFrame:
-        """What can be held against the log."""
+        """The entries that must agree with the log."""
         key = _key()
         stood = self.before.select(key.alias("key")).distinct()
         of_closed = (F.col("kind") == "transaction") | F.col("file").endswith(".txnindex") | ~F.col("last")
@@ -49,13 +49,13 @@ class Looks(NamedTuple):
         return self._stopped(self.after).unionByName(both.select(self.after.columns))
 
     def listed(self) -> DataFrame:
-        """Aborted transactions that either look has."""
+        """Entries of aborted transactions that either read found."""
         return self.after.unionByName(self.before).where("kind = 'transaction'").distinct()
 
     def segments(self) -> DataFrame:
-        """Segments that are the same file at both looks.
+        """Segments that are the same file at both reads.
 
-        ``size`` and ``was_last`` are of the first look, ``last`` is true if they were the last one at either.
+        ``size`` and ``was_last`` are from the first read; ``last`` is true if the segment was the last one at either read.
         """
         is_segment = F.col("kind") == "segment"
         names = {"first": "inode", "position": "size", "second": "last"}
@@ -77,7 +77,7 @@ class Looks(NamedTuple):
         )
 
     def indexed(self, markers: DataFrame, rows: DataFrame) -> DataFrame:
-        """Of ``markers`` (``replica``, ``log_dir``, ``file``, ``position``) those that both looks must have an entry of."""
+        """The ``markers`` (``replica``, ``log_dir``, ``file``, ``position``) whose entry both reads must have found."""
         newest = sound(rows).groupBy("replica").agg(F.max(F.struct("file", "position")).alias("newest"))
         beyond = F.struct(F.col("file"), F.col("size").alias("position"))
         there = (
@@ -89,7 +89,7 @@ class Looks(NamedTuple):
         return self._stopped(markers).unionByName(there.select(markers.columns))
 
     def same(self, batches: DataFrame) -> DataFrame:
-        """Of ``batches`` those in segments that were not rewritten between the looks."""
+        """The ``batches`` in segments that were not rewritten between the two reads."""
         same = self.segments().select("replica", F.col("log_file").alias("file"))
         there = self._live(batches).join(same, ["replica", "file"], "left_semi")
         return self._stopped(batches).unionByName(there)
@@ -102,7 +102,7 @@ class Looks(NamedTuple):
 
 
 def _key() -> Column:
-    """An entry with all that it says."""
+    """A hash of all fields of an entry."""
     numbers = (
         F.coalesce(name, F.lit(-1).cast("long")) for name in ("position", "first", "second", "producer_id")
     )

@@ -1,4 +1,4 @@
-"""Transactions without an end: open ones, what they hold back, and hanging ones that no coordinator will end."""
+"""Transactions without a marker: open ones with the records that they hold back, and hanging ones that never end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.spark.audit.findings import finding
 
 
 def open_transactions(spoken: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Transactions without a marker on the copy that speaks, with what lies behind them: ``held_offsets``."""
+    """Transactions without a marker in the chosen replica; ``held_offsets`` counts the offsets behind their beginning."""
     damage = replicas.select("replica", F.col("damaged").alias("damage"))
     return (
         spoken.where("outcome = 'open'")
@@ -35,7 +35,7 @@ def open_transactions(spoken: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def held_bytes(rows: DataFrame, unfinished: DataFrame) -> DataFrame:
-    """``unfinished`` with ``held_bytes``: all that a read_committed reader does not see because of it."""
+    """Add ``held_bytes``: the bytes that a read_committed reader does not get because of the transaction."""
     wanted = unfinished.select("replica", "producer_id", "first_offset")
     behind = (
         rows.select("replica", "base_offset", "size_bytes")
@@ -48,7 +48,7 @@ def held_bytes(rows: DataFrame, unfinished: DataFrame) -> DataFrame:
 
 
 def _flagged(rows: DataFrame, flag: str, found: DataFrame | None, *keys: str) -> DataFrame:
-    """``rows`` with ``flag``, which is true where ``found`` has the keys, else null."""
+    """Add the column ``flag`` to ``rows``: true where ``found`` has the same keys, else null."""
     if found is None:
         return rows.withColumn(flag, F.lit(None).cast("boolean"))
     return rows.join(
@@ -67,9 +67,9 @@ def classified(
 ) -> DataFrame:
     """``unfinished`` with ``status``, ``transactional_id``, ``state``, ``start_ms`` and ``timeout_ms``.
 
-    open: its coordinator knows it. ending: decided, the marker on its way. hanging: no coordinator will end it. blamed:
-    another finding explains it (``blamed`` has replica and producer_id). unknown: the coordinator's log is not here, or
-    damaged; or it came to be while the audit was reading (``given`` has the producer ids that are known since).
+    The statuses: open (its coordinator has it as ongoing), ending (decided, its marker is not written yet), hanging (no
+    coordinator will end it), blamed (another finding explains it: ``blamed`` has replica and producer_id), unknown (the
+    coordinator's log is damaged or not here, or the producer id was allocated while the audit was reading: then ``given`` has it).
     """
     state = current.select(
         "transactional_id",
@@ -145,9 +145,9 @@ def hanging_findings(classified_ones: DataFrame) -> DataFrame:
 
 
 def overtaken_findings(spoken: DataFrame, replicas: DataFrame, fallen: DataFrame | None) -> DataFrame:
-    """Data of two epochs in what one marker ends: a marker between them is missing (a new epoch begins after one).
+    """Data of two epochs that one marker ended: the marker between them is missing, as a new epoch begins after a marker.
 
-    ``fallen`` are batches whose epoch is wrong by itself: what has one of them inside is their finding.
+    ``fallen`` are batches with a wrong epoch. Transactions that contain one of them are left out.
     """
     whole = replicas.where((F.col("damaged") == 0) & ~F.col("compacted")).select("replica")
     inside = (

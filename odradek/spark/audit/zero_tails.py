@@ -1,10 +1,10 @@
-"""Zeros behind the last batch of a segment: space set aside in advance, or batches that are lost.
+"""Zeros behind the last batch of a segment: preallocated space, or lost batches.
 
-With ``preallocate`` Kafka makes the file of a segment as long as ``segment.bytes`` when it begins. It cuts the file to its
-batches when the next segment begins (LogSegment.onBecomeInactiveSegment), before that one has a file, and when the broker
-stops cleanly (FileRecords.close). Only the last segment of a broker that runs or was killed may end so, and only behind the
-recovery point: what lies before it is on the disk. Whether a topic had ``preallocate`` is not asked, as the defaults of a
-broker are in no directory.
+With ``preallocate`` Kafka creates the file of a segment with the length ``segment.bytes``. It truncates the file to
+its batches when the next segment begins (LogSegment.onBecomeInactiveSegment), before that segment has a file, and when the
+broker stops cleanly (FileRecords.close). So only the last segment of a running or killed broker may end in zeros, and only above
+the recovery point, because everything below it has been flushed. Whether a topic had ``preallocate`` is not checked, as the
+defaults of a broker are in no directory.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _BASE_DIGITS = 20
 def zero_tails(everything: DataFrame, known: DataFrame) -> DataFrame:
     """The rows of zeros among ``everything``, with ``end_offset``, ``lost`` and ``misplaced``.
 
-    ``end_offset``: behind the last batch in front of the zeros. ``misplaced``: something follows them in the log, so they
-    are not set aside. ``lost``: the broker had flushed what was there, or cut the zeros off, so that no crash leaves them.
-    ``known`` has ``indexed_below`` of each replica (``replicas.KNOWN``), which is its recovery point.
+    ``end_offset``: the end of the last batch before the zeros. ``misplaced``: batches follow the zeros in the log, so they
+    are not preallocated space. ``lost``: no crash explains the zeros, because the broker had flushed the batches or
+    truncated the file. ``known`` has ``indexed_below`` of each replica (``replicas.KNOWN``), which is its recovery point.
     """
     zeros = everything.where("zeros")
     replica = replica_of(F.col("log_dir"), F.col("topic"), F.col("partition"))
@@ -42,7 +42,7 @@ def zero_tails(everything: DataFrame, known: DataFrame) -> DataFrame:
     )
     recovered = known.select(replica.alias("replica"), "indexed_below")
     end_offset = F.coalesce("end_offset", F.substring("file", 1, _BASE_DIGITS).cast("long"))
-    # A segment is cut before it is flushed, and the recovery point is then where the next one begins.
+    # A segment is truncated before it is flushed, and the recovery point is then the base offset of the next segment.
     lost = (F.col("end_offset") < F.col("indexed_below")) | (
         F.col("misplaced") & (F.col("end_offset") == F.col("indexed_below"))
     )
@@ -56,7 +56,7 @@ def zero_tails(everything: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def as_damage(tails: DataFrame) -> DataFrame:
-    """Those that are ``lost``, as rows of damage."""
+    """The zeros that are ``lost``, as rows of damage."""
     what = F.when(F.col("misplaced"), F.lit("; a segment that is not the last one has none")).otherwise(
         F.lit(
             "; a broker cuts them off when it stops cleanly, and up to its recovery point batches are on the disk"
@@ -70,9 +70,9 @@ def as_damage(tails: DataFrame) -> DataFrame:
 
 
 def tail_findings(tails: DataFrame, holes: DataFrame) -> DataFrame:
-    """Zeros within the log above the recovery point: if the power fails, that is left, and the next start removes it.
+    """Warnings for zeros within the log above the recovery point: a power failure leaves them, the next start removes them.
 
-    Where offsets are missing as well, that is the finding.
+    Where offsets are missing as well, the finding for those is enough.
     """
     hole = holes.where("to_offset > from_offset and not cleaned").select(
         "replica", F.col("from_offset").alias("end_offset")
