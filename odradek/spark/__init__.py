@@ -1,11 +1,11 @@
-"""Spark beside the broker: an exactly-once sink, segment files as tables, an audit, a kit for tests (docs/spark.md).
+"""Kafka for Spark jobs: an exactly-once sink, segment files as tables, an audit, and fixtures for tests (docs/spark.md).
 
     from odradek.spark import session
 
     spark = session()
     rows.writeStream.format("odradek.exactly_once")...
 
-Names are loaded when they are first used, and pyspark when a session is.
+Names are imported when they are first used, and pyspark when a session is created.
 """
 
 from __future__ import annotations

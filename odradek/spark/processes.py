@@ -1,4 +1,4 @@
-"""The processes that a Spark driver consists of: the program, its JVM, and the Python workers below that."""
+"""The processes of a Spark driver: the program, its JVM, and the Python workers below the JVM."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ WORKER: Final = "pyspark.daemon"
 
 
 def kill(pid: int) -> None:
-    """kill -9 of a process that may be gone by now."""
+    """Send SIGKILL to a process, which may have ended already."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
 
 
 def of_session(leader: int) -> list[int]:
-    """The processes of the session that ``leader`` made. Spark's Python workers have a process group of their own, and
-    stay in the session."""
+    """The processes in the session of ``leader``. Spark's Python workers have a process group of their own, but stay in the
+    session."""
     found = []
     for pid in psutil.pids():
         with suppress(ProcessLookupError, PermissionError):
@@ -32,7 +32,7 @@ def of_session(leader: int) -> list[int]:
 
 
 def python_workers(driver: int) -> list[int]:
-    """The processes that run Python for Spark below the process ``driver``. Not their parent, which forks them."""
+    """The Python workers of Spark below the process ``driver``, without their parent, which forks them."""
     parents: dict[int, int] = {}
     for each in _below(driver):
         with suppress(psutil.Error):

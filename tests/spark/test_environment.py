@@ -232,7 +232,7 @@ def test_what_a_fetch_that_was_cut_off_has_left_is_fetched_anew(tmp_path: Path):
 def test_a_jar_that_is_not_the_known_one_is_refused(tmp_path: Path):
     known = json.loads((Path(jars.__file__).parent / "sha256.json").read_text())
     java, _ = fake_ivy(tmp_path, odd=next(iter(known)).removesuffix(".jar"))
-    with pytest.raises(jars.JarsMissing, match="is not the file that is known by this name"):
+    with pytest.raises(jars.JarsMissing, match="its SHA-256 is not the expected one"):
         jars.connector_jars(java, tmp_path / "cache")
 
 

@@ -69,7 +69,8 @@ def classified(
 
     The statuses: open (its coordinator has it as ongoing), ending (decided, its marker is not written yet), hanging (no
     coordinator will end it), blamed (another finding explains it: ``blamed`` has replica and producer_id), unknown (the
-    coordinator's log is damaged or not here, or the producer id was allocated while the audit was reading: then ``given`` has it).
+    coordinator's log is damaged or not here, or the producer id was allocated while the audit was reading: ``given`` has
+    it).
     """
     state = current.select(
         "transactional_id",

@@ -2,9 +2,9 @@
 
 With ``preallocate`` Kafka creates the file of a segment with the length ``segment.bytes``. It truncates the file to
 its batches when the next segment begins (LogSegment.onBecomeInactiveSegment), before that segment has a file, and when the
-broker stops cleanly (FileRecords.close). So only the last segment of a running or killed broker may end in zeros, and only above
-the recovery point, because everything below it has been flushed. Whether a topic had ``preallocate`` is not checked, as the
-defaults of a broker are in no directory.
+broker stops cleanly (FileRecords.close). So only the last segment of a running or killed broker may end in zeros, and only
+above the recovery point, because everything below it has been flushed. Whether a topic had ``preallocate`` is not checked,
+as the defaults of a broker are in no directory.
 """
 
 from __future__ import annotations

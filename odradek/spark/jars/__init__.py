@@ -1,9 +1,9 @@
-"""The jars of Spark's Kafka connector, fetched once into a cache by the Ivy that pyspark itself carries.
+"""Download the jars of Spark's Kafka connector into a cache, with the Ivy that pyspark contains.
 
-    connector_jars(java(), cache_directory() / "jars")  # the version of the pyspark that is installed
+    connector_jars(java(), cache_directory() / "jars")  # for the installed version of pyspark
 
-Java and pyspark are all it takes; afterwards no network is needed. ``ivy.xml`` says what is fetched. The connector's
-token provider was not always published with it: its own version is tried first, then the last one that is there.
+It needs only Java and pyspark, and no network after the first time. ``ivy.xml`` lists what is downloaded. The connector's
+token provider was not always published with it: its own version is tried first, then the last published one.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from odradek.errors import OdradekError
 from odradek.extras import install_command
 
 _HERE: Final = Path(__file__).parent
-# The whole conformance list of the connector passes with it under 4.2.0.
+# The connector passes all conformance tests with this version under 4.2.0.
 TOKEN_PROVIDER_FALLBACK: Final = "4.0.0"
-# Names an ivysettings.xml for machines that reach Maven Central through a mirror only.
+# Path of an ivysettings.xml, for machines that reach Maven Central only through a mirror.
 SETTINGS_VARIABLE: Final = "ODRADEK_IVY_SETTINGS"
 _FETCH_TIMEOUT_S: Final = stretched(600.0)
-# Written last: a folder without it is a fetch that was cut off.
+# Written last: a directory without it is an incomplete download.
 _COMPLETE: Final = "complete"
 
 
 class JarsMissing(OdradekError):
-    """The connector's jars are not there and could not be fetched."""
+    """The connector's jars are not there and could not be downloaded."""
 
 
 def connector_jars(java: Path, cache: Path) -> list[Path]:
-    """The connector's jars for the pyspark that is installed, below ``cache``; fetched there if they are not."""
+    """The connector's jars for the installed pyspark, below ``cache``; downloads them if they are missing."""
     spark, scala, ivy = _pyspark()
     folder = cache / f"spark-kafka-{spark}_{scala}"
     if not (folder / _COMPLETE).exists():
         with locked(folder.with_name(f"{folder.name}.lock")):
-            # Another process may have fetched them while this one waited for the lock.
+            # Another process may have downloaded them while this one waited for the lock.
             if not (folder / _COMPLETE).exists():
                 _fetch(java, ivy, spark, scala, folder)
     return sorted(folder.glob("*.jar"))
 
 
 def _pyspark() -> tuple[str, str, Path]:
-    """Its version, that of its Scala, and the Ivy in it; without importing it, which takes a second."""
+    """The versions of pyspark and of its Scala, and its Ivy jar; found without importing pyspark, which takes a second."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise JarsMissing(f"pyspark is not installed: {install_command('spark')}")
@@ -61,14 +61,14 @@ def _pyspark() -> tuple[str, str, Path]:
     ivy = next(folder.glob("ivy-*.jar"), None)
     scala = next(folder.glob("scala-library-*.jar"), None)
     if ivy is None or scala is None:
-        raise JarsMissing(f"{folder} has not Spark's own jars: {install_command('spark')}")
+        raise JarsMissing(f"{folder} lacks Spark's own jars: {install_command('spark')}")
     binary_version = ".".join(scala.stem.removeprefix("scala-library-").split(".")[:2])
     return version("pyspark"), binary_version, ivy
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One process at a time; the others wait."""
+    """Hold an exclusive lock on ``path``; other processes wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -87,16 +87,16 @@ def _fetch(java: Path, ivy: Path, spark: str, scala: str, folder: Path) -> None:
                 break
         else:
             raise JarsMissing(
-                f"the jars of Spark's Kafka connector {spark} could not be fetched: {_reason(said)}"
+                f"the jars of Spark's Kafka connector {spark} could not be downloaded: {_reason(said)}"
             )
         _check(fetched)
         (Path(work) / "jars" / _COMPLETE).write_text("".join(f"{each.name}\n" for each in fetched))
-        shutil.rmtree(folder, ignore_errors=True)  # what a fetch that was cut off has left
+        shutil.rmtree(folder, ignore_errors=True)  # the rest of an incomplete download
         os.replace(Path(work) / "jars", folder)
 
 
 def _retrieve(java: Path, ivy: Path, versions: dict[str, str], work: Path) -> str:
-    """Runs Ivy with a cache of its own, so that the user's half-filled one is not in the way; its output."""
+    """Run Ivy with a cache of its own, so that an incomplete cache of the user does no harm; return its output."""
     settings = os.environ.get(SETTINGS_VARIABLE) or str(_HERE / "ivysettings.xml")
     command = [str(java), "-Xmx256m", *(f"-D{name}={version}" for name, version in versions.items())]
     command += ["-cp", str(ivy), "org.apache.ivy.Main", "-settings", settings, "-cache", str(work / "ivy")]
@@ -111,12 +111,12 @@ def _retrieve(java: Path, ivy: Path, versions: dict[str, str], work: Path) -> st
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise JarsMissing(f"the jars of Spark's Kafka connector could not be fetched: {error}") from error
+        raise JarsMissing(f"the jars of Spark's Kafka connector could not be downloaded: {error}") from error
     return ended.stdout + ended.stderr
 
 
 def _reason(output: str) -> str:
-    """The line of Ivy's output that says most."""
+    """The most informative line of Ivy's output."""
     telling = ("exception", "not found", "Server access error", "error", "Error")
     lines = [line.strip(" \t:") for line in output.splitlines()]
     return next(
@@ -125,9 +125,9 @@ def _reason(output: str) -> str:
 
 
 def _check(jars: list[Path]) -> None:
-    """Ivy compares with the digests that the repository gives; those of the pinned version are known here."""
+    """Compare the jars of the pinned version with known digests. Ivy only compares with those of the repository."""
     known: dict[str, str] = json.loads((_HERE / "sha256.json").read_text("utf-8"))
     for jar in jars:
         digest = hashlib.sha256(jar.read_bytes()).hexdigest()
         if known.get(jar.name, digest) != digest:
-            raise JarsMissing(f"{jar.name} was fetched, but is not the file that is known by this name")
+            raise JarsMissing(f"{jar.name} was downloaded, but its SHA-256 is not the expected one")

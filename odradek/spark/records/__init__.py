@@ -1,1 +1,1 @@
-"""Record batches and Arrow columns, each from the other, compiled: no sockets, no loop."""
+"""Encode Arrow columns to record batches, and decode record batches to Arrow columns, in compiled code without I/O."""

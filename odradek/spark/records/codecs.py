@@ -1,8 +1,8 @@
-"""Compressed bodies of batches, plain, side by side in one buffer; what a small input may grow into has a bound.
+"""Decompress the bodies of batches into one buffer, with a limit on the decompressed size.
 
-Kafka's snappy is Java's xerial framing (a magic, two versions, blocks of raw snappy behind their lengths); librdkafka and
-others send one raw block. Its lz4 is the frame format. Sizes that frames declare are not believed: a codec writes into
-room of ours, and gets more when it asks for more.
+Kafka's snappy is Java's xerial framing (a magic, two versions, then blocks of raw snappy with their lengths); librdkafka and
+other clients send one raw block. Kafka's lz4 is the frame format. The sizes that frames declare are not trusted: a codec
+writes into a buffer of this module, which grows if it is too small.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _ROOM_BYTES_MIN = 64 * 1024
 
 
 class Undecodable(ValueError):
-    """Bytes that no codec can have written, an unknown codec, or more plain bytes than are allowed."""
+    """Invalid compressed data, an unknown codec, or more decompressed bytes than are allowed."""
 
 
 class PlainBuffer:
-    """A growing buffer of plain bodies. ``data[:used]`` are those that were added since the last ``clear``."""
+    """A growing buffer of decompressed bodies. ``data[:used]`` are those added since the last ``clear``."""
 
     def __init__(self, body_bytes_max: int) -> None:
         self.data: Bytes = np.empty(1 << 20, np.uint8)
@@ -44,7 +44,7 @@ class PlainBuffer:
         self.used = 0
 
     def add(self, codec: int, body: Bytes) -> tuple[int, int]:
-        """Where the plain bytes of ``body`` begin and end in ``data``."""
+        """Decompress ``body``; return where its plain bytes begin and end in ``data``."""
         if codec == NONE:
             written = self._copy(body)
         elif codec == SNAPPY:
@@ -57,8 +57,8 @@ class PlainBuffer:
         return start, self.used
 
     def _room(self, size: int, before: int = 0) -> Bytes:
-        """Room behind what is there, and behind ``before`` bytes of a body that is being written; when there is too
-        little, all of that moves."""
+        """Writable space of ``size`` bytes behind the used ones, and behind ``before`` bytes of a body that is being
+        written. If the buffer is too small, it is replaced by a larger one and the used bytes are copied."""
         start = self.used + before
         if start + size > len(self.data):
             larger = np.empty(max(2 * len(self.data), start + size), np.uint8)
@@ -87,7 +87,7 @@ class PlainBuffer:
                 return written
 
     def _too_large(self, name: str) -> Undecodable:
-        return Undecodable(f"{name}: the batch has more than {self._body_bytes_max} plain bytes")
+        return Undecodable(f"{name}: the batch has more than {self._body_bytes_max} decompressed bytes")
 
     def _snappy(self, body: Bytes) -> int:
         if body[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
@@ -108,14 +108,14 @@ class PlainBuffer:
         return written
 
     def _snappy_block(self, block: Any, before: int) -> int:
-        """One raw block, behind ``before`` bytes of the same batch."""
+        """Decompress one raw block, behind ``before`` bytes of the same batch."""
         try:
             size = int(cramjam.snappy.decompress_raw_len(block))
             if before + size > self._body_bytes_max:
                 raise self._too_large("snappy")
             if size == 0:
                 if len(block) != 1:
-                    raise Undecodable("snappy: bytes follow a block without any")
+                    raise Undecodable("snappy: bytes follow a block of length 0")
                 return 0
             return int(_snappy_into(block, self._room(size, before)))
         except cramjam.DecompressionError as error:

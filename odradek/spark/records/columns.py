@@ -1,4 +1,4 @@
-"""Arrow columns as the plain arrays that compiled code takes: bytes, where each value starts, and how long it is."""
+"""Arrow columns as plain arrays for compiled code: the bytes, and for each value its start and its length."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 
 class Bytes(NamedTuple):
-    """Values of any length in one buffer. ``lengths``: bytes, ``NULL`` where there is no value."""
+    """Values of any length in one buffer. ``lengths`` are in bytes, ``NULL`` for a null."""
 
     data: np.ndarray[Any, np.dtype[np.uint8]]
     starts: np.ndarray[Any, np.dtype[np.int64]]
@@ -21,7 +21,7 @@ class Bytes(NamedTuple):
 
 
 class Headers(NamedTuple):
-    """Row i has the headers ``starts[i]`` up to, not with, ``starts[i] + counts[i]``."""
+    """Headers of rows: row i has those from ``starts[i]`` to before ``starts[i] + counts[i]``."""
 
     starts: np.ndarray[Any, np.dtype[np.int64]]
     counts: np.ndarray[Any, np.dtype[np.int64]]
@@ -30,7 +30,7 @@ class Headers(NamedTuple):
 
 
 def _readonly(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Compiled code is made for one kind of array only, and Arrow's cannot be written to."""
+    """Make an array read-only: compiled code is specialised for one kind of array, and Arrow's buffers are read-only."""
     data.flags.writeable = False
     return data
 
@@ -44,13 +44,13 @@ def no_values(rows: int) -> Bytes:
 
 
 def no_headers(rows: int) -> Headers:
-    """A column without any header."""
+    """A column of rows without headers."""
     nothing = np.zeros(rows, np.int64)
     return Headers(nothing, nothing, no_values(0), no_values(0))
 
 
 def row_columns(values: Column, keys: Column | None, headers: Column | None) -> tuple[Bytes, Bytes, Headers]:
-    """Keys, values and headers of the same rows; keys and headers that are not there are null throughout."""
+    """Keys, values and headers of the same rows; a missing column of keys or headers is all null."""
     rows = len(values)
     return (
         no_values(rows) if keys is None else bytes_column(keys),
@@ -60,7 +60,7 @@ def row_columns(values: Column, keys: Column | None, headers: Column | None) -> 
 
 
 def one_piece(column: Column) -> pa.Array:
-    """A column whose values lie in one piece."""
+    """The column as one contiguous array."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:
@@ -69,7 +69,7 @@ def one_piece(column: Column) -> pa.Array:
 
 
 def bytes_column(column: Column) -> Bytes:
-    """A binary or string column of any of Arrow's layouts, sliced or not. ``TypeError`` for any other type."""
+    """Convert a binary or string column of any Arrow layout, sliced or not. Raises ``TypeError`` for any other type."""
     array = one_piece(column)
     kind = array.type
     if pa.types.is_dictionary(kind):
@@ -87,7 +87,7 @@ def bytes_column(column: Column) -> Bytes:
         or pa.types.is_large_binary(kind)
         or pa.types.is_large_string(kind)
     ):
-        raise TypeError(f"keys and values are binary or string, not {kind}")
+        raise TypeError(f"keys and values must be binary or string, not {kind}")
     return _from_buffers(array)
 
 
@@ -113,9 +113,9 @@ def _from_buffers(array: pa.Array) -> Bytes:
 
 
 def header_column(column: Column) -> Headers:
-    """A column of list<struct<key: string, value: binary>>, as Spark's connector has it; null is no header.
+    """Convert a column of list<struct<key: string, value: binary>>, as in Spark's connector; null means no headers.
 
-    ``TypeError`` for any other type, ``ValueError`` for a header without a key (Kafka has none)."""
+    Raises ``TypeError`` for any other type, and ``ValueError`` for a header without a key (Kafka has none)."""
     array = one_piece(column)
     kind = array.type
     if pa.types.is_null(kind):
@@ -123,9 +123,9 @@ def header_column(column: Column) -> Headers:
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(
         kind.value_type
     ):
-        raise TypeError(f"headers are list<struct<key: string, value: binary>>, not {kind}")
+        raise TypeError(f"headers must be list<struct<key: string, value: binary>>, not {kind}")
     if kind.value_type.num_fields != 2:
-        raise TypeError(f"a header is a struct of key and value, not {kind.value_type}")
+        raise TypeError(f"a header must be a struct of key and value, not {kind.value_type}")
     rows = len(array)
     if rows == 0:
         return no_headers(0)
@@ -133,7 +133,7 @@ def header_column(column: Column) -> Headers:
     counts = np.diff(offsets)
     if array.null_count:
         counts[array.is_null().to_numpy(zero_copy_only=False)] = 0
-    # The struct's own offset is applied by flatten(), unlike by field().
+    # flatten() applies the struct's own offset, field() does not.
     keys, values = array.values.flatten()
     headers = Headers(offsets[:-1], counts, bytes_column(keys), bytes_column(values))
     if rows and _has_null_key(headers):
@@ -145,19 +145,19 @@ def _has_null_key(headers: Headers) -> bool:
     null = np.flatnonzero(headers.keys.lengths == NULL)
     if not len(null):
         return False
-    # Only headers that belong to a row count: a sliced array has others beside it.
+    # Check only headers that belong to a row: the buffer of a sliced array has others.
     ends = headers.starts + headers.counts
     row = np.searchsorted(headers.starts, null, side="right") - 1
     return bool(np.any((row >= 0) & (null < ends[np.maximum(row, 0)])))
 
 
 def int_column(column: Column | None, rows: int, otherwise: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Whole numbers, or times as milliseconds; ``otherwise`` for nulls and for a column that is not there."""
+    """Integers, or timestamps as milliseconds; ``otherwise`` for nulls and for a missing column."""
     if column is None:
         return np.full(rows, otherwise, np.int64)
     array = one_piece(column)
     if pa.types.is_timestamp(array.type):
-        # Java's Instant.toEpochMilli() cuts what is below a millisecond off, and so does this.
+        # Truncate below a millisecond, as Java's Instant.toEpochMilli() does.
         array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
     values = array.cast(pa.int64())
     return np.asarray(values.fill_null(otherwise).to_numpy(zero_copy_only=False), np.int64)

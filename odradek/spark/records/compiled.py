@@ -1,8 +1,8 @@
-"""The compiler, as this package uses it.
+"""Decorators for numba, with a cache of compiled code on the disk.
 
-What it makes is kept on the disk, since compiling costs 4 CPU seconds and each Python worker of Spark would pay them again:
-where numba keeps it by itself (``NUMBA_CACHE_DIR``, beside the module, in the user's cache), or, where none of these can be
-written to, as for an executor's user in an image, in a directory of that user's own under the one for temporary files.
+Compiling takes 4 CPU seconds, and each new Python worker of Spark would compile again without the cache. The cache is where
+numba itself puts it (``NUMBA_CACHE_DIR``, beside the module, or in the user's cache). If none of these is writable, as for
+an executor's user in a container, it is in a private directory of the user under the one for temporary files.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from numba import njit
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compiled when it is first called, and run without the interpreter's lock."""
+    """Compile ``function`` at its first call; it then runs without the interpreter's lock."""
     return _compiled(function, "never")
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compiled into those compiled functions that call it."""
+    """Compile ``function`` into the compiled functions that call it."""
     return _compiled(function, "always")
 
 
@@ -34,7 +34,7 @@ def _compiled(function: Callable[..., Any], inline: str) -> Any:
     try:
         return jit(cache=True, nogil=True, inline=inline)(function)
     except RuntimeError:
-        # numba has found no place that it can write to.
+        # numba has found no writable directory for its cache.
         with _caching_in(private_directory(Path(tempfile.gettempdir()))), contextlib.suppress(RuntimeError):
             return jit(cache=True, nogil=True, inline=inline)(function)
     return jit(nogil=True, inline=inline)(function)
@@ -42,7 +42,7 @@ def _compiled(function: Callable[..., Any], inline: str) -> Any:
 
 @contextlib.contextmanager
 def _caching_in(directory: Path | None) -> Iterator[None]:
-    """Functions that are declared meanwhile are cached there, if there is such a directory; others as before."""
+    """Within the context, numba caches newly declared functions in ``directory``; with None nothing changes."""
     config: Any = numba.config
     before = config.CACHE_DIR
     if directory is not None:
@@ -54,9 +54,9 @@ def _caching_in(directory: Path | None) -> Iterator[None]:
 
 
 def private_directory(parent: Path) -> Path | None:
-    """A directory that only this user can write to, the same for all of the user's processes; None if there cannot be one.
+    """A directory that only this user can write to, the same for all processes of the user; None if it cannot be created.
 
-    What is cached is pickled code: another user's must not be loaded."""
+    The cache is pickled code, so a cache of another user must not be loaded."""
     if not hasattr(os, "getuid"):
         return None
     directory = parent / f"odradek-numba-{os.getuid()}"

@@ -1,7 +1,7 @@
-"""Kafka's four codecs, written so that Kafka's Java clients read them.
+"""Kafka's four compression codecs, as Kafka's Java clients read them.
 
-Two of them are not what libraries write by default: snappy is xerial's framing (blocks of raw snappy behind their
-lengths), and lz4 is a frame of independent blocks, which is all that Kafka's reader takes (Lz4BlockInputStream.java).
+Two of them differ from what libraries write by default: snappy is xerial's framing (blocks of raw snappy with their
+lengths), and lz4 is a frame of independent blocks, because Kafka reads no other (Lz4BlockInputStream.java).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _XERIAL_HEADER = b"\x82SNAPPY\0" + b"\0\0\0\1\0\0\0\1"
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _XERIAL_LENGTH = Struct(">I")
 
-# Magic; version 1, independent blocks, no checksums; blocks of 64 KiB; the checksum of those two bytes.
+# Magic; version 1, independent blocks, no checksums; blocks of 64 KiB; the header checksum of those two bytes.
 _LZ4_HEADER = bytes.fromhex("04224d18 6040 82")
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_LENGTH = Struct("<I")
@@ -30,7 +30,7 @@ Buffer = Any
 
 
 def compress(codec: str, data: Buffer) -> bytes:
-    """``data`` (any buffer) in one of ``CODECS``, at Kafka's default level."""
+    """Compress ``data`` (any buffer) with one of ``CODECS``, at Kafka's default level."""
     return _COMPRESS[codec](memoryview(data))
 
 

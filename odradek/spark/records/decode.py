@@ -1,7 +1,7 @@
-"""Records of batches as columns: one compiled pass finds the fields, one per column copies bytes into Arrow's buffers.
+"""Decode the records of batches to columns: one compiled pass finds the fields, then one per column copies the bytes.
 
-The format is that of Kafka's ``DefaultRecord``: lengths, times and offsets are zig-zag varints, times and offsets count from
-the batch. A batch whose records are malformed gives no record at all; ``FLAWS`` says why.
+The format is that of Kafka's ``DefaultRecord``: lengths, timestamps and offsets are zig-zag varints; timestamps and offsets
+are relative to the batch. If a record is malformed, the batch gives no records at all, and ``FLAWS`` has the reason.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
 RECORD_BYTES_MIN = 7
-"""Length, attributes, two deltas, the lengths of key and value, the number of headers."""
+"""Least size of a record: length, attributes, two deltas, the lengths of key and value, the number of headers."""
 
 FLAWS = (
     "",
     "a record does not fit into its batch",
-    "a record has its end at another place than its length says",
+    "a record ends at another place than its length says",
     "a number has more bytes than its type allows",
     "a field does not fit into its record",
     "a record cannot have as many headers as it says",
     "a header has no key",
     "there are fewer records than the header says",
     "bytes follow the last record that the header counts",
-    "the header counts more records than the batch has room for",
-    "the offsets of the records do not rise, or lie outside those of the batch",
+    "the header counts more records than the batch can contain",
+    "the offsets of the records do not increase, or are outside those of the batch",
 )
 (
     SOUND,
@@ -53,7 +53,7 @@ FLAWS = (
 
 
 class Fields(NamedTuple):
-    """Where the fields of each record are. A length of -1 is a null; ``batch`` counts within what was asked for."""
+    """Positions and sizes of each record's fields. A size of -1 is a null; ``batch`` is the index of the record's batch."""
 
     batch: Int32s
     offset_delta: Int32s
@@ -73,9 +73,9 @@ class Fields(NamedTuple):
 def find_fields(
     data: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, spans: Int64s
 ) -> tuple[Fields, NDArray[np.int8]]:
-    """The records of batches whose plain bodies are ``data[starts:ends]``, and per batch an index into ``FLAWS``.
+    """Find the records of batches whose plain bodies are ``data[starts:ends]``; also return an index into ``FLAWS`` each.
 
-    ``counts`` is how many records the headers promise, ``spans`` the headers' last offset deltas.
+    ``counts`` are the headers' numbers of records, ``spans`` the headers' last offset deltas.
     """
     flaws = np.zeros(len(starts), np.int8)
     room = (ends - starts) // RECORD_BYTES_MIN
@@ -99,8 +99,8 @@ def find_fields(
 
 @inlined
 def _varint(data, p, end):  # type: ignore[no-untyped-def]
-    """A zig-zag varint of at most five bytes: the number, and the position after it. A position below 0 is a flaw, and
-    goes through all that follows."""
+    """Read a zig-zag varint of at most five bytes: the number, and the position after it. A position below 0 is a flaw; all
+    later reads return it unchanged."""
     if p < 0:
         return np.int64(0), p
     if p >= end:
@@ -127,7 +127,7 @@ def _varint(data, p, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def _varlong(data, p, end):  # type: ignore[no-untyped-def]
-    """The same of at most ten bytes."""
+    """Read a zig-zag varint of at most ten bytes, as ``_varint``."""
     if p >= end:
         return np.int64(0), np.int64(-LONG_FIELD)
     raw = np.uint64(0)
@@ -148,7 +148,7 @@ def _varlong(data, p, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def _nullable(data, p, end):  # type: ignore[no-untyped-def]
-    """Bytes behind their length: the length (-1 for null), where they begin, the position after them."""
+    """Read bytes with their length: the length (-1 for null), the position of the bytes, the position after them."""
     size, p = _varint(data, p, end)
     if p < 0 or size > end - p:
         return np.int64(-1), p, p if p < 0 else np.int64(-LONG_FIELD)
@@ -174,14 +174,14 @@ def _past_headers(data, p, end, count):  # type: ignore[no-untyped-def]
 
 @inlined
 def _record(data, p, limit):  # type: ignore[no-untyped-def]
-    """The fields of a record, in the order of ``Fields``, and the position after it, or a flaw."""
+    """Read a record: its fields in the order of ``Fields``, and the position after it, or a flaw."""
     nothing = np.int64(0)
     size, p = _varint(data, p, limit)
     end = p + size
     if p < 0 or size < 6 or end > limit:
         flaw = p if p < 0 else np.int64(-PAST_END)
         return nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, flaw
-    timestamp_delta, p = _varlong(data, p + 1, end)  # behind attributes that mean nothing
+    timestamp_delta, p = _varlong(data, p + 1, end)  # the attributes are unused
     offset_delta, p = _varint(data, p, end)
     key_size, key_start, p = _nullable(data, p, end)
     value_size, value_start, p = _nullable(data, p, end)
@@ -259,12 +259,12 @@ def _find(  # type: ignore[no-untyped-def]
     return n
 
 
-# ---- bytes into Arrow
+# ---- copy bytes into Arrow's buffers
 
 
 @compiled
 def _offsets(sizes, offsets):  # type: ignore[no-untyped-def]
-    """Where each value begins in Arrow's buffer; the number of nulls."""
+    """Fill Arrow's offsets from the sizes; return the number of nulls."""
     total = 0
     nulls = 0
     for i in range(len(sizes)):
@@ -279,8 +279,8 @@ def _offsets(sizes, offsets):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _copy(typing_context, out, at, data, start, size):  # type: ignore[no-untyped-def]
-    """``memcpy(out + at, data + start, size)``: twenty times as fast as a loop over bytes, since nothing is known here
-    that would let the compiler make one of it."""
+    """``memcpy(out + at, data + start, size)``. It is twenty times as fast as a loop over bytes, which the compiler does not
+    turn into a memcpy here."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         to, position, source, first, count = arguments
@@ -296,7 +296,7 @@ def _copy(typing_context, out, at, data, start, size):  # type: ignore[no-untype
 
 @compiled
 def _gather(data, starts, sizes, offsets, out):  # type: ignore[no-untyped-def]
-    """Copies of the values, one behind the other."""
+    """Copy the values to ``out``, one behind the other."""
     for i in range(len(starts)):
         if sizes[i] > 0:
             _copy(  # type: ignore[call-arg]
@@ -307,7 +307,7 @@ def _gather(data, starts, sizes, offsets, out):  # type: ignore[no-untyped-def]
 def binary(data: Bytes, starts: Int32s, sizes: Int32s, kind: pa.DataType | None = None) -> pa.Array:
     """The values ``data[start : start + size]`` as an array of Arrow's ``binary`` (or of ``kind``); size -1 is null.
 
-    All of them together have fewer than 2^31 bytes, which is the caller's to see to.
+    The caller makes sure that they have fewer than 2^31 bytes together.
     """
     count = len(starts)
     offsets = np.empty(count + 1, np.int32)
@@ -344,9 +344,9 @@ def _find_headers(data, starts, counts, lists, key_starts, key_sizes, value_star
 
 
 def headers(data: Bytes, fields: Fields, kind: pa.ListType) -> pa.Array:
-    """Per record a list of its headers, empty if it has none; ``kind`` is a list of structures of a string and a binary.
+    """A list of headers per record, empty without headers; ``kind`` is a list of structs of a string and a binary.
 
-    Bytes of a header's key that are no UTF-8 are replaced (U+FFFD), since Spark's strings cannot hold them.
+    Bytes of a header's key that are not UTF-8 are replaced by U+FFFD, because Spark's strings must be UTF-8.
     """
     total = int(fields.headers.sum())
     lists = np.empty(len(fields.batch) + 1, np.int32)
@@ -391,8 +391,8 @@ def _markers(data, key_starts, key_sizes, value_starts, value_sizes, asked, kind
 
 
 def markers(data: Bytes, fields: Fields, control: NDArray[np.bool_]) -> tuple[Int32s, Int32s]:
-    """Per record what it does to a transaction (-1: nothing, 0: abort, 1: commit) and the coordinator's epoch; only
-    records of control batches (``control``, per record) do anything."""
+    """The transaction marker of each record (-1: none, 0: abort, 1: commit), and the coordinator's epoch. Only records of
+    control batches (``control``, per record) are markers."""
     kinds, epochs = np.empty(len(fields.batch), np.int32), np.empty(len(fields.batch), np.int32)
     _markers(
         data,

@@ -1,7 +1,8 @@
-"""A sum over rows by which two sets of rows can be told apart, whatever their order and partitioning: 64 bits, compiled.
+"""A 64-bit digest of a set of rows, independent of their order and partitioning, in compiled code.
 
-The sum of a hash per row, modulo 2^64: a row that is there twice counts twice. The hash covers topic, explicit partition,
-key, value and headers; nulls differ from empty values. It is no cryptographic hash: it finds errors, not forgeries.
+It is the sum of a hash per row, modulo 2^64, so a row that occurs twice counts twice. The hash covers topic, explicit
+partition, key, value and headers; nulls differ from empty values. It is not a cryptographic hash: it finds errors, not
+forgeries.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _mixed(h: Any, value: Any) -> Any:  # pragma: no cover - compiled
 
 @inlined
 def _mixed_bytes(h: Any, data: Any, start: int, length: int) -> Any:  # pragma: no cover - compiled
-    """A value with its length in front, so that the end of one value and the beginning of the next cannot be exchanged."""
+    """Mix in a value with its length first, so that bytes cannot move between adjacent values unnoticed."""
     h = _mixed(h, np.uint64(length))
     position = start
     for _ in range(length >> 3):
@@ -96,7 +97,7 @@ def digest_columns(
     topics: Column | None = None,
     partitions: Column | None = None,
 ) -> int:
-    """The sum of rows, below 2^64; columns as `wire.TransactionalWriter.write` takes them."""
+    """The digest of rows, below 2^64. The columns are those of `wire.TransactionalWriter.write`."""
     rows = len(values)
     key, value, header = row_columns(values, keys, headers)
     return int(

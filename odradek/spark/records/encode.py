@@ -1,4 +1,4 @@
-"""Rows of Arrow columns into transactional record batches of format 2, compiled: no sockets.
+"""Encode rows of Arrow columns as transactional record batches of format 2, in compiled code without I/O.
 
 The format is that of KIP-98 (Kafka's DefaultRecordBatch.java and DefaultRecord.java).
 """
@@ -35,7 +35,7 @@ _TAIL = Struct(">hiqqqhii")
 _HEAD_BYTES = _HEAD.size
 _LOG_OVERHEAD_BYTES = 12
 
-# What a record takes beside its key, value and headers, at most: its length, attributes, time, offset, three counts.
+# Largest size of a record without its key, value and headers: length, attributes, timestamp, offset, three counts.
 _RECORD_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 5 + 5
 _LENGTH_BYTES_MAX = 5
 _UNBOUNDED = 0x7FFF_FFFF
@@ -45,7 +45,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Columns of the same number of rows, made ready for the encoder. ``sizes_bytes``: what each row takes, at most."""
+    """Columns of rows, prepared for the encoder. ``sizes_bytes``: an upper bound of each row's encoded size."""
 
     keys: Bytes
     values: Bytes
@@ -63,9 +63,9 @@ class Rows:
         headers: Column | None = None,
         timestamps: Column | None = None,
     ) -> Rows:
-        """From Arrow columns. A column that is not there is null throughout; a timestamp that is not there is ``now_ms``.
+        """Prepare Arrow columns. A missing column of keys or headers is all null; a missing timestamp is ``now_ms``.
 
-        ``TypeError`` or ``ValueError`` says what a column should be."""
+        Raises ``TypeError`` or ``ValueError`` for a column of a wrong type or length."""
         rows = len(values)
         for name, column in (("keys", keys), ("headers", headers), ("timestamps", timestamps)):
             if column is not None and len(column) != rows:
@@ -91,7 +91,7 @@ def _sizes_bytes(keys: Bytes, values: Bytes, headers: Headers) -> Numbers:
 
 
 class Batch(NamedTuple):
-    """A record batch as it is sent. ``data``: bytes, or a view of them. ``halves`` encodes its rows once more, as two."""
+    """An encoded record batch. ``data``: bytes, or a view of them. ``halves`` encodes its rows again, as two batches."""
 
     data: bytes | memoryview
     records: int
@@ -108,9 +108,9 @@ def encode_batches(
     compression: str,
     batch_size_bytes: int,
 ) -> list[Batch]:
-    """The selected rows, in that order, as batches of at most ``batch_size_bytes`` before compression.
+    """Encode the selected rows, in their order, as batches of at most ``batch_size_bytes`` before compression.
 
-    A record that is larger has a batch of its own. Sequences follow each other from ``base_sequence``, modulo 2^31."""
+    A larger record gets a batch of its own. Sequences begin at ``base_sequence`` and wrap at 2^31."""
     if not len(select):
         return []
     out, ends, counts, first_ms, max_ms = _fill_batches(rows, select, batch_size_bytes)
@@ -157,7 +157,7 @@ def _halves(
 def _sealed(
     batch: np.ndarray[Any, np.dtype[np.uint8]], codec: int, tail: tuple[int, ...]
 ) -> bytes | memoryview:
-    """A batch with its header and checksum; ``batch`` has room for the header before the records."""
+    """Finish a batch: compress it, write its header and checksum; ``batch`` has space for the header before the records."""
     if codec:
         packed = compress(CODECS[codec], batch[HEADER_BYTES:].data)
         batch = np.empty(HEADER_BYTES + len(packed), np.uint8)
@@ -171,9 +171,9 @@ def _sealed(
 def _fill_batches(
     rows: Rows, select: Numbers, batch_size_bytes: int
 ) -> tuple[Any, Numbers, Numbers, Numbers, Numbers]:
-    """Plain records behind room for their batch's header; where each batch ends, its records, first and greatest time."""
+    """Encode the records, with space for a header before each batch. By batch: end, records, first and max timestamp."""
     total = int(rows.sizes_bytes[select].sum())
-    # Two batches in a row are together larger than one may be, for else they would be one.
+    # Two consecutive batches are together larger than the limit, or they would be one batch.
     batches_max = min(len(select), 2 * (total // max(batch_size_bytes - HEADER_BYTES, 1)) + 2)
     out = np.empty(total + HEADER_BYTES * batches_max, np.uint8)
     about = np.empty((4, batches_max), np.int64)
@@ -209,7 +209,7 @@ def _put_varint(out: Any, position: int, value: Any) -> int:  # pragma: no cover
 
 @inlined
 def _put(out: Any, position: int, data: Any, start: int, length: int) -> int:  # pragma: no cover - compiled
-    """A length and that many bytes; a negative length stands alone."""
+    """Write a length and that many bytes; a negative length has no bytes."""
     position = _put_varint(out, position, length)
     for index in range(length):
         out[position + index] = data[start + index]

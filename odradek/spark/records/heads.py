@@ -1,8 +1,8 @@
-"""The headers of record batches, many at a time: where each batch stands, what its header says, whether it is sound.
+"""Read the headers of record batches, many at a time: positions, fields, and whether each batch is sound.
 
-Three compiled passes over a piece of a segment file: ``scan`` follows the lengths from batch to batch, ``sound`` compares
-the CRCs, ``out_of_order`` finds offsets that do not rise. The format is that of Kafka's ``DefaultRecordBatch``; formats 0
-and 1 (``LegacyRecord``) are told apart and left alone.
+Three compiled passes over a part of a segment file: ``scan`` follows the lengths from batch to batch, ``sound`` checks the
+CRCs, ``out_of_order`` finds offsets that do not increase. The format is that of Kafka's ``DefaultRecordBatch``; batches of
+formats 0 and 1 (``LegacyRecord``) are recognised and skipped.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Bytes = NDArray[np.uint8]
 
 HEADER_BYTES = 61
 LOG_OVERHEAD_BYTES = 12
-"""What a batch's length does not count: its base offset and the length itself."""
+"""Size of the base offset and the length field, which a batch's length does not include."""
 SIZE_BYTES_MIN = LOG_OVERHEAD_BYTES + 14
-"""The smallest message of format 0: overhead, CRC, magic, attributes, and the lengths of key and value."""
+"""Least size of a message of format 0: overhead, CRC, magic, attributes, and the lengths of key and value."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
@@ -47,18 +47,18 @@ FIELDS = (
     "records",
 )
 HEAD = np.dtype([(name, np.int64) for name in FIELDS])
-"""One batch's header. ``position`` counts from the start of the buffer; what a format does not have is -1."""
+"""The fields of a batch header. ``position`` counts from the start of the buffer; fields that a format lacks are -1."""
 
-# Why a scan stopped where it did.
+# The reason why a scan stopped.
 DONE, SHORT, CUT, LENGTH, LOST = range(5)
-"""At the end; too few bytes for a header; a batch ends after the buffer; a length that cannot be; not a batch at all."""
+"""The end was reached; too few bytes for a header; the batch is longer than the buffer; an impossible length; no batch."""
 
 _CRC_START = 21
 _COMPILED_CRC_BYTES_MAX = 1024
 
 
 class Scan(NamedTuple):
-    """The batches of a buffer. ``stop`` is where the last of them ends; ``size`` what the next one claims to take."""
+    """The batches in a buffer. ``stop`` is the end of the last one, ``size`` that of the next one by its length field."""
 
     heads: NDArray[Any]
     stop: int
@@ -67,8 +67,8 @@ class Scan(NamedTuple):
 
 
 def scan(buffer: Bytes, start: int, end: int, final: bool) -> Scan:
-    """The batches that lie in ``buffer[start:end]`` as a whole. ``final``: nothing follows ``end``, so that a batch of an
-    unknown format is passed over when a batch, or the end, stands where its length says."""
+    """The batches that are completely in ``buffer[start:end]``. ``final``: nothing follows ``end``. Then a batch of an
+    unknown format is skipped if its length leads to another batch or to the end."""
     heads = np.empty(max((end - start) // HEADER_BYTES, 1) + 1, HEAD)
     table = heads.view(np.int64).reshape(len(heads), len(FIELDS))
     count, stop, reason, size = _scan(buffer, start, end, final, table)
@@ -76,7 +76,7 @@ def scan(buffer: Bytes, start: int, end: int, final: bool) -> Scan:
 
 
 def header_at(buffer: Bytes, position: int) -> Any:
-    """The header of the batch of format 2 at ``position``, of which 61 bytes must be there."""
+    """The header of the batch of format 2 at ``position``; the buffer must have its 61 bytes."""
     heads = np.empty(1, HEAD)
     _read_header(buffer, position, heads.view(np.int64).reshape(1, len(FIELDS))[0])
     return heads[0]
@@ -220,10 +220,10 @@ def _small_sound(buffer, heads, largest, tables, result):  # type: ignore[no-unt
 
 
 def sound(buffer: Bytes, heads: NDArray[Any]) -> NDArray[np.bool_]:
-    """Per batch whether its CRC is that of its bytes; False for other formats, whose CRC is another.
+    """Whether the CRC of each batch is right; False for other formats, whose CRC is of another kind.
 
-    Small batches are judged by compiled code, for which a call costs nothing; large ones by the library, which uses the
-    processor's own instruction.
+    Compiled code checks small batches, because its calls cost nothing. The library checks large ones, because it uses the
+    processor's CRC instruction.
     """
     result = np.zeros(len(heads), np.bool_)
     largest = _COMPILED_CRC_BYTES_MAX
@@ -254,7 +254,7 @@ def _out_of_order(heads, good, before, following, result):  # type: ignore[no-un
         while j < n and not good[j]:
             j += 1
         following_base = heads[j, 3] if j < n else following
-        # Not the next one but this one is wrong, if it leaves a gap behind and the next one would fit into that.
+        # This batch is wrong, and not the next one, if it leaves a gap into which the next one fits.
         if base > last + 1 and last + (end - base) + 1 < following_base <= end:
             result[i] = True
             continue
@@ -265,11 +265,11 @@ def _out_of_order(heads, good, before, following, result):  # type: ignore[no-un
 def out_of_order(
     heads: NDArray[Any], good: NDArray[np.bool_], before: int, following: int = -1
 ) -> tuple[NDArray[np.bool_], int]:
-    """Per batch whether its offsets do not rise, and the last offset that does.
+    """Find the batches whose offsets do not increase; return also the last offset of the others.
 
-    The base offset lies outside the range of the CRC, so a wrong one is found only by its neighbours. ``before`` is the
-    last offset so far, ``following`` the base offset of the batch after the last (-1: none is known); batches that are
-    not ``good`` are not asked.
+    The CRC does not cover the base offset, so a wrong one can only be found by comparing it with its neighbours. ``before``
+    is the last offset so far, ``following`` the base offset of the batch after the last one (-1 if unknown). Batches that
+    are not ``good`` are ignored.
     """
     result = np.zeros(len(heads), np.bool_)
     last = _out_of_order(
@@ -291,8 +291,8 @@ def _markers(buffer, heads, types, epochs):  # type: ignore[no-untyped-def]
         attributes = heads[i, 7]
         if heads[i, 2] != 2 or attributes & 0x27 != 0x20 or heads[i, 13] < 1:
             continue
-        # Length, attributes, two deltas of one byte each, the length of the key: a marker's key has four bytes, its
-        # value six or more.
+        # Length, attributes, two deltas of one byte each, and the length of the key. The key of a marker has four bytes,
+        # its value six or more.
         p = heads[i, 0] + 61
         end = heads[i, 0] + heads[i, 1]
         for _ in range(4):
@@ -309,7 +309,7 @@ def _markers(buffer, heads, types, epochs):  # type: ignore[no-untyped-def]
 
 
 def markers(buffer: Bytes, heads: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Per batch what it does to a transaction (-1: nothing, else ``ABORT`` or ``COMMIT``) and the coordinator's epoch."""
+    """The transaction marker of each batch (-1: none, else ``ABORT`` or ``COMMIT``), and the coordinator's epoch."""
     types, epochs = np.empty(len(heads), np.int64), np.empty(len(heads), np.int64)
     _markers(buffer, heads.view(np.int64).reshape(len(heads), len(FIELDS)), types, epochs)
     return types, epochs

@@ -1,4 +1,4 @@
-"""To which partition a key belongs, as Kafka's Java producer decides (BuiltInPartitioner.java, Utils.murmur2)."""
+"""The partition of a key, as Kafka's Java producer chooses it (BuiltInPartitioner.java, Utils.murmur2)."""
 
 from __future__ import annotations
 
@@ -63,17 +63,18 @@ def partition_by_key(
     partition_counts: np.ndarray[Any, np.dtype[np.int64]],
     partitions: np.ndarray[Any, np.dtype[np.int64]],
 ) -> None:
-    """Fill in ``partitions``, in place, where it is negative and the row has a key.
+    """Set ``partitions``, in place, where it is negative and the row has a key.
 
-    ``partition_counts``: how many partitions the topic of each row has. Rows without a key stay negative."""
+    ``partition_counts`` is the number of partitions of each row's topic. Rows without a key stay negative."""
     _assign(*keys, partition_counts, partitions)
 
 
 def partition_sticky(
     sizes_bytes: np.ndarray[Any, np.dtype[np.int64]], partition_count: int, batch_size_bytes: int, first: int
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
-    """Partitions for rows without a key, which stay at one partition until a batch is full (KIP-480); and the number to
-    go on with. ``first`` counts bytes that were assigned before: the partition is in it by whole batches."""
+    """Partitions for rows without a key, which stay with one partition until a batch is full (KIP-480). Also returns the
+    value of ``first`` for the next call: the number of bytes assigned so far, whose whole batches determine the
+    partition."""
     ends = np.cumsum(sizes_bytes) + first
     turns = (ends - sizes_bytes) // batch_size_bytes
     return turns % partition_count, int(ends[-1]) if len(ends) else first

@@ -1,4 +1,4 @@
-"""``format("odradek.segments")``: partition directories as tables (docs/spark/segments.md)."""
+"""``format("odradek.segments")``: a Spark data source that reads segment files as tables (docs/spark/segments.md)."""
 
 from __future__ import annotations
 

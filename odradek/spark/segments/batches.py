@@ -1,4 +1,4 @@
-"""The table ``batches``: what the headers say. Records are not touched, but for a control batch's marker."""
+"""The table ``batches``: the headers of batches. Of the records, only the marker of a control batch is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FIELD = {"batch_offset": "base_offset"}
 
 
 def judged(table: Heads, conditions: tuple[Condition, ...]) -> NDArray[np.bool_]:
-    """Per batch whether it meets what is asked of batches."""
+    """Whether each batch meets the conditions on batches."""
     keep = np.ones(len(table), np.bool_)
     for condition in conditions:
         name = condition.column
@@ -50,26 +50,26 @@ def judged(table: Heads, conditions: tuple[Condition, ...]) -> NDArray[np.bool_]
 def _time(table: Heads, name: str) -> NDArray[np.int64]:
     values = columns.microseconds(table[_TIMES[name]])
     if name == "timestamp":
-        # The base of a batch with a delete horizon (KIP-534) is that horizon, and that of an empty batch nothing.
+        # The base timestamp of a batch with a delete horizon (KIP-534) is that horizon; an empty batch has none.
         unknown = (table["attributes"] & heads.DELETE_HORIZON != 0) | (table["records"] == 0)
         values = np.where(unknown, columns.NO_TIME, values)
     return values
 
 
 def last_sequences(table: Heads) -> NDArray[np.int64]:
-    """After 2^31-1 comes 0; -1 for batches without sequences."""
+    """The last sequence of each batch, wrapping after 2^31-1; -1 for batches without sequences."""
     spans = table["last_offset"] - table["base_offset"]
     return np.where(table["base_sequence"] < 0, -1, (table["base_sequence"] + spans) & heads.SEQUENCE_MASK)
 
 
 class BatchRows:
-    """Makes the rows of one task."""
+    """Converts the chunks of one task to rows of the table."""
 
     def __init__(self, schema: pa.Schema, conditions: Conditions, asked: Options) -> None:
         self._schema, self._conditions, self._rows_max = schema, conditions, asked.rows_max
 
     def rows(self, piece: Piece, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """The chunk's batches, then what is wrong in it."""
+        """The rows of the chunk's batches, then those of its errors."""
         table = chunk.sound
         if self._conditions.batch:
             table = table[judged(table, self._conditions.batch)]
@@ -82,7 +82,7 @@ class BatchRows:
 
 
 class _Rows:
-    """One row per batch."""
+    """The columns of a chunk, with one row per batch."""
 
     def __init__(self, piece: Piece, chunk: Chunk, table: Heads) -> None:
         self._piece, self._chunk, self._table = piece, chunk, table

@@ -1,4 +1,4 @@
-"""Columns of Arrow from arrays of numbers: what the tables have in common."""
+"""Arrow columns made from arrays of numbers, for all tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.spark.segments.reading import Flaw
 HEADERS = to_arrow_type(schemas.HEADERS)
 TIMESTAMP = pa.timestamp("us", "UTC")
 NO_TIME = np.iinfo(np.int64).min
-"""A time that is null: no timestamp, or none that Python's and Spark's calendars have."""
+"""The value for a null time: no timestamp, or one that Python's and Spark's calendars do not have."""
 
 CODECS = pa.array(["none", "gzip", "snappy", "lz4", "zstd", "unknown"])
 TIMESTAMP_TYPES = pa.array(["CreateTime", "LogAppendTime"])
@@ -28,7 +28,7 @@ _TIME_MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999
 
 
 def microseconds(milliseconds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Kafka's times as Spark's; ``NO_TIME`` where there is none."""
+    """Kafka's timestamps as Spark's; ``NO_TIME`` for those that have no equivalent."""
     known = (milliseconds >= 0) & (milliseconds <= _TIME_MS_MAX)
     if known.all():
         return milliseconds * 1000
@@ -36,7 +36,7 @@ def microseconds(milliseconds: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def times(values: NDArray[np.int64]) -> pa.Array:
-    """Microseconds, ``NO_TIME`` for null."""
+    """A timestamp column from microseconds; ``NO_TIME`` is null."""
     missing = values == NO_TIME
     plain = pa.array(values, pa.int64(), mask=missing if missing.any() else None)
     return plain.view(TIMESTAMP)
@@ -47,7 +47,7 @@ def constant(text: str, count: int) -> pa.Array:
 
 
 def words(dictionary: pa.Array, numbers: NDArray[Any]) -> pa.Array:
-    """The word of each number; null where it is negative."""
+    """The word of each number; null for negative numbers."""
     if len(numbers) and (numbers == numbers[0]).all():
         first = int(numbers[0])
         return (
@@ -69,7 +69,7 @@ def int32(values: NDArray[np.int64]) -> pa.Array:
 
 
 def place(piece: Piece) -> dict[str, Any]:
-    """What all rows of a piece have in common."""
+    """The columns that are the same in all rows of a piece."""
     partition = piece.segment.partition
     return {
         "log_dir": partition.log_dir,
@@ -86,7 +86,7 @@ def place_column(value: Any, count: int) -> pa.Array:
 
 
 def errors(schema: pa.Schema, common: Mapping[str, Any], flaws: Sequence[Flaw]) -> pa.RecordBatch:
-    """Rows that say what is wrong, and where; all else of them is null. ``common`` has the place by its column names."""
+    """Rows for errors, with their message and place; other columns are null. ``common`` has the place by column names."""
     known = {
         "position": pa.array([flaw.position for flaw in flaws], pa.int64()),
         "error": pa.array([flaw.error for flaw in flaws], pa.string()),

@@ -1,8 +1,8 @@
-"""What brokers write into ``__transaction_state`` and ``__consumer_offsets``: every key and value of Apache Kafka 4.3.1.
+"""Decode the records of ``__transaction_state`` and ``__consumer_offsets``: every key and value of Apache Kafka 4.3.1.
 
 One small reader follows the tables of their fields (`coordinator_tables.py`). A key begins with its type, a value with its
-version (both int16). From the version named ``flexible`` on, lengths are unsigned varints and tagged fields follow each
-structure. It shares no line with the broker's own reader, which it judges.
+version (both int16). From the version ``flexible`` on, lengths are unsigned varints, and tagged fields follow each
+structure. The module shares no code with the broker's own reader, which it checks.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from odradek.spark.segments.coordinator_tables import TOPICS
 
 
 class Malformed(ValueError):
-    """Bytes that are no key or value of the topic, or one of a version that is not known here."""
+    """Bytes that are not a key or value of the topic, or that have an unknown version."""
 
 
 _KEYS_KEPT = 1 << 14
 
 
 class Decoded(NamedTuple):
-    """A record's kind, its key's fields (shared, so only to be read), its value's version and fields (None: a tombstone)."""
+    """A record's kind, its key's fields (shared: do not modify), its value's version and fields (None for a tombstone)."""
 
     kind: str
     key: dict[str, Any]
@@ -35,7 +35,7 @@ class Decoded(NamedTuple):
 
 
 def decode(topic: str, key: bytes | None, value: bytes | None) -> Decoded:
-    """One record of ``topic``; ``Malformed`` if it is none that Kafka 4.3.1 writes."""
+    """Decode one record of ``topic``. Raises ``Malformed`` if Kafka 4.3.1 writes no such record."""
     if key is None:
         raise Malformed("the record has no key")
     record, fields = _key(topic, key)
@@ -52,7 +52,7 @@ def decode(topic: str, key: bytes | None, value: bytes | None) -> Decoded:
 
 @lru_cache(maxsize=_KEYS_KEPT)
 def _key(topic: str, key: bytes) -> tuple[RecordSchema, dict[str, Any]]:
-    """The same keys come again and again: each is read once."""
+    """Decode a key. The same keys occur again and again, so each is decoded once and cached."""
     reader = _Reader(key)
     with _plainly_said():
         kind = reader.number("int16")
@@ -133,7 +133,7 @@ class _Reader:
         return [self._single(element, version, flexible) for _ in range(count)]
 
     def _is_there(self, one: Field) -> bool:
-        """What stands before a structure that may be null; in tagged fields Kafka writes it in another way."""
+        """Read whether a nullable structure is there. In tagged fields Kafka writes that differently."""
         return self.number("int8") >= 0 if one.tag is None else self._varint() > 0
 
     def _single(self, one: Field, version: int, flexible: bool) -> Any:

@@ -1,4 +1,4 @@
-"""How the tables of the coordinators' records are written down: a field, a value, a record."""
+"""The types in which the tables of the coordinators' records are written: a field, a value, a record."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 
 class Field(NamedTuple):
-    """One field of a structure, in wire order.
+    """One field of a structure, in the order of the wire format.
 
     ``kind``: ``int8`` to ``int64``, ``uint16``, ``uuid``, ``string`` or ``bytes``, or the fields of a structure.
-    ``array``: several of them. ``since``/``until``: the versions that have it. ``tag``: it is a tagged field, which reads
-    as ``default`` when it is left out.
+    ``array``: whether it is an array of them. ``since``/``until``: the versions that have the field. ``tag``: number of a
+    tagged field, which has the value ``default`` if it is missing.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Field(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A value's fields, its highest version, and the first flexible one."""
+    """The fields of a value, its highest version, and its first flexible version."""
 
     fields: tuple[Field, ...]
     highest: int
@@ -32,7 +32,7 @@ class Value(NamedTuple):
 
 
 class RecordSchema(NamedTuple):
-    """What a type of key stands for."""
+    """The schema of a type of key and of its value."""
 
     kind: str
     key: tuple[Field, ...]

@@ -1,7 +1,7 @@
-"""Filters that Spark hands over, as conditions that are judged on segments, on batches and on rows.
+"""Conditions on segments, batches and rows, made from the filters that Spark pushes down.
 
-What is taken is judged exactly, so Spark need not ask again; everything else goes back to Spark. A condition is false
-where its column is null, as in SQL: a condition on anything but the place of a row leaves rows with an ``error`` out.
+A filter that is accepted is applied exactly, so Spark need not apply it again; all others go back to Spark. As in SQL a
+condition on a null column is false, so a condition on anything but the place of a row excludes rows with an ``error``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLACE = {
     "transaction_state": ("log_dir", "partition"),
     "offsets": ("log_dir", "log_partition"),
 }
-"""Columns that are the same for all rows of a segment, those with errors included."""
+"""Columns that are the same in all rows of a segment, including those with errors."""
 
 BATCH = {
     "records": (
@@ -50,7 +50,7 @@ BATCH = {
     "transaction_state": (),
     "offsets": ("producer_id", "producer_epoch", "transactional", "control"),
 }
-"""Columns that are the same for all rows of a batch."""
+"""Columns that are the same in all rows of a batch."""
 
 ROW = {
     "records": ("offset", "timestamp"),
@@ -72,7 +72,7 @@ _TESTS: dict[type[spark.Filter], str] = {
 
 
 class Condition(NamedTuple):
-    """``column test value``: one of ``= < <= > >= in known``, or its opposite; times are microseconds since 1970."""
+    """``column test value``: one of ``= < <= > >= in known``, or its negation; times are microseconds since 1970."""
 
     column: str
     test: str
@@ -80,16 +80,16 @@ class Condition(NamedTuple):
     negated: bool = False
 
     def holds(self, values: Any) -> Any:
-        """Per value (never null) whether the condition is true."""
+        """Whether the condition is true for each of ``values``, which has no nulls."""
         found = _holds(self.test, values, self.value)
         return ~found if self.negated else found
 
     def holds_for(self, value: Any) -> bool:
-        """The same for one value, which may be a string."""
+        """Whether the condition is true for one value, which may be a string."""
         return bool(np.atleast_1d(self.holds(np.array([value], dtype=object)))[0])
 
     def may_hold(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Per range whether any number in it can make the condition true; ends belong to the range."""
+        """Whether any number between ``lowest`` and ``highest``, inclusive, can make the condition true, per range."""
         value = self.value
         if self.negated or self.test == "known":
             return np.ones(len(lowest), np.bool_)
@@ -116,7 +116,7 @@ def _holds(test: str, values: Any, value: Any) -> NDArray[np.bool_]:
 
 
 class Conditions(NamedTuple):
-    """What is asked of places, of batches and of rows; a row has to meet all of it."""
+    """The conditions on places, on batches and on rows; a row must meet all of them."""
 
     place: tuple[Condition, ...] = ()
     batch: tuple[Condition, ...] = ()
@@ -127,12 +127,12 @@ class Conditions(NamedTuple):
         return not self.batch and not self.row
 
     def admits(self, place: dict[str, Any]) -> bool:
-        """Whether rows of this place are wanted at all; columns by their names in the table."""
+        """Whether rows of this place can be in the result; ``place`` has columns by their names in the table."""
         return all(one.holds_for(place[one.column]) for one in self.place)
 
 
 def take(table: str, filters: Iterable[spark.Filter]) -> tuple[Conditions, list[spark.Filter]]:
-    """The conditions that are judged here, and the filters that Spark has to judge."""
+    """The filters as conditions, and the filters that Spark must apply itself."""
     place: list[Condition] = []
     batch: list[Condition] = []
     row: list[Condition] = []
@@ -174,7 +174,7 @@ def _condition(table: str, one: spark.Filter) -> Condition | None:
 
 
 def _literal(kind: DataType, value: Any) -> Any:
-    """A literal as it is compared here, None if it is of another type."""
+    """A literal in the form in which it is compared, None if it has the wrong type."""
     if isinstance(kind, TimestampType):
         if isinstance(value, datetime.datetime) and value.tzinfo is not None:
             return (value - _EPOCH) // _MICROSECOND
@@ -192,7 +192,7 @@ _OFFSETS = ("offset", "base_offset", "last_offset", "batch_offset")
 
 
 def may_hold_offsets(conditions: Conditions, first: int, after: int | None) -> bool:
-    """Whether a segment with the offsets from ``first`` to before ``after`` can have rows that are wanted."""
+    """Whether a segment with the offsets from ``first`` to before ``after`` can contain rows of the result."""
     lowest = np.array([first], np.int64)
     highest = np.array([np.iinfo(np.int64).max if after is None else after - 1], np.int64)
     return all(

@@ -1,9 +1,9 @@
-"""Which partition directories a path means, and which segments lie in them.
+"""Find the partition directories of a path, and their segments.
 
-A path is a single partition directory, a log directory of Apache Kafka or of one node of ours, or a data directory with
-``node-1`` … ``node-N`` in it. Directories that brokers have put aside (``….<uuid>-delete``, ``-future``, ``-stray``) are no
-partitions, and neither are files that await their removal (``.deleted``), or that compaction is at work on (``.cleaned``,
-``.swap``).
+A path is a single partition directory, a log directory of Apache Kafka or of one Odradek node, or a data directory with
+``node-1`` … ``node-N`` in it. Directories that brokers have renamed (``….<uuid>-delete``, ``-future``, ``-stray``) are not
+partitions. Files that a broker is about to delete (``.deleted``), or that compaction is writing (``.cleaned``, ``.swap``),
+are not segments.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _NODE = re.compile(r"node-\d+")
 
 
 class NoSuchDirectory(OdradekError):
-    """A path that holds no partition."""
+    """A path that contains no partition."""
 
 
 class Partition(NamedTuple):
-    """One partition's directory. ``asked_for``: by its own path, not by that of a directory that holds it."""
+    """One partition's directory. ``asked_for``: the path was that of the partition itself, not of a directory above it."""
 
     log_dir: str
     topic: str
@@ -54,7 +54,7 @@ class Segment(NamedTuple):
 
 
 def roots(path: str) -> list[str]:
-    """The directories of one option ``path``: several by commas, unless one is called so as a whole."""
+    """The directories in the option ``path``, separated by commas, unless the whole text is an existing directory."""
     whole = _plain(path)
     return [whole] if os.path.isdir(whole) else [_plain(part) for part in path.split(",") if part.strip()]
 
@@ -67,15 +67,15 @@ def _plain(path: str) -> str:
 
 
 def partitions(paths: Iterable[str]) -> list[Partition]:
-    """All partitions under ``paths``, in the order of their names; a directory that is named twice counts once."""
+    """All partitions under ``paths``, sorted by name; a directory that occurs twice counts once."""
     found: dict[str, Partition] = {}
     for path in paths:
         if not os.path.isdir(path):
-            raise NoSuchDirectory(f"{path} is no directory.")
+            raise NoSuchDirectory(f"{path} is not a directory.")
         here = list(_partitions(path))
         if not here and not _is_log_directory(path):
             raise NoSuchDirectory(
-                f"{path} is neither a partition's directory nor one that holds partitions (a log.dir of Apache Kafka, a"
+                f"{path} is neither a partition's directory nor one that contains partitions (a log.dir of Apache Kafka, a"
                 " data directory of Odradek, or one of its nodes)."
             )
         for partition in here:
@@ -115,7 +115,7 @@ def _is_log_directory(path: str) -> bool:
 
 
 def _names(path: str) -> list[str]:
-    """What is in a directory; nothing if it is none, or was removed a moment ago."""
+    """The names in a directory; empty if it is not a directory, or was removed a moment ago."""
     try:
         return os.listdir(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -123,7 +123,7 @@ def _names(path: str) -> list[str]:
 
 
 def chosen(found: Iterable[Partition], topics: Iterable[str] | None) -> list[Partition]:
-    """Those of the named topics; without names all but Kafka's internal ones, which must be named."""
+    """The partitions of ``topics``; with None those of all topics except Kafka's internal ones."""
     if topics is None:
         return [one for one in found if one.asked_for or one.topic not in INTERNAL_TOPICS]
     wanted = frozenset(topics)
@@ -131,7 +131,7 @@ def chosen(found: Iterable[Partition], topics: Iterable[str] | None) -> list[Par
 
 
 def segments(partition: Partition) -> list[Segment]:
-    """The segments of a partition by offset; those that vanish meanwhile are left out."""
+    """The segments of a partition by offset, without those that are deleted meanwhile."""
     files = sorted(name for name in _names(partition.directory) if _SEGMENT.fullmatch(name))
     bases = [int(name[:20]) for name in files]
     result = []

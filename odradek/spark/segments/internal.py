@@ -1,4 +1,4 @@
-"""The tables ``transaction_state`` and ``offsets``: records of the coordinators' topics, their keys and values decoded."""
+"""The tables ``transaction_state`` and ``offsets``: records of the coordinators' topics with decoded keys and values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATES = (
     "Dead",
     "PrepareEpochFence",
 )
-"""By the number in ``transaction_status`` (``TransactionState.java``)."""
+"""Names of the states, by the number in ``transaction_status`` (``TransactionState.java``)."""
 
 _RAW = pa.schema(
     [
@@ -52,18 +52,18 @@ Row = dict[str, Any]
 
 
 class InternalRows:
-    """Rows of one of the two tables."""
+    """Converts chunks to rows of one of the two tables."""
 
     topic: str
     carried: tuple[str, ...]
-    """Columns that a row takes from its record as they are."""
+    """Columns that a row takes unchanged from its record."""
 
     def __init__(self, schema: pa.Schema, conditions: Conditions, asked: Options) -> None:
         self._schema = schema
         self._records = RecordRows(_RAW, conditions, asked)
 
     def rows(self, piece: Piece, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """The records of a chunk, decoded, and what is wrong in it."""
+        """The decoded records of a chunk, then the rows of its errors."""
         common = self.place(piece)
         for raw in self._records.rows(piece, chunk):
             if raw["offset"].null_count:
@@ -119,7 +119,7 @@ class TransactionRows(InternalRows):
         return common
 
     def of_control(self) -> Row:
-        return {"error": "a control record, which has no place in this topic"}
+        return {"error": "a control record, which does not belong in this topic"}
 
     def of_record(self, found: Decoded) -> Row:
         row: Row = dict(found.key)

@@ -1,4 +1,4 @@
-"""The options of ``format("odradek.segments")``, read once and checked."""
+"""Parse and check the options of ``format("odradek.segments")``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MIB = 1 << 20
 
 
 class BadOption(OdradekError):
-    """An option that is unknown, or has a value that makes no sense."""
+    """An unknown option, or an option with an invalid value."""
 
 
 class Options(NamedTuple):
-    """What a user asked for. Sizes are in bytes."""
+    """The parsed options. Sizes are in bytes."""
 
     paths: tuple[str, ...]
     table: str = "records"
@@ -44,11 +44,11 @@ _NUMBERS = {
 _SWITCHES = {"check.crcs": "check_crcs", "pushdown": "pushdown"}
 _LISTS = {"columns": "columns", "topics": "topics"}
 _NUMBER_MAX = 1 << 30
-"""Arrow's offsets have 31 bits, a batch is never torn apart, and others may stand before it."""
+"""Limit of sizes: Arrow's offsets have 31 bits, a batch is never split, and others may precede it in the buffer."""
 
 
 def read(given: Mapping[str, str]) -> Options:
-    """The options as a user wrote them, in upper or lower case."""
+    """Parse the options; their names may be in upper or lower case."""
     options = {name.lower(): value for name, value in given.items()}
     known = {"path", "paths", "table", "filter", *_NUMBERS, *_SWITCHES, *_LISTS}
     if unknown := sorted(set(options) - known):
@@ -74,13 +74,13 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     named += json.loads(options.get("paths", "[]"))
     found = tuple(root for path in named for root in finding.roots(path))
     if not found:
-        raise BadOption("Say which directory: load(path), or option path.")
+        raise BadOption("The directory is missing: use load(path), or the option path.")
     return found
 
 
 def _number(name: str, text: str) -> int:
     if not text.strip().isdecimal() or not 1 <= int(text) <= _NUMBER_MAX:
-        raise BadOption(f"Option {name} is a whole number from 1 to {_NUMBER_MAX}, not {text!r}.")
+        raise BadOption(f"Option {name} must be a whole number from 1 to {_NUMBER_MAX}, not {text!r}.")
     return int(text)
 
 
@@ -88,4 +88,4 @@ def _switch(name: str, text: str) -> bool:
     try:
         return {"true": True, "false": False}[text.strip().lower()]
     except KeyError:
-        raise BadOption(f"Option {name} is true or false, not {text!r}.") from None
+        raise BadOption(f"Option {name} must be true or false, not {text!r}.") from None

@@ -1,7 +1,7 @@
-"""What a Spark task reads: small segments together, large ones cut between two batches.
+"""Distribute segments over Spark tasks: small ones share a task, large ones are split between two batches.
 
-A cut is taken from the offset index beside the segment, and believed only if a batch with that last offset begins there;
-without a usable index the segment's own lengths are followed.
+The position of a split is taken from the offset index, and used only if a batch with that last offset begins there. Without
+a usable index, the lengths of the batches are followed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.spark.segments.finding import Segment
 
 MIB = 1 << 20
 OPEN_COST_BYTES = 1 * MIB
-"""What opening a file counts for: a task of many small segments is full before its bytes are."""
+"""Cost of opening a file, in bytes: a task with many small segments is full before its bytes are."""
 _TASK_BYTES_MIN = 4 * MIB
 _SCAN_BYTES = 8 * MIB
 _INDEX_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -25,7 +25,7 @@ _INDEX_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
 class Piece(NamedTuple):
     """A part of a segment: the bytes from ``start`` to ``end``, with the offsets from ``first_offset`` to before
-    ``end_offset`` (None: no bound). ``last``: it goes to the end of the segment."""
+    ``end_offset`` (None: no bound). ``last``: it ends with the segment."""
 
     segment: Segment
     start: int
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
 
 def plan(segments: Sequence[Segment], split_bytes: int, tasks_min: int) -> list[list[Piece]]:
-    """The pieces of each task. With little to read the tasks are made smaller, so that ``tasks_min`` have something."""
+    """The pieces of each task. With little to read the tasks become smaller, so that ``tasks_min`` tasks have something."""
     total = sum(segment.size for segment in segments)
     wanted = min(split_bytes, max(total // max(tasks_min, 1), _TASK_BYTES_MIN))
     tasks: list[list[Piece]] = []
@@ -52,7 +52,7 @@ def plan(segments: Sequence[Segment], split_bytes: int, tasks_min: int) -> list[
 
 
 def pieces(segment: Segment, wanted_bytes: int) -> Iterator[Piece]:
-    """A segment in pieces of about ``wanted_bytes``."""
+    """Split a segment into pieces of about ``wanted_bytes``."""
     cuts = list(_cuts(segment, wanted_bytes)) if segment.size >= 2 * wanted_bytes else []
     start, first_offset = 0, segment.base_offset
     for position, offset in cuts:
@@ -62,7 +62,7 @@ def pieces(segment: Segment, wanted_bytes: int) -> Iterator[Piece]:
 
 
 def _cuts(segment: Segment, wanted_bytes: int) -> Iterator[tuple[int, int]]:
-    """Where batches begin, each about ``wanted_bytes`` after the one before: position and base offset."""
+    """Starts of batches that are about ``wanted_bytes`` apart: position and base offset."""
     targets = range(wanted_bytes, segment.size - wanted_bytes // 2, wanted_bytes)
     try:
         descriptor = os.open(segment.path, os.O_RDONLY)
@@ -87,7 +87,7 @@ def _by_index(segment: Segment, descriptor: int, targets: Iterable[int]) -> Iter
     except (FileNotFoundError, ValueError):
         return
     positions = entries["position"].astype(np.int64)
-    used = int(np.count_nonzero(positions))  # an active segment's index ends in zeros
+    used = int(np.count_nonzero(positions))  # the index of an active segment ends in zeros
     for target in targets:
         at = int(np.searchsorted(positions[:used], target))
         if at == used:
@@ -107,7 +107,7 @@ def _header(descriptor: int, position: int) -> np.void | None:
 
 
 def _by_lengths(segment: Segment, descriptor: int, targets: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The batches one after the other; nothing past the first that cannot be followed."""
+    """Follow the batches by their lengths, up to the first one that has no valid length."""
     wanted = iter(targets)
     target = next(wanted, None)
     start = 0

@@ -1,6 +1,7 @@
-"""The bytes of a piece of a segment: bounded chunks of whole batches, each sound batch once, each damage as a sentence.
+"""Read a piece of a segment in bounded chunks of complete batches; damage becomes error messages.
 
-Nothing here is mapped into memory: a broker may cut a file while it is read, and a mapped file would then end the process.
+Files are not mapped into memory: a broker may truncate a file while it is read, and access to a mapped page beyond the end
+would kill the process.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from odradek.spark.segments.planning import Piece
 
 CHUNK_BYTES = 8 << 20
 _FOLLOWING_BYTES = 17
-"""Of the batch after the last of a chunk: enough to know its offset and that it is one."""
+"""Size read of the batch after a chunk: enough for its offset, and to check that it is a batch."""
 
 _DISTANCE_MAX = (1 << 31) - 1
 ZERO_TAIL = "zero bytes follow the last batch"
-"""How the error row of ``log.preallocate``'s zeros is told from one of damage."""
+"""Part of the error message for zeros, which ``log.preallocate`` may explain, to tell them from damage."""
 
 
 class Flaw(NamedTuple):
-    """Something wrong at a position of the file."""
+    """An error at a position of the file."""
 
     position: int
     error: str
@@ -36,7 +37,7 @@ class Flaw(NamedTuple):
 
 class Chunk(NamedTuple):
     """Some batches of a file. Positions in ``sound`` count from the start of ``buffer``, which begins at ``position`` of
-    the file and is used again for the next chunk."""
+    the file and is reused for the next chunk."""
 
     buffer: Bytes
     position: int
@@ -45,8 +46,8 @@ class Chunk(NamedTuple):
 
 
 def chunks(piece: Piece, options: Options) -> Iterator[tuple[Piece, Chunk]]:
-    """All of a piece. What compaction or retention did to the segment since it was planned is followed: its offsets are
-    looked for in the segments that are there now."""
+    """Read all of a piece. If compaction or retention has replaced the segment since it was planned, read the piece's
+    offsets from the segments that are there now."""
     opened = _open(piece)
     if opened is None:
         return
@@ -58,7 +59,7 @@ def chunks(piece: Piece, options: Options) -> Iterator[tuple[Piece, Chunk]]:
 
 
 def _open(piece: Piece) -> tuple[Piece, int] | None:
-    """The piece as it can be read now, and its file."""
+    """Open the file; return the piece as it can be read now, and the descriptor."""
     segment = piece.segment
     try:
         descriptor = os.open(segment.path, os.O_RDONLY)
@@ -67,13 +68,13 @@ def _open(piece: Piece) -> tuple[Piece, int] | None:
     status = os.fstat(descriptor)
     if status.st_ino == segment.inode and status.st_size >= piece.start:
         return piece, descriptor
-    # Another file of this name: compaction wrote it. Positions mean nothing any more, offsets do.
+    # Compaction has written another file with this name, so the positions are invalid, but the offsets are not.
     segment = segment._replace(inode=status.st_ino, size=status.st_size)
     return piece._replace(segment=segment, start=0, end=status.st_size, last=True), descriptor
 
 
 def _elsewhere(piece: Piece) -> tuple[Piece, int] | None:
-    """The segment that has taken the piece's offsets over, if there is one: compaction merges small segments."""
+    """Open the segment that now contains the piece's offsets, if there is one: compaction merges small segments."""
     there = finding.segments(piece.segment.partition)
     holders = [one for one in there if one.base_offset <= piece.first_offset]
     if not holders or holders[-1].file == piece.segment.file:
@@ -113,7 +114,8 @@ class Reading:
                 continue
             following = self._following(data, found)
             if following is None and not final:
-                # It is not known yet whether the last batch or the next one has a wrong offset: it comes again.
+                # Either the last batch or the next one has a wrong offset, so the last one is read again with the next
+                # chunk.
                 if len(table) == 1:
                     wanted = 2 * wanted
                     continue
@@ -137,14 +139,14 @@ class Reading:
         while got < size:
             more = os.preadv(self._descriptor, [view[got:size]], position + got)
             if more == 0:
-                self._end = position + got  # cut by its broker meanwhile
+                self._end = position + got  # the broker has truncated the file
                 break
             got += more
         return self._buffer[:got]
 
     @staticmethod
     def _following(data: Bytes, found: heads.Scan) -> int | None:
-        """The base offset of the batch after the last whole one; -1 if none follows, None if it is not there yet."""
+        """The base offset of the batch after the last complete one; -1 if there is none, None if it is not read yet."""
         if found.reason == heads.DONE and found.stop == len(data):
             return None
         if len(data) - found.stop < _FOLLOWING_BYTES:
@@ -154,10 +156,10 @@ class Reading:
         return int.from_bytes(data[found.stop : found.stop + 8].tobytes(), "big", signed=True)
 
     def _judged(self, data: Bytes, position: int, table: NDArray[Any], following: int) -> Chunk:
-        """The batches in two heaps: those to be read, and what is wrong with the others."""
+        """Divide the batches into sound ones and errors."""
         current = (table["magic"] == 2) & (table["size"] >= heads.HEADER_BYTES)
         good = heads.sound(data, table) if self._options.check_crcs else current
-        # Indexes hold offsets as distances from the segment's base, so a broker keeps none that is further away.
+        # An index stores offsets relative to the segment's base, so no broker writes one that is further away.
         far = good & (table["last_offset"] - self._piece.segment.base_offset > _DISTANCE_MAX)
         disordered, self._last_offset = heads.out_of_order(table, good & ~far, self._last_offset, following)
         disordered |= far
@@ -199,7 +201,7 @@ class Reading:
             )
 
     def _strays(self, position: int, table: NDArray[Any]) -> list[Flaw]:
-        """Batches whose offsets belong to another segment. If that one is gone, compaction has merged it into this."""
+        """Errors for offsets of another segment. No error if compaction has merged that segment into this."""
         if not len(table) or self._piece.segment.next_offset is None:
             return []
         table = table[table["last_offset"] >= self._piece.segment.next_offset]
@@ -218,7 +220,7 @@ class Reading:
         ]
 
     def _grown(self, position: int, size: int) -> bool:
-        """Whether the batch that was cut is there now: its broker was writing it when the file was looked at."""
+        """Whether the incomplete batch is complete now: its broker was writing it when the file was read."""
         there = os.fstat(self._descriptor).st_size
         if not self._piece.last or there <= self._end or not 0 < size <= there - position:
             return False
@@ -231,7 +233,7 @@ class Reading:
     def _too_large(self, size: int, position: int) -> str:
         return (
             f"a batch of {size} bytes is more than batch.bytes.max allows;"
-            f" {self._end - position} bytes are left unread"
+            f" {self._end - position} bytes are not read"
         )
 
     def _why(self, found: heads.Scan, position: int) -> str:
@@ -240,14 +242,12 @@ class Reading:
             return f"torn tail: {left} bytes after the last batch are too few for another"
         if found.reason == heads.CUT:
             where = "the segment ends" if self._piece.last else "the next batch is known to begin"
-            return (
-                f"torn tail: a batch of {found.size} bytes, but {where} after {left}, which are left unread"
-            )
+            return f"torn tail: a batch of {found.size} bytes, but {where} after {left}, which are not read"
         if self._only_zeros(position):
-            return f"{left} {ZERO_TAIL}: set aside in advance, or never written"
+            return f"{left} {ZERO_TAIL}: preallocated, or never written"
         if found.reason == heads.LENGTH:
-            return f"a batch cannot have {found.size} bytes; {left} bytes are left unread"
-        return f"no batch begins here; {left} bytes are left unread"
+            return f"a batch cannot have {found.size} bytes; {left} bytes are not read"
+        return f"no batch begins here; {left} bytes are not read"
 
     def _only_zeros(self, position: int) -> bool:
         while position < self._end:
@@ -266,14 +266,14 @@ def _claims(head: Any) -> str:
 
 
 def _wrong_crc(head: Any) -> str:
-    return f"the CRC of the batch is not that of its bytes {_claims(head)}"
+    return f"the CRC of the batch does not match its bytes {_claims(head)}"
 
 
 def _disorder(head: Any) -> str:
-    return f"the offsets of the batch do not rise {_claims(head)}"
+    return f"the offsets of the batch do not increase {_claims(head)}"
 
 
 def _unknown_format(head: Any) -> str:
     if head["magic"] == 2:
         return f"a batch of {head['size']} bytes is smaller than its header"
-    return f"record format {head['magic']} is unknown; a batch of {head['size']} bytes was passed over"
+    return f"record format {head['magic']} is unknown; a batch of {head['size']} bytes was skipped"

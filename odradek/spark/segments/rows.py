@@ -1,4 +1,4 @@
-"""The table ``records``: batches are decompressed and decoded in groups, and only the columns that were asked for made."""
+"""The table ``records``: batches are decompressed and decoded in groups, and only the requested columns are built."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from odradek.spark.segments.reading import Chunk, Flaw
 Heads = NDArray[Any]
 
 GROUP_BYTES = 64 << 20
-"""Plain bytes that are decoded at once; a single batch may have more."""
+"""Number of plain bytes that are decoded at once; a single batch may have more."""
 
 
 class Bodies(NamedTuple):
-    """The plain bodies of batches in one buffer."""
+    """The decompressed bodies of batches in one buffer."""
 
     data: Bytes
     table: Heads
@@ -36,14 +36,14 @@ class Bodies(NamedTuple):
 
 
 class RecordRows:
-    """Makes the rows of one task. Its buffer is used again and again; what it makes is copied out of it."""
+    """Converts the chunks of one task to rows. Its buffer is reused, and the rows are copies from it."""
 
     def __init__(self, schema: pa.Schema, conditions: Conditions, asked: Options) -> None:
         self._schema, self._conditions, self._asked = schema, conditions, asked
         self._plain = PlainBuffer(asked.plain_bytes_max)
 
     def rows(self, piece: Piece, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """The records of a chunk, then what is wrong in it."""
+        """The records of a chunk, then the rows of its errors."""
         flaws = list(chunk.flaws)
         for bodies in self._bodies(chunk, self._wanted(chunk.sound), flaws):
             yield from self._decoded(piece, chunk, bodies, flaws)
@@ -51,7 +51,7 @@ class RecordRows:
             yield columns.errors(self._schema, columns.place(piece), sorted(flaws))
 
     def _wanted(self, table: Heads) -> Heads:
-        """The batches that may have rows which are asked for."""
+        """The batches that may contain rows of the result."""
         keep = batches.judged(table, self._conditions.batch)
         for condition in self._conditions.row:
             if condition.column == "offset":
@@ -62,7 +62,7 @@ class RecordRows:
         return table if keep.all() else table[keep]
 
     def _bodies(self, chunk: Chunk, table: Heads, flaws: list[Flaw]) -> Iterator[Bodies]:
-        """Groups of batches with about ``rows_max`` records by their headers' word, and a bounded number of bytes."""
+        """Groups of batches with about ``rows_max`` records, as their headers count them, and a bounded number of bytes."""
         promised = np.cumsum(np.clip(table["records"], 1, self._asked.rows_max))
         start = 0
         while start < len(table):
@@ -81,7 +81,7 @@ class RecordRows:
     def _decompressed(
         self, chunk: Chunk, table: Heads, start: int, stop: int, flaws: list[Flaw]
     ) -> tuple[int, Bodies]:
-        """Some of ``table[start:stop]``, and where the next group begins."""
+        """Decompress some batches of ``table[start:stop]``; return them, and the start of the next group."""
         plain = self._plain
         plain.clear()
         good, starts, ends = [], [], []
@@ -94,7 +94,7 @@ class RecordRows:
                 break
             body = chunk.buffer[position + heads.HEADER_BYTES : position + size]
             try:
-                # Compaction leaves empty batches, which have no codec's frame in them.
+                # Compaction leaves empty batches, which have no compressed frame.
                 first, after = plain.add(codec if len(body) else NONE, body)
             except Undecodable as error:
                 flaws.append(Flaw(chunk.position + position, f"the batch cannot be decompressed: {error}"))
@@ -138,7 +138,7 @@ class RecordRows:
 
 
 class _Group:
-    """Decoded records, and the columns that can be made of them."""
+    """Decoded records, with a method for each column that can be built from them."""
 
     def __init__(self, piece: Piece, position: int, bodies: Bodies, fields: Fields) -> None:
         self._piece, self._position, self._bodies, self._fields = piece, position, bodies, fields
@@ -161,7 +161,7 @@ class _Group:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _of_batch(self, name: str) -> NDArray[np.int64]:
-        """A field of the header, per record."""
+        """A field of the batch header, per record."""
         values: NDArray[np.int64] = np.ascontiguousarray(self._bodies.table[name])
         return values.take(self.batch)
 
@@ -175,7 +175,7 @@ class _Group:
 
     @cached_property
     def times(self) -> NDArray[np.int64]:
-        """Microseconds; those of the broker where it sets them, else the producer's."""
+        """Timestamps in microseconds: the broker's with LogAppendTime, else the producer's."""
         table = self._bodies.table
         appended = table["attributes"] & heads.LOG_APPEND_TIME != 0
         if not appended.any():

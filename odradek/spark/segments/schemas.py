@@ -1,8 +1,8 @@
 """The tables of ``format("odradek.segments")``: their columns, in order, as Spark's types.
 
-Numbers that Kafka leaves out are as Kafka writes them (-1: no producer, no sequence, no leader epoch). Times have the
-precision of milliseconds; -1, "no timestamp", is null. A row with an ``error`` says where it was found (``log_dir``,
-``topic``, ``partition``, ``file``, ``position``); what damaged bytes claim to be is not in its other columns.
+Missing numbers are -1, as Kafka writes them (no producer, no sequence, no leader epoch). Times have a precision of
+milliseconds; -1, "no timestamp", is null. A row with an ``error`` has the place of the error (``log_dir``, ``topic``,
+``partition``, ``file``, ``position``); its other columns are null, whatever the damaged bytes say.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ TRANSACTION_STATE = _table(
     error=_STRING,
 )
 
-# ``partition`` is the partition that an offset was committed for; that of ``__consumer_offsets`` is ``log_partition``.
+# ``partition`` is the partition whose offset was committed; ``log_partition`` is that of ``__consumer_offsets``.
 OFFSETS = _table(
     log_dir=_STRING,
     log_partition=_INT,

@@ -1,4 +1,4 @@
-"""The data source as Spark sees it: options and filters in, tasks and Arrow out."""
+"""The data source that Spark calls: it plans tasks from options and filters, and returns Arrow batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Rows(Protocol):
-    """Makes the rows of a table."""
+    """Converts chunks to rows of a table."""
 
     def __init__(self, schema: pa.Schema, conditions: filters.Conditions, asked: options.Options) -> None: ...
 
@@ -34,14 +34,14 @@ _INTERNAL = {"transaction_state": "__transaction_state", "offsets": "__consumer_
 
 
 class Task(InputPartition):
-    """What one Spark task reads."""
+    """The pieces that one Spark task reads."""
 
     def __init__(self, pieces: list[Piece]) -> None:
         self.pieces = pieces
 
 
 class Segments(DataSource):
-    """Partition directories, of this broker or of Apache Kafka, as a table."""
+    """Partition directories of Odradek or Apache Kafka as a table."""
 
     @classmethod
     def name(cls) -> str:
@@ -68,7 +68,7 @@ def _projection(table: str, names: Iterable[str]) -> StructType:
 
 
 class Reader(DataSourceReader):
-    """Plans on the driver, reads in tasks. ``schema`` has the columns that are made, and no others are."""
+    """Plans on the driver and reads in tasks. Only the columns in ``schema`` are built."""
 
     def __init__(self, asked: options.Options, schema: StructType) -> None:
         self.options = asked
@@ -87,7 +87,7 @@ class Reader(DataSourceReader):
         ]
         tasks_min = self.options.partitions_min or 2 * (os.cpu_count() or 1)
         tasks = planning.plan(found, self.options.split_bytes, tasks_min)
-        # Spark makes a task of None where there is none.
+        # Without any task Spark would create one with None.
         return [Task(pieces) for pieces in tasks] or [Task([])]
 
     def _partitions(self) -> list[finding.Partition]:
@@ -100,7 +100,7 @@ class Reader(DataSourceReader):
         return finding.chosen(found, self.options.topics)
 
     def _refuse_internal(self, condition: filters.Condition) -> None:
-        """A filter cannot bring rows that are not read; silence would look like an empty topic."""
+        """Raise if a filter names an internal topic that is not read, instead of returning no rows as if it were empty."""
         if condition.column != "topic" or condition.negated or condition.test not in ("=", "in"):
             return
         named = {condition.value} if condition.test == "=" else set(condition.value)
@@ -115,7 +115,7 @@ class Reader(DataSourceReader):
         return {"log_dir": partition.log_dir, "topic": partition.topic, number: partition.partition}
 
     def _may_hold(self, segment: finding.Segment) -> bool:
-        """Whether the names of the segments leave it open that one has an offset that is asked for."""
+        """Whether the segment may contain a requested offset, judging by the names of the segments."""
         return filters.may_hold_offsets(self.conditions, segment.base_offset, segment.next_offset)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -128,11 +128,11 @@ class Reader(DataSourceReader):
 
 
 class PushingReader(Reader):
-    """A reader that takes filters from Spark, if ``pushdown`` was asked for.
+    """A reader that accepts filters from Spark, if the option ``pushdown`` is set.
 
-    Not by default: Spark 4.2 keeps what one query of a loaded DataFrame pushed for all that follow, and gives it to every
-    other scan of the same DataFrame that pushes nothing (``PythonScanBuilder.pushFilters`` calls ``setReadInfo`` on the
-    source that they share). Such a DataFrame is right for one query only.
+    It is off by default, because Spark 4.2 keeps what one query of a loaded DataFrame has pushed down for all later ones,
+    and applies it to every other scan of the same DataFrame that pushes nothing (``PythonScanBuilder.pushFilters`` calls
+    ``setReadInfo`` on the source that they share). Such a DataFrame is right for one query only.
     """
 
     def pushFilters(self, filters_: list[Filter]) -> Iterable[Filter]:

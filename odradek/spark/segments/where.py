@@ -1,8 +1,8 @@
-"""The option ``filter``: comparisons joined by AND, written as in SQL, that are judged by the source.
+"""Parse the option ``filter``: comparisons joined by AND, in SQL's syntax, that the source applies itself.
 
     partition IN (0, 3) AND offset BETWEEN 100 AND 199 AND timestamp >= '2026-11-21 10:00:00' AND NOT control
 
-Times are in UTC unless they say otherwise.
+Times are in UTC unless they have an offset.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _COMPARISONS: dict[str, type[Any]] = {
 
 
 def conditions(table: str, text: str) -> filters.Conditions:
-    """What ``text`` asks of rows of ``table``."""
+    """Parse ``text`` to conditions on rows of ``table``."""
     taken, returned = filters.take(table, _Parser(table, text).all())
     if returned:
-        raise BadOption(f"Option filter cannot judge {returned[0]}; leave that to Spark.")
+        raise BadOption(f"Option filter cannot apply {returned[0]}; leave that to Spark.")
     return taken
 
 
@@ -51,13 +51,13 @@ class _Parser:
         while position < len(text):
             found = _TOKEN.match(text, position)
             if found is None or found.lastgroup is None:
-                raise self._wrong(f"{text[position:].strip()!r} cannot be read")
+                raise self._wrong(f"{text[position:].strip()!r} cannot be parsed")
             yield found.lastgroup, found[found.lastgroup]
             position = found.end()
 
     def _wrong(self, why: str) -> BadOption:
         return BadOption(
-            f"Option filter is comparisons joined by AND, as in partition = 0 AND offset >= 100: {why}."
+            f"Option filter must be comparisons joined by AND, as in partition = 0 AND offset >= 100: {why}."
         )
 
     def all(self) -> Iterator[spark.Filter]:
@@ -74,7 +74,7 @@ class _Parser:
         return self._tokens[self._at - 1]
 
     def _is(self, *words: str) -> bool:
-        """Whether these come next; they are behind us then."""
+        """Whether ``words`` come next; if so, they are consumed."""
         ahead = [text.upper() for _, text in self._tokens[self._at : self._at + len(words)]]
         if ahead != list(words):
             return False
@@ -94,7 +94,7 @@ class _Parser:
         column = name.lower()
         if self._is("BETWEEN"):
             if opposite:
-                raise self._wrong("there is no NOT for BETWEEN")
+                raise self._wrong("BETWEEN cannot be negated")
             yield spark.GreaterThanOrEqual((column,), self._literal(column))
             self._expect("AND")
             yield spark.LessThanOrEqual((column,), self._literal(column))
@@ -103,7 +103,7 @@ class _Parser:
         yield spark.Not(one) if negated != opposite else one
 
     def _one(self, column: str) -> tuple[spark.Filter, bool]:
-        """A condition, and whether its opposite is meant."""
+        """A condition, and whether it is negated."""
         if self._is("IS", "NOT", "NULL"):
             return spark.IsNotNull((column,)), False
         if self._is("NOT", "IN"):
@@ -143,5 +143,5 @@ class _Parser:
         try:
             found = datetime.datetime.fromisoformat(said)
         except ValueError:
-            raise self._wrong(f"{said!r} is no time, as 2026-11-21 10:00:00 is") from None
+            raise self._wrong(f"{said!r} is not a time such as 2026-11-21 10:00:00") from None
         return found if found.tzinfo is not None else found.replace(tzinfo=datetime.UTC)

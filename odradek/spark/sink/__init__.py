@@ -1,6 +1,6 @@
-"""``format("odradek.exactly_once")``: a micro-batch is one decision (docs/spark/sink.md, README.md).
+"""``format("odradek.exactly_once")``: a Spark sink that commits each micro-batch exactly once (docs/spark/sink.md).
 
-Names are loaded when they are first used: planning a batch is a process that lives for a second.
+Names are imported when they are first used, because a batch is planned by a process that runs for about a second.
 """
 
 from __future__ import annotations

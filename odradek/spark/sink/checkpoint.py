@@ -1,8 +1,8 @@
-"""What the query's checkpoint tells the driver: which file of ``offsets`` a batch has, and which sink has planned it.
+"""Read from the query's checkpoint which file of ``offsets`` a batch has, and which sink has planned its batches before.
 
 The cluster forgets: a decision record and transactional ids expire after seven days without a batch. The checkpoint does
-not, and it moves with the query. So the driver leaves a file of its own in it, beside Spark's. All of it is for checkpoints
-in a directory that this process can read (``/data/…``, ``file:/data/…``); where it cannot, the cluster alone is asked.
+not expire, and it moves with the query. So the driver writes a file of its own to it, next to Spark's. This only works with
+checkpoints in a directory that this process can read (``/data/…``, ``file:/data/…``); otherwise only the cluster is asked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMMITS = "commits"
 
 
 class BatchOffsets(NamedTuple):
-    """A file of the checkpoint's ``offsets``: its batch, and a hash of all that is in it (the offsets of each source, the
+    """A file in the checkpoint's ``offsets``: its batch, and a hash of its content (the offsets of each source, the
     watermark, the time of the batch)."""
 
     batch: int
@@ -33,18 +33,18 @@ class BatchOffsets(NamedTuple):
 
 
 class Checkpoint:
-    """The checkpoint at a location as Spark's option has it. Where it cannot be read, nothing is known of it."""
+    """The checkpoint at ``location``, the value of Spark's option. If it cannot be read, all methods return None."""
 
     def __init__(self, location: str | None) -> None:
         self.directory = _local(location) if location else None
 
     def _readable(self) -> Path | None:
-        """The directory, if it is on this machine. A path without a scheme may be one of HDFS: then Spark's files are not
-        there."""
+        """The directory, if it is on this machine. A path without a scheme may be in HDFS; then the local directory has none
+        of Spark's files."""
         return self.directory if self.directory and (self.directory / _OFFSETS).is_dir() else None
 
     def offsets(self, batch: int) -> BatchOffsets | None:
-        """The file of a batch."""
+        """The ``offsets`` file of a batch; None if it cannot be read."""
         directory = self._readable()
         if directory is None:
             return None
@@ -55,7 +55,7 @@ class Checkpoint:
         return BatchOffsets(batch, int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big"))
 
     def last_offsets(self) -> BatchOffsets | None:
-        """The file of the batch that Spark plans: it writes that file first."""
+        """The newest ``offsets`` file. Spark writes it before it plans the batch, so it is that of the planned batch."""
         directory = self._readable()
         if directory is None:
             return None
@@ -68,8 +68,8 @@ class Checkpoint:
     def has_unwritten_batch(self) -> bool | None:
         """Whether Spark has recorded a batch in ``offsets`` that is not in ``commits`` yet; None if they cannot be read.
 
-        False while a batch is planned is the one sign of a continuous trigger: Spark plans then once, before the first
-        epoch, and tells no Python process which trigger a query has."""
+        False while a batch is planned is the only sign of a continuous trigger: Spark then plans once, before the first
+        epoch, and does not pass the trigger of a query to any Python process."""
         directory = self._readable()
         if directory is None:
             return None
@@ -79,7 +79,7 @@ class Checkpoint:
             return None
 
     def mark(self) -> SinkPlace | None:
-        """Which sink has planned a batch of this checkpoint before; None if none has, or if that cannot be read."""
+        """The sink that has planned a batch of this checkpoint before; None if there is none, or it cannot be read."""
         directory = self._readable()
         if directory is None:
             return None
@@ -93,11 +93,11 @@ class Checkpoint:
             return None
 
     def leave_mark(self, mark: SinkPlace) -> None:
-        """For the next `mark`. Best effort: a checkpoint that cannot be written to has none."""
+        """Record the sink for later calls of `mark`. Best effort: a checkpoint that is not writable has no mark."""
         directory = self._readable()
         if directory is None:
             return
-        # Two drivers may write at once.
+        # Two drivers may write at the same time.
         new = directory / f".{MARK}.{os.getpid()}"
         try:
             new.write_text(json.dumps({"name": mark.name, "decisionTopic": mark.topic}) + "\n", "utf-8")
@@ -107,7 +107,7 @@ class Checkpoint:
 
 
 def _last(directory: Path) -> int:
-    """The highest number that a file in it has for a name, -1 if there is none."""
+    """The highest number that is the name of a file in ``directory``, -1 if there is none."""
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
@@ -119,5 +119,5 @@ def _local(location: str) -> Path | None:
     parts = urlsplit(location)
     if parts.scheme not in ("", "file"):
         return None
-    # Hadoop's Path takes a location without a scheme as it is, and percent-decodes no URI's path either.
+    # Hadoop's Path does not parse a location without a scheme, and does not percent-decode the path of a URI either.
     return Path(parts.path if parts.scheme else location)

@@ -1,4 +1,4 @@
-"""The columns of the sink: those of Spark's own Kafka sink, with its rules."""
+"""The columns of the sink. They and their rules are those of Spark's own Kafka sink."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from odradek.spark.wire import Cluster, ProducerId, TransactionalWriter
 
-# By name, the types as Spark's simpleString says them.
+# The allowed types of each column, as Spark's simpleString spells them.
 COLUMNS = {
     "topic": ("string",),
     "key": ("string", "binary"),
@@ -24,7 +24,7 @@ COLUMNS = {
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """``SinkError`` if a query with these columns cannot be written: said before a task runs."""
+    """Raise ``SinkError`` if rows with these columns cannot be written. It is called before any task runs."""
     given = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "value" not in given:
         raise SinkError(
@@ -45,7 +45,7 @@ def _column(rows: pa.RecordBatch, name: str) -> Any:
 
 
 class RecordBatchSum:
-    """The sum of RecordBatches: a `task.RowSum`. ``hashed``: whether there is a ``digest``."""
+    """The sum of RecordBatches: a `task.RowSum`. ``hashed``: whether to compute ``digest``."""
 
     def __init__(self, topic: str | None, hashed: bool) -> None:
         self.rows = 0
@@ -60,7 +60,7 @@ class RecordBatchSum:
         self.topics |= {each for each in names if each is not None}
         if self.digest is None:
             return
-        # Only tasks sum: planning does without the compiler that this brings.
+        # Imported here because only tasks sum rows: planning must not load the compiler that this needs.
         from odradek.spark.records.digest import digest_columns
 
         added = digest_columns(
@@ -75,12 +75,12 @@ class RecordBatchSum:
 
 
 class RecordBatches:
-    """RecordBatches into an open transaction."""
+    """Write RecordBatches into an open transaction: a `task.Writer`."""
 
     def __init__(
         self, cluster: Cluster, transactional_id: str, producer: ProducerId, topic: str | None
     ) -> None:
-        # Only tasks write: planning does without the compiler that this brings.
+        # Imported here because only tasks write: planning must not load the compiler that this needs.
         from odradek.spark.wire import TransactionalWriter
 
         self._writer: TransactionalWriter = TransactionalWriter(cluster, transactional_id, producer)

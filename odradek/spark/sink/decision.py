@@ -1,4 +1,4 @@
-"""The decision, and giving up: what the driver does when its tasks have ended."""
+"""Decide a batch, or abort it: what the driver does after its tasks have ended."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Transactions = Sequence[tuple[str, ProducerId]]
 
 
 def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) -> SinkState | None:
-    """Decide the batch and commit its transactions; the record that was written, None if the batch was decided before.
+    """Decide the batch and commit its transactions. Return the written record, None if the batch was decided before.
 
-    ``NotDecided``: it will be replayed. ``OutcomeUnknown``: the next plan finds out. ``MayBeLost``: decided, but not all
-    of it could be committed."""
+    Raises ``NotDecided`` if the batch will be replayed, ``OutcomeUnknown`` if only the next plan can find out, and
+    ``MayBeLost`` if the batch is decided but not all of its transactions could be committed."""
     plan, batch = _common(reports)
     reached("commit.started", batch)
     if all(report.skipped for report in reports):
@@ -64,7 +64,7 @@ def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) 
 
 
 def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
-    """The plan and the batch of the reports. Only task 0 reports the plan with its pool."""
+    """The plan and the batch that all reports have in common. Only task 0 reports the plan with its pool."""
     if len({(report.plan.driver, report.batch, report.query_id, report.skipped) for report in reports}) != 1:
         raise SinkError(
             "The tasks of the batch report different plans: this is an error in the sink; nothing is decided."
@@ -74,8 +74,8 @@ def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
 
 
 def _content(plan: Plan, reports: Iterable[Report], batch: int) -> Content:
-    """What the tasks have read, and the file of the batch in the checkpoint, if it is still the one that was planned:
-    another driver may have written its own in its place."""
+    """The rows that the tasks have read, and the batch's file in the checkpoint. The file is left out if it has changed
+    since the batch was planned: another driver may have replaced it."""
     digests = [report.digest for report in reports]
     whole = None if None in digests else sum(each for each in digests if each is not None) % DIGEST_MODULUS
     now = Checkpoint(plan.settings.checkpoint).offsets(batch)
@@ -84,24 +84,24 @@ def _content(plan: Plan, reports: Iterable[Report], batch: int) -> Content:
 
 
 def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
-    """A decided batch is passed over: what Spark has planned under its number must be what was decided.
+    """Check that the replay of a decided batch, which is skipped, has the rows that were decided.
 
-    The number of rows decides first. As many rows, in other order or of other tasks, have the same sum; as many others, from
-    the file of ``offsets`` that was decided, are those of a query that is not deterministic. Where rows are not summed, that
-    file decides, and where it cannot be read, their number alone."""
+    The number of rows is compared first. With the same number, an equal digest is enough: it does not depend on the order of
+    rows or on tasks. A different digest is accepted only if the batch's ``offsets`` file is the one that was decided: then
+    the query is not deterministic. Without digests the file alone is compared, and if it cannot be read, only the number."""
     name, decided, now = plan.settings.name, plan.content, _content(plan, reports, batch)
     again, without = Answer(batch, plan.decision), Answer(batch + 1, plan.decision)
-    answers = f"firstBatch={again} writes all of this one as well, firstBatch={without} goes on without it."
+    answers = f"firstBatch={again} writes all of this one as well, firstBatch={without} continues without it."
     aimed_at = {topic for report in reports for topic in report.aimed_at}
-    # A record that has no room for its topics has none.
+    # A record that was too long without its topics has none.
     if plan.topics and (other := sorted(aimed_at - set(plan.topics))):
         raise DecisionMismatch(
             f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and this one is for "
             f"{', '.join(other)}: nothing of it is written. Two writes of one batch need two names (option name). If the "
-            f"query has got another topic: {answers}"
+            f"query has another topic now: {answers}"
         )
     summed = None not in (decided.digest, now.digest)
-    # If Spark had written the file again, it would at least have another time in it.
+    # If Spark had planned the batch again, the file would at least have another time in it.
     located = None not in (decided.offsets, now.offsets)
     same_sum = summed and decided.digest == now.digest
     same_offsets = located and decided.offsets == now.offsets
@@ -109,7 +109,7 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
         if summed and not same_sum:
             log.warning(
                 "batch %d of the sink %s was decided with other rows than its replay has, as many and from the same "
-                "offsets: the query is not deterministic. The decided rows stay, and none is written again",
+                "offsets: the query is not deterministic. The decided rows are kept, and none is written again",
                 batch,
                 name,
             )
@@ -117,9 +117,9 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     if decided.rows != now.rows:
         how = f"it had {decided.rows} rows and has {now.rows} now"
     else:
-        how = f"its {now.rows} rows are {'others' if summed else 'of other offsets'}"
+        how = f"its {now.rows} rows are {'different ones' if summed else 'of other offsets'}"
     cure = (
-        f"A file of the checkpoint is lost or an old one (offsets/{batch}), or this is another write under the same name "
+        f"A file of the checkpoint is lost or is an old one (offsets/{batch}), or this is another write under the same name "
         f"and batch. Restore offsets/{batch} as it was."
     )
     if same_offsets:
@@ -127,8 +127,8 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     elif decided.rows == now.rows and not located:
         cure += " If the query is not deterministic, set the option contentHash=false: only rows are counted then."
     raise DecisionMismatch(
-        f"Batch {batch} of the sink {name} was decided, and Spark has planned another one in its place: {how}. {cure} Else: "
-        f"{answers}"
+        f"Batch {batch} of the sink {name} was decided, and Spark has planned another one in its place: {how}. {cure} "
+        f"Otherwise: {answers}"
     )
 
 
@@ -157,18 +157,18 @@ def _record(
 
 
 def _in_time(plan: Plan, batch: int, now_ms: int) -> None:
-    """Decided transactions must be committed before their timeout, after a crash too: the last of the time is for that."""
+    """Raise ``NotDecided`` if too little of the transaction timeout is left to commit them after a crash."""
     timeout_ms = plan.settings.transaction_timeout_ms
     if now_ms - plan.planned_at_ms > timeout_ms * TIME_SHARE_MAX:
         raise NotDecided(
-            f"Batch {batch} is not decided: it took {(now_ms - plan.planned_at_ms) // 1000} s, and its transactions end by "
-            f"themselves after {timeout_ms // 1000} s (kafka.transaction.timeout.ms). Make the batches smaller, or raise it."
+            f"Batch {batch} is not decided: it took {(now_ms - plan.planned_at_ms) // 1000} s, and its transactions time "
+            f"out after {timeout_ms // 1000} s (kafka.transaction.timeout.ms). Make the batches smaller, or raise it."
         )
 
 
 def _check(cluster: Coordination, written: Iterable[Report], batch: int) -> None:
-    """Each transaction is open, and its producer not fenced. AddPartitionsToTxn with what is in it already is the question:
-    it changes nothing. Without it, a transaction that was aborted since the task reported would be decided on."""
+    """Raise ``NotDecided`` unless each transaction is open and its producer is not fenced. AddPartitionsToTxn is sent with
+    partitions that the transaction already has: that changes nothing and fails if the transaction has been aborted."""
     asked = [
         (report.transactional_id, report.producer, sorted(report.partitions))
         for report in written
@@ -177,17 +177,17 @@ def _check(cluster: Coordination, written: Iterable[Report], batch: int) -> None
     for transactional_id, error in cluster.check_transactions(asked).items():
         if isinstance(error, Fenced | InvalidTransaction):
             raise NotDecided(
-                f"Batch {batch} is not decided: the transaction {transactional_id} was aborted before, by its timeout or by "
-                f"a newer owner of the id; a restart of the query writes the batch again. ({error})"
+                f"Batch {batch} is not decided: the transaction {transactional_id} was already aborted, by its timeout or "
+                f"by a newer owner of the id; a restart of the query writes the batch again. ({error})"
             ) from error
         if error is not None:
             raise error
 
 
 def _check_topics(cluster: Coordination, written: Iterable[Report], batch: int) -> Mapping[str, bytes]:
-    """Each topic is the one that the tasks have written to; the ids by name. EndTxn succeeds also when partitions of the
-    transaction were deleted (TransactionMarkerChannelManager passes over what has no leader): their rows would be lost
-    without a word."""
+    """Return the topic ids by name; raise ``NotDecided`` if a topic is not the one that the tasks wrote to. EndTxn succeeds
+    even if partitions of the transaction were deleted (TransactionMarkerChannelManager skips partitions without a leader),
+    so their rows would be lost silently."""
     known: dict[str, bytes] = {}
     other = {
         topic
@@ -198,8 +198,8 @@ def _check_topics(cluster: Coordination, written: Iterable[Report], batch: int) 
     other.update(changed_topics(cluster, known))
     if other:
         raise NotDecided(
-            f"Batch {batch} is not decided: {', '.join(sorted(other))} was deleted or made anew while the batch was being "
-            "written; a restart of the query writes it again."
+            f"Batch {batch} is not decided: {', '.join(sorted(other))} was deleted or created again while the batch was "
+            "being written; a restart of the query writes it again."
         )
     return known
 
@@ -209,7 +209,7 @@ def _decide(
 ) -> None:
     try:
         store.write(plan.driver, chunks)
-        # Later the number of the batch says that there was one before.
+        # For later batches, the batch number shows that the query had a batch before.
         if batch == 0 and plan.settings.streaming:
             store.bind(plan.driver, query_id)
         reached("decision.written", batch)
@@ -226,14 +226,14 @@ def _decide(
 
 
 def _read_back(store: Store, record: SinkState) -> None:
-    """The decision is believed when it is read: an EndTxn of the plan that was repeated and came late may have ended the
-    driver's transaction before the record was in it."""
+    """Read the record again: only then it is certain. A late copy of the plan's EndTxn may have ended the driver's
+    transaction before the record was written in it."""
     found = store.read()
     if found == record:
         return
     if found is None or found.next_batch < record.next_batch:
         raise NotDecided(
-            f"Batch {record.next_batch - 1} is not decided: the record of the sink {store.name} was not taken; a restart "
+            f"Batch {record.next_batch - 1} is not decided: the record of the sink {store.name} was not stored; a restart "
             "of the query writes the batch again."
         )
     raise SinkError(
@@ -242,7 +242,7 @@ def _read_back(store: Store, record: SinkState) -> None:
 
 
 def _end_all(cluster: Coordination, transactions: Transactions, batch: int) -> None:
-    """Commit the transactions of a decided batch. From the first to the last of them a reader may see a part of it."""
+    """Commit the transactions of a decided batch. Until all are committed, a reader may see a part of the batch."""
     refused: dict[str, WireError] = {}
     for point, some in _portions(transactions):
         outcomes = cluster.end_transactions(some, commit=True)
@@ -264,18 +264,18 @@ def _end_all(cluster: Coordination, transactions: Transactions, batch: int) -> N
 
 
 def _check_topics_again(cluster: Coordination, topics: Mapping[str, bytes], batch: int) -> None:
-    """Spark does not hear of the batch if a topic has changed under its commits: the replay then asks what is to be done.
-    ``topics``: all that were written to, also where the record has no room for them."""
+    """Raise ``MayBeLost`` if a topic has changed while its transactions were committed, so that Spark does not record the
+    batch; the replay then asks the user. ``topics`` are all topics that were written, even if the record has only a part."""
     other = changed_topics(cluster, topics)
     if other:
         raise MayBeLost(
-            f"Batch {batch} is decided, but {', '.join(other)} was deleted or made anew before all of its transactions were "
-            "committed, and their rows may be lost."
+            f"Batch {batch} is decided, but {', '.join(other)} was deleted or created again before all of its transactions "
+            "were committed, and their rows may be lost."
         )
 
 
 def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
-    """All at once; one by one while a kill point is armed, so that a test can kill the driver between two of them."""
+    """All transactions in one portion; three portions while a kill point is armed, so that a test can kill in between."""
     if not armed():
         return [("", transactions)]
     half = max(1, len(transactions) // 2)
@@ -283,11 +283,11 @@ def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
 
 
 def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
-    """Abort what attempts that lost have left open. Best effort: a later plan looks again, if there is one.
+    """Abort the transactions that losing attempts have left open. Best effort: a later plan looks for them again.
 
-    Copies of an attempt that won have ids of their own, and no report tells of them: so they are looked for after each
-    batch. The pool is ended by epoch: a newer driver may have given the same ids out again. An attempt's own id is never
-    given out again, and its late owner is fenced."""
+    A copy of a winning attempt has an id of its own and no report mentions it, so the cluster is asked after each batch.
+    Transactions of the pool are ended by epoch, because a newer driver may have handed the same ids out again. An attempt's
+    own id is never handed out again, so its producer can be fenced."""
     name = plan.settings.name
     won = {report.transactional_id for report in written}
     lost = [
@@ -299,12 +299,12 @@ def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
         if lost:
             cluster.end_transactions(lost, commit=False)
     except WireError as error:
-        log.warning("strays of %s are left to the next plan: %s", name, error)
+        log.warning("open transactions of %s are not aborted before the next plan: %s", name, error)
     sweep(cluster, plan.settings, _own(cluster, name, plan.number) - won)
 
 
 def _own(cluster: Coordination, name: str, plan: int) -> set[str]:
-    """Attempts' own ids of this plan and earlier ones that have open transactions."""
+    """The attempts' own ids of this and earlier plans that have open transactions."""
     found = {each: read_task_id(name, each) for each in ongoing(cluster, name)}
     return {
         each for each, parsed in found.items() if parsed and parsed.plan is not None and parsed.plan <= plan
@@ -312,11 +312,11 @@ def _own(cluster: Coordination, name: str, plan: int) -> set[str]:
 
 
 def abort_batch(cluster: Coordination, reports: Sequence[Report]) -> bool:
-    """Abort what the tasks left open; False if that is left to the next plan.
+    """Abort the transactions that the tasks left open; return False if the next plan has to do it.
 
-    Spark calls this when a task has failed, and when ``commit_batch`` has raised: then the batch may well be decided, and
-    its transactions must not be touched but to commit them. So first the driver's own open transaction is aborted, which
-    rules out a decision from now on, and then the record is asked."""
+    Spark calls this when a task has failed, and when ``commit_batch`` has raised. In the second case the batch may be
+    decided, and its transactions may only be committed. So the driver's own open transaction is aborted first, after which
+    no decision can follow, and then the record is read."""
     if not reports:
         return False
     plan, batch = min(reports, key=lambda each: each.label).plan, reports[0].batch
@@ -325,7 +325,7 @@ def abort_batch(cluster: Coordination, reports: Sequence[Report]) -> bool:
     try:
         outcome = _rule_out(store, plan)
     except WireError as error:
-        log.warning("batch %d is left to the next plan: %s", batch, error)
+        log.warning("transactions of batch %d are not aborted before the next plan: %s", batch, error)
         return False
     if outcome is None:
         return False
@@ -341,9 +341,9 @@ def abort_batch(cluster: Coordination, reports: Sequence[Report]) -> bool:
 
 
 def _rule_out(store: Store, plan: Plan) -> SinkState | None:
-    """The record, when it cannot change any more under this plan; None if a newer driver has it."""
+    """The record, after which this plan cannot change it any more; None if a newer driver has taken over."""
     try:
-        # Nothing is open if the last transaction of this driver was committed: the plan's or the decision.
+        # No transaction is open if the driver's last one was committed: the plan's or the decision.
         with contextlib.suppress(InvalidTransaction):
             store.end(plan.driver, commit=False)
         record = store.read_as(plan.driver)

@@ -1,7 +1,7 @@
-"""The decision record: what a sink remembers, as the offset and metadata of its consumer group. Pure.
+"""The decision record: the state of a sink, encoded as offsets and metadata of its consumer group. Pure functions.
 
-The record is one value. It is packed, cut into chunks that Kafka takes as offset metadata, and committed to several
-partitions of one topic in one transaction; the offset is the next batch to decide.
+The record is one value. It is packed to bytes and split into chunks that fit into offset metadata. The chunks are committed
+to several partitions of one topic in one transaction; the committed offset is the next batch to decide.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from odradek.spark.wire.producer import Partition, ProducerId
 
 # Kafka's default of offset.metadata.max.bytes.
 CHUNK_LENGTH_MAX = 4096
-# __consumer_offsets has 50 partitions by default; one of them is the barrier (see store.py).
+# __consumer_offsets has 50 partitions by default; one of them is for the barrier (see store.py).
 CHUNKS_MAX = 49
-# The driver initialises at most so many ids per batch; tasks beyond them do it themselves.
+# The driver initialises at most this number of ids per batch; further tasks initialise their own.
 POOL_MAX = 1000
-# A task keeps its place in the pool for so many batches in which it has no rows.
+# A task keeps its place in the pool for this number of batches without rows.
 POOL_AGE_MAX = 8
 FORMAT = 3
-# It had an option's value in the place of ``decision``, and neither topics nor partitions.
+# Format 1 had the value of an option in place of ``decision``, and neither topics nor partitions.
 _FORMAT_1 = 1
-# It had of a batch's content only the number of its rows, and no doubt.
+# Format 2 had only the number of a batch's rows, without digest and offsets, and no doubt.
 _FORMAT_2 = 2
 TOPIC_ID_BYTES = 16
 _DIGEST_BYTES = 8
@@ -39,7 +39,7 @@ DIGEST_MODULUS = 1 << 8 * _DIGEST_BYTES
 
 
 class UnreadableRecord(OdradekError):
-    """What stands in the offsets is not a decision record of this version, or only a part of one."""
+    """The offsets contain no decision record of this version, or only a part of one."""
 
 
 class TooManyTasks(OdradekError):
@@ -47,16 +47,16 @@ class TooManyTasks(OdradekError):
 
 
 class Phase(enum.IntEnum):
-    """``PLANNING``: a batch is planned, ids may have been given out. ``DECIDED``: batch ``next_batch - 1`` is decided, its
-    transactions may still be open."""
+    """``PLANNING``: a batch is planned, and ids may have been handed out. ``DECIDED``: batch ``next_batch - 1`` is decided,
+    and its transactions may still be open."""
 
     PLANNING = 1
     DECIDED = 2
 
 
 class Entry(NamedTuple):
-    """A transaction that a decision counts on. ``pooled``: its id is of the pool (then ``label`` is that of attempt 0).
-    ``partitions``: what it wrote to, as far as the record has room for that."""
+    """A transaction that is part of a decision. ``pooled``: its id is of the pool (``label`` is then that of attempt 0).
+    ``partitions``: those that it wrote to, empty if the record had no space for them."""
 
     label: Label
     pooled: bool
@@ -65,9 +65,9 @@ class Entry(NamedTuple):
 
 
 class Content(NamedTuple):
-    """By what two batches of the same number can be told apart. ``rows``: how many it has. ``digest``: the sum of its rows
-    (`records.digest`); None if it was not taken. ``offsets``: a hash of the batch's file in the checkpoint's ``offsets``;
-    None where it could not be read."""
+    """What distinguishes two batches with the same number. ``rows``: the number of rows. ``digest``: the sum of their hashes
+    (`records.digest`), None if it was not computed. ``offsets``: a hash of the batch's file in the checkpoint's ``offsets``,
+    None if the file could not be read."""
 
     rows: int = 0
     digest: int | None = None
@@ -78,9 +78,9 @@ NO_CONTENT = Content()
 
 
 class Answer(NamedTuple):
-    """The option ``firstBatch``, ``<batch>@<plan>``: the batch to write next while the last decision is that of ``plan``.
+    """The option ``firstBatch``, ``<batch>@<plan>``: the next batch to write, valid while ``plan`` made the last decision.
 
-    It answers one question of the sink, and none that comes later: the next decision is of another plan."""
+    It resolves one error of the sink and no later one, because the next decision has another plan."""
 
     batch: int
     plan: int
@@ -91,15 +91,15 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Decided:
-    """The transactions of a decided batch: all of them, or, while a later batch is planned, those that could not be
-    committed (the record then says so until the user decides what is to be done)."""
+    """The transactions of a decided batch. While a later batch is planned, only those that could not be committed: the
+    record has them until the user has decided how to continue."""
 
     run: int
     plan: int
     entries: tuple[Entry, ...]
 
     def transactions(self, name: str) -> list[tuple[str, ProducerId]]:
-        """(transactional id, producer) of each."""
+        """The transactional id and the producer of each transaction."""
         return [
             (
                 pool_id(name, self.run, entry.label.task)
@@ -113,15 +113,15 @@ class Decided:
 
 @dataclass(frozen=True)
 class SinkState:
-    """What a sink remembers.
+    """The state of a sink.
 
-    ``plan``: each plan has a number, one more than the last. ``run``: the number of the plan that gave the pool its names;
-    a plan that finds another one unfinished takes new names, since the other's processes may still be alive.
-    ``query_id``: Spark's, of the query that decided last ("" before the first decision). ``decision``: the number of the
-    plan that led to the last decision, 0 if none did. ``pool``: age by task, see ``aged``. ``swept_at_ms``: when strays were
-    last looked for. ``topics``: what the last decided batch was written to, id by name, as far as there is room. ``content``
-    and ``decided_at_ms`` (for people) are of that batch too. ``doubt``: why the sink may have had another record before this
-    one, which is lost; "" if nothing says so, and after the first decision.
+    ``plan``: the number of the plan, one more than that of the plan before. ``run``: the number of the plan that named the
+    pool's ids; a plan that finds another one unfinished takes new names, because the other's processes may still run.
+    ``query_id``: Spark's id of the query that made the last decision ("" before the first). ``decision``: the number of the
+    plan that led to the last decision, 0 if there is none. ``pool``: age by task, see ``aged``. ``swept_at_ms``: when a plan
+    last looked for open transactions of lost attempts. ``topics``: the ids by name of the topics that the last decided batch
+    was written to, empty if the record had no space. ``content`` and ``decided_at_ms`` (for display) are of that batch too.
+    ``doubt``: why the sink may have had an earlier record that is lost; "" without evidence, and after the first decision.
     """
 
     run: int
@@ -139,7 +139,7 @@ class SinkState:
     doubt: str = ""
 
     def without_partitions(self) -> SinkState:
-        """With less to say to people."""
+        """The record without the transactions' partitions, which are only for display."""
         if self.decided is None:
             return self
         bare = tuple(entry._replace(partitions=()) for entry in self.decided.entries)
@@ -151,10 +151,10 @@ class SinkState:
 
 
 def aged(pool: Mapping[int, int], used: Iterable[int]) -> dict[int, int]:
-    """The pool after a batch whose rows were written by the tasks ``used``: they are young again, the others a batch older.
+    """The pool after a batch: the tasks in ``used``, which wrote rows, get age 0, and the others are a batch older.
 
-    A pool of the last batch's tasks alone would make a query whose batches are now wide and now narrow take a new id for
-    each task of each wide one, and Kafka keeps an id for seven days."""
+    If the pool had only the last batch's tasks, a query that alternates between many and few tasks would need new ids for
+    the tasks of each wide batch, and Kafka keeps a transactional id for seven days."""
     young = dict.fromkeys(used, 0)
     old = {task: age + 1 for task, age in pool.items() if task not in young and age < POOL_AGE_MAX}
     best = sorted((age, task) for task, age in {**old, **young}.items())[:POOL_MAX]
@@ -218,7 +218,7 @@ def _text(text: str, out: bytearray) -> None:
 
 
 def pack(record: SinkState) -> bytes:
-    """One string of bytes; ``unpack`` reads it. A transaction takes about 8 bytes."""
+    """Encode the record; ``unpack`` decodes it. A transaction takes about 8 bytes."""
     out = bytearray((FORMAT, record.phase))
     numbers = (record.run, record.plan, record.next_batch, record.decision)
     for number in (*numbers, record.swept_at_ms, record.content.rows, record.decided_at_ms):
@@ -243,7 +243,7 @@ def pack(record: SinkState) -> bytes:
 
 
 def _pack_digest(digest: int | None, out: bytearray) -> None:
-    """How many bytes it takes, none where there is none, and the bytes."""
+    """Append the length of the digest (0 for None), then its bytes."""
     raw = b"" if digest is None else digest.to_bytes(_DIGEST_BYTES, "big")
     _varint(len(raw), out)
     out += raw
@@ -258,7 +258,7 @@ def _pack_decided(decided: Decided | None, topics: Mapping[str, int], out: bytea
     _varint(decided.plan, out)
     task = producer_id = 0
     for label, pooled, producer, partitions in sorted(decided.entries):
-        # The id of a pooled one follows from the task alone.
+        # The transactional id of a pooled entry follows from the task alone.
         _varint(0 if pooled else label.renewals + 1, out)
         if not pooled:
             _varint(label.attempt_id, out)
@@ -270,7 +270,7 @@ def _pack_decided(decided: Decided | None, topics: Mapping[str, int], out: bytea
 
 
 def _pack_partitions(partitions: Iterable[Partition], topics: Mapping[str, int], out: bytearray) -> None:
-    """For each topic a bit for each of its partitions."""
+    """Append a bitmap of partitions for each topic."""
     bits: dict[int, int] = {}
     for topic, index in partitions:
         if topic in topics:
@@ -293,7 +293,7 @@ def _unpack_partitions(reader: _Reader, topics: Sequence[str]) -> tuple[Partitio
 
 
 def unpack(data: bytes) -> SinkState:
-    """What ``pack`` packed. ``UnreadableRecord`` for anything else."""
+    """Decode a record that ``pack`` encoded. Raises ``UnreadableRecord`` for other bytes."""
     if len(data) < 2 or data[0] not in (_FORMAT_1, _FORMAT_2, FORMAT):
         raise UnreadableRecord("the decision record was written by another version of this sink")
     reader = _Reader(data)
@@ -330,7 +330,7 @@ def unpack(data: bytes) -> SinkState:
 
 
 def _unpack_decided(reader: _Reader, topics: Sequence[str] | None) -> Decided | None:
-    """``topics``: in the order in which partitions name them, None where there are no partitions."""
+    """``topics`` is in the order of the partitions' topic numbers; None if the format has no partitions."""
     count = reader.varint()
     if count == 0:
         return None
@@ -350,8 +350,8 @@ def _unpack_decided(reader: _Reader, topics: Sequence[str] | None) -> Decided | 
 
 
 def fitting(record: SinkState, chunks_max: int = CHUNKS_MAX) -> SinkState:
-    """The record, without what is only nice to have where it would be too long: the partitions of its transactions, then its
-    topics. ``TooManyTasks`` if that does not help."""
+    """The record, without parts that are only for display if it is too long: the partitions of its transactions, then its
+    topics. Raises ``TooManyTasks`` if it is still too long."""
     for slimmer in (record, record.without_partitions()):
         with contextlib.suppress(TooManyTasks):
             to_chunks(slimmer, chunks_max)
@@ -365,7 +365,7 @@ def fitting(record: SinkState, chunks_max: int = CHUNKS_MAX) -> SinkState:
 
 
 def to_chunks(record: SinkState, chunks_max: int = CHUNKS_MAX) -> list[str]:
-    """The record as texts, each short enough to be an offset's metadata; ``TooManyTasks`` if there are too many."""
+    """Encode the record as strings that fit into offset metadata. Raises ``TooManyTasks`` if there are too many."""
     packed = pack(record)
     packed += zlib.crc32(packed).to_bytes(4, "big")
     text = base64.b64encode(packed).decode()
@@ -382,40 +382,40 @@ def to_chunks(record: SinkState, chunks_max: int = CHUNKS_MAX) -> list[str]:
 
 
 def is_chunk(metadata: str) -> bool:
-    """Whether an offset's metadata is a part of a decision record."""
+    """Whether an offset's metadata is a chunk of a decision record."""
     return metadata.startswith("odradek/")
 
 
 def from_chunks(offsets: Sequence[tuple[int, str]]) -> SinkState | None:
-    """The record from (offset, metadata) in the order of ``to_chunks``; None if the first has none.
+    """Decode the record from (offset, metadata) pairs in the order of ``to_chunks``; None if the first pair has no metadata.
 
-    ``UnreadableRecord`` if chunks are missing or of different records, or if another program wrote them."""
+    Raises ``UnreadableRecord`` if chunks are missing, belong to different records, or were written by another program."""
     if not offsets or offsets[0][0] < 0:
         return None
     first = offsets[0][1]
     head = first.split("/", 3)
     if not is_chunk(first) or len(head) != 4 or not head[2].isdecimal():
         raise UnreadableRecord(
-            "the consumer group's offset is no decision record: a consumer uses that group, so give the sink another name"
+            "the consumer group's offset is not a decision record: a consumer uses that group, so give the sink another name"
         )
     count = int(head[2])
     parts = []
     for index, (offset, metadata) in enumerate(offsets[:count]):
         prefix = f"odradek/{index}/{count}/"
         if offset != offsets[0][0] or not metadata.startswith(prefix):
-            raise UnreadableRecord(f"chunk {index} of the decision record is of another record")
+            raise UnreadableRecord(f"chunk {index} of the decision record belongs to another record")
         parts.append(metadata.removeprefix(prefix))
     if len(parts) != count:
         raise UnreadableRecord(f"the decision record has {count} chunks, and {len(parts)} were read")
     try:
         packed = base64.b64decode("".join(parts), validate=True)
     except ValueError as error:
-        raise UnreadableRecord(f"the decision record is not what was written: {error}") from None
+        raise UnreadableRecord(f"the decision record cannot be decoded: {error}") from None
     if zlib.crc32(packed[:-4]) != int.from_bytes(packed[-4:], "big"):
-        raise UnreadableRecord("the decision record is not what was written: its checksum differs")
+        raise UnreadableRecord("the decision record has a wrong checksum")
     record = unpack(packed[:-4])
     if record.next_batch != offsets[0][0]:
-        raise UnreadableRecord("the decision record and its offset differ")
+        raise UnreadableRecord("the decision record and its offset name different batches")
     return record
 
 
@@ -423,12 +423,12 @@ _BINDING = "odradek-sink"
 
 
 def to_binding(sink: SinkPlace) -> str:
-    """The metadata of the offset that says which sink has decided the first batch of a query."""
+    """The offset metadata that names the sink which has decided the first batch of a query."""
     return json.dumps([_BINDING, *sink])
 
 
 def from_bindings(offsets: Iterable[tuple[int, str]]) -> SinkPlace | None:
-    """The sink, from the (offset, metadata) of the query's group; None if none of them names one."""
+    """The sink named by the (offset, metadata) pairs of the query's group; None if no pair names one."""
     for _, metadata in offsets:
         with contextlib.suppress(ValueError):
             binding, name, topic = json.loads(metadata)

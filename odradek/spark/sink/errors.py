@@ -1,4 +1,4 @@
-"""How a batch can fail, in sentences for the person who runs the query."""
+"""The exceptions of a batch. Their messages are for the person who runs the query."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from odradek.errors import OdradekError
 
 
 class SinkError(OdradekError):
-    """The sink cannot go on; the text says why, and what to do."""
+    """The sink cannot continue; the message says why, and what to do."""
 
 
 class DecisionMismatch(SinkError):
@@ -18,7 +18,7 @@ class NotDecided(SinkError):
 
 
 class OutcomeUnknown(SinkError):
-    """Whether the batch is decided could not be learned; a restart of the query finds out."""
+    """It is not known whether the batch is decided; a restart of the query finds out."""
 
 
 class MayBeLost(SinkError):

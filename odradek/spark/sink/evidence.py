@@ -1,7 +1,7 @@
-"""What says that a sink had batches of which its decision record says nothing: then silence is not taken for "new".
+"""Evidence that a sink has had batches although its decision record shows none, so that it is not taken for a new one.
 
-Where Spark is at batch 1 or later, its own number says so. At batch 0 a missing record means a new query, or a lost record:
-the group was deleted or has expired, the query has another name now, or the option decisionTopic another value.
+From batch 1 on, Spark's batch number is evidence enough. At batch 0 a missing record means a new query or a lost record: the
+group was deleted or has expired, or the query's name or its option decisionTopic has changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from odradek.spark.sink.store import Store
 
 OPEN = "Ongoing"
-# A task's transaction is committed after a decision only.
+# The states of a task's transaction that show that there was a decision.
 _COMMITTED = ("PrepareCommit", "CompleteCommit")
 
 
@@ -28,8 +28,8 @@ def doubt(
     mark: SinkPlace | None,
     known: Mapping[str, str],
 ) -> str:
-    """Why the sink's record may be a lost one, as the end of a sentence; "" if nothing says so. ``found``: the record;
-    ``mark``: what the checkpoint says; ``known``: the sink's transactional ids, state by id."""
+    """The reason why the sink's record may be lost, as the end of a sentence; "" if there is none. ``found`` is the record,
+    ``mark`` the sink that the checkpoint names, ``known`` the states of the sink's transactional ids."""
     if found is not None and (found.query_id or found.doubt):
         return found.doubt
     if mark is not None and mark != store.place:
@@ -41,10 +41,10 @@ def doubt(
     if committed := committed_tasks(store.name, known):
         return f"it has committed transactions ({', '.join(committed[:3])})"
     if mark is not None:
-        return "its checkpoint says that it has planned a batch before"
+        return "its checkpoint shows that it has planned a batch before"
     return ""
 
 
 def committed_tasks(name: str, known: Mapping[str, str]) -> list[str]:
-    """The transactional ids of the sink's tasks whose last transaction is committed."""
+    """The transactional ids of the sink's tasks whose last transaction was committed."""
     return sorted(each for each, state in known.items() if state in _COMMITTED and read_task_id(name, each))

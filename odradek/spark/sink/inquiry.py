@@ -1,4 +1,4 @@
-"""The state of a sink, for its user: from any process, and while a query runs."""
+"""The state of a sink, for its user. The functions may be called in any process, and while a query runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.spark.wire import Cluster, Partition, ProducerId, Retriable, Transa
 
 _UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 _COMMITTED = ("PrepareCommit", "CompleteCommit")
-# A query whose batches end while they are looked at is looked at again, so often at most.
+# If batches end while their transactions are being read, read again, at most this number of times.
 _LOOKS_MAX = 5
 
 
@@ -42,9 +42,9 @@ class Decision:
 
 
 def progress(options: Mapping[str, str]) -> Decision | None:
-    """Reads the decision record of the sink with these options (those of the query); None if it has never planned a batch.
+    """Read the decision record of the sink with these options (those of the query); None if it has never planned a batch.
 
-    It changes nothing and may be called while the query runs. It waits while a decision is being committed."""
+    The call changes nothing and may be made while the query runs. It waits while a decision is being committed."""
     read = SinkOptions.of(options)
     with Cluster(read.client) as cluster:
         record = Store(cluster, read.protocol.name, read.protocol.topic).read()
@@ -70,8 +70,8 @@ def _decision(name: str, record: SinkState) -> Decision:
 
 @dataclass(frozen=True)
 class SinkTransaction:
-    """A transaction of a sink. ``state``: ``"open"``, ``"aborted"``, or ``"expired"`` if its coordinator no longer knows it.
-    ``partitions``: those that it wrote to, as far as known. ``since``: its start (UTC), if it is open."""
+    """A transaction of a sink. ``state``: ``"open"``, ``"aborted"``, or ``"expired"`` if its coordinator has removed the id.
+    ``partitions``: the partitions that it wrote to, as far as known. ``since``: its start (UTC), if it is open."""
 
     transactional_id: str
     state: str
@@ -84,8 +84,8 @@ class Status:
     """The state of a sink. ``decision``: as `progress` returns it; None while ``deciding``, or if no batch was ever planned.
 
     ``deciding``: a driver's transaction is open, and the record cannot be read until it ends. ``half_committed``: the
-    transactions of the last decided batch that are not committed yet: consumers see the batch without them. ``others``: the
-    other open transactions, of a batch that is being written or of a query that has ended. ``read_committed`` consumers see
+    transactions of the last decided batch that are not committed yet; consumers see the batch without them. ``others``: the
+    other open transactions, of a batch that is being written or of a query that has ended. ``read_committed`` consumers get
     no record behind an open transaction."""
 
     name: str
@@ -96,8 +96,8 @@ class Status:
 
 
 def status(options: Mapping[str, str]) -> Status:
-    """The state of the sink with these options (those of the query). It changes nothing, and may be called at any time.
-    While a decision is being committed, it waits for up to ``kafka.delivery.timeout.ms``."""
+    """Return the state of the sink with these options (those of the query). The call changes nothing, and may be made at any
+    time. While a decision is being committed, it waits for up to ``kafka.delivery.timeout.ms``."""
     read = SinkOptions.of(options)
     with Cluster(read.client) as cluster:
         return _status(cluster, read.protocol)
@@ -108,17 +108,17 @@ def _status(cluster: Cluster, settings: plan.Settings) -> Status:
     for _ in range(_LOOKS_MAX):
         record, deciding = _read(store)
         found = _look(cluster, settings.name, record, deciding)
-        # A later plan may have given the ids out anew since the record was read, after it had committed what they wrote.
+        # A later plan may have committed these transactions and handed out their ids again since the record was read.
         if not found.half_committed or _read(store) == (record, deciding):
             return found
     raise Retriable(
         "CONCURRENT_TRANSACTIONS",
-        f"The sink {settings.name} makes decisions faster than they can be looked at.",
+        f"The sink {settings.name} decides batches faster than their transactions can be read.",
     )
 
 
 def _read(store: Store) -> tuple[SinkState | None, bool]:
-    """The record, and whether there is none because a driver's transaction is open."""
+    """The record, and whether it cannot be read because a driver's transaction is open."""
     try:
         return store.read(), False
     except Retriable as error:
@@ -144,7 +144,7 @@ def _look(cluster: Cluster, name: str, record: SinkState | None, deciding: bool)
 
 
 def _outcome(transactional_id: str, entry: Entry, known: TransactionState | None) -> SinkTransaction | None:
-    """What has become of a decided transaction; None if it is committed."""
+    """The state of a decided transaction; None if it is committed."""
     if known is None:
         return SinkTransaction(transactional_id, "expired", entry.partitions)
     if known.producer == entry.producer and known.state in _COMMITTED:
@@ -160,7 +160,7 @@ def _open(known: Mapping[str, TransactionState | None], ids: Iterable[str]) -> t
     return tuple(
         SinkTransaction(each, "open", state.partitions, _time(state.started_at_ms))
         for each, state in described
-        # It may have ended between the two questions.
+        # The transaction may have ended between the two requests.
         if state is not None and state.state == "Ongoing"
     )
 
@@ -171,9 +171,9 @@ def _time(ms: int) -> datetime | None:
 
 @dataclass(frozen=True)
 class Resolution:
-    """The result of ``resolve``. ``aborted``: the open transactions of no decided batch; ``still_open``: those of them that
-    could not be aborted. ``lost``: the transactions of the last decided batch that could not be committed (the restarted
-    query raises an error that asks for ``firstBatch``)."""
+    """The result of ``resolve``. ``aborted``: the open transactions that belonged to no decided batch; ``still_open``: those
+    of them that could not be aborted. ``lost``: the transactions of the last decided batch that could not be committed (the
+    restarted query raises an error that asks for ``firstBatch``)."""
 
     decision: Decision
     aborted: tuple[SinkTransaction, ...]
@@ -182,8 +182,8 @@ class Resolution:
 
 
 def resolve(options: Mapping[str, str]) -> Resolution | None:
-    """Ends the open transactions of a stopped query: commits those of a decided batch, aborts all others. None if no batch
-    was ever planned under that name. A query that still runs is fenced; started again, it writes its batch again."""
+    """End the open transactions of a stopped query: commit those of a decided batch, abort all others. None if no batch was
+    ever planned under that name. A query that still runs is fenced, and writes its batch again when it is restarted."""
     read = SinkOptions.of(options)
     name = read.protocol.name
     with Cluster(read.client) as cluster:

@@ -1,4 +1,4 @@
-"""The finished batches of queries with this sink, for the program that runs the queries."""
+"""A Spark listener for the finished batches of queries with this sink."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from odradek.spark.sink.source import FORMAT
 log = logging.getLogger(__name__)
 
 BATCHES_KEPT = 1000
-# How Spark 4 describes any sink in Python: by the name of its own class.
+# Spark 4 describes every sink in Python by the name of its own class.
 _PYTHON_SINK = "PythonTable"
 
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """A batch that Spark has finished: its transactions are committed. ``rows``: the number of input rows."""
+    """A batch that Spark has finished: its transactions are committed. ``rows`` is the number of input rows."""
 
     query_id: str
     query_name: str | None
@@ -38,7 +38,7 @@ class BatchProgress:
 
 
 class ExactlyOnceListener(StreamingQueryListener):
-    """Keeps and logs the finished batches of queries with this sink; ``spark.streams.addListener(ExactlyOnceListener())``.
+    """Collect and log the finished batches of queries with this sink: ``spark.streams.addListener(ExactlyOnceListener())``.
 
     Spark does not tell a listener which Python sink a query has. ``names`` lists the queries to listen to; without it, the
     listener takes all queries with a sink in Python."""
@@ -57,7 +57,7 @@ class ExactlyOnceListener(StreamingQueryListener):
 
     @property
     def failures(self) -> dict[str, str]:
-        """The errors of failed queries, by query id."""
+        """The error messages of failed queries, by query id."""
         with self._lock:
             return dict(self._failures)
 

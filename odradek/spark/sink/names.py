@@ -1,4 +1,4 @@
-"""What a sink is called, and the transactional ids that follow from it."""
+"""The name of a sink, and the transactional ids that are derived from it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ NAME_LENGTH_MAX = 200
 
 
 class Label(NamedTuple):
-    """One attempt of one task. ``attempt_id``: Spark's task attempt id, which no other attempt of the same driver has;
-    ``renewals``: how many ids it gave up because it could not know their epoch."""
+    """One attempt of one task. ``attempt_id``: Spark's task attempt id, unique within a driver. ``renewals``: the number of
+    transactional ids that the attempt has abandoned because their epoch was uncertain."""
 
     task: int
     attempt_id: int
@@ -19,7 +19,7 @@ class Label(NamedTuple):
 
 
 class SinkPlace(NamedTuple):
-    """Where a cluster has a sink's decision record: the sink's name, and the topic of the option decisionTopic."""
+    """The place of a sink's decision record in a cluster: the sink's name, and the topic of the option decisionTopic."""
 
     name: str
     topic: str
@@ -29,35 +29,35 @@ class SinkPlace(NamedTuple):
 
 
 def driver_id(name: str) -> str:
-    """The driver that owns it may decide."""
+    """The driver's transactional id: only the current producer of this id can decide."""
     return f"{name}-driver"
 
 
 def pool_id(name: str, run: int, task: int) -> str:
-    """Initialised by the driver for each batch, and used by the one attempt of the task that has the ticket for it."""
+    """A pool id of a task: the driver initialises it for each batch, and the attempt that gets the ticket uses it."""
     return f"{name}-{run}-{task}"
 
 
 def ticket_id(name: str, run: int, task: int) -> str:
-    """Never has a transaction: its epoch counts the attempts that would like to use the pool's id. See task.py."""
+    """The id of a pool id's ticket. It has no transactions; its epoch counts attempts that want the pool id (task.py)."""
     return f"{name}-{run}-{task}-ticket"
 
 
 def own_id(name: str, run: int, plan: int, label: Label) -> str:
-    """Initialised by the attempt itself only: each plan has a number of its own, and is used by one
-    driver. So no late attempt can fence it by mistake."""
+    """An attempt's own id. Only this attempt initialises it: each plan has its own number, and one driver uses it. So no
+    late attempt can fence it by mistake."""
     more = f".{label.renewals}" if label.renewals else ""
     return f"{name}-{run}-{label.task}-{plan}.{label.attempt_id}{more}"
 
 
 def query_group(query_id: str) -> str:
-    """The consumer group whose offset says which sink has decided the first batch of a streaming query. Spark's query id
-    lives in the checkpoint: it stays when the query gets another name or its checkpoint another place."""
+    """The consumer group whose offset names the sink that has decided the first batch of a streaming query. Spark's query id
+    is in the checkpoint: it does not change when the query gets another name or its checkpoint moves."""
     return f"odradek-query-{query_id}"
 
 
 class TaskId(NamedTuple):
-    """A task's transactional id, read back; ``plan`` is None for one of the pool."""
+    """A task's transactional id in its parts; ``plan`` is None for an id of the pool."""
 
     run: int
     task: int
@@ -65,8 +65,8 @@ class TaskId(NamedTuple):
 
 
 def read_task_id(name: str, transactional_id: str) -> TaskId | None:
-    """None if it is not an id of a task of this sink. (``a-1-2`` is no id of the sink ``a-1``, nor the other way round: the
-    third part of an attempt's own id has a dot.)"""
+    """Parse an id; None if it is not a task's id of this sink. (``a-1-2`` is not an id of the sink ``a-1``, nor the other
+    way round: the third part of an attempt's own id contains a dot.)"""
     match = re.fullmatch(
         re.escape(name) + r"-(\d+)-(\d+)(?:-(\d+)\.\d+(?:\.\d+)?)?", transactional_id, re.ASCII
     )
@@ -77,11 +77,11 @@ def read_task_id(name: str, transactional_id: str) -> TaskId | None:
 
 
 def is_of_sink(name: str, transactional_id: str) -> bool:
-    """Whether a transaction may be open under this id of the sink: the driver's or a task's."""
+    """Whether the sink may have a transaction under this id: the driver's or a task's."""
     return transactional_id == driver_id(name) or read_task_id(name, transactional_id) is not None
 
 
 def from_checkpoint(location: str) -> str:
-    """A name for a query that has none: of its checkpoint's location, which is as constant as the query."""
+    """A name for a query without one, derived from the location of its checkpoint, which does not change."""
     digest = hashlib.sha256(location.rstrip("/").encode()).hexdigest()
     return f"odradek-{digest[:16]}"

@@ -1,4 +1,4 @@
-"""The options of the sink, from strings."""
+"""Parse the options of the sink."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from odradek.spark.sink.names import NAME_LENGTH_MAX, from_checkpoint
 from odradek.spark.sink.plan import Settings
 from odradek.spark.wire import ClientSettings
 
-# Every cluster has it once a client has looked up a group, and it is not deleted with the data. See README.md.
+# Every cluster creates it when a client first looks up a group, and nobody deletes it with the data. See README.md.
 DECISION_TOPIC = "__consumer_offsets"
 # The default of the broker's transaction.max.timeout.ms.
 TRANSACTION_TIMEOUT_MS = 900_000
 _TIMEOUT = "kafka.transaction.timeout.ms"
-# What this sink decides by itself, and the values that say the same: any other would be taken for heard.
+# Settings that the sink decides itself, with the values that it uses. Other values are rejected instead of ignored.
 _OURS = {
     "kafka.transactional.id": (),
     "kafka.group.id": (),
@@ -29,7 +29,7 @@ _OURS = {
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """``topic``: the option, which goes before the column. ``batch``: the option ``batchId`` of a batch write."""
+    """``topic``: the option, which takes precedence over the column. ``batch``: the option ``batchId`` of a batch write."""
 
     client: ClientSettings
     protocol: Settings
@@ -38,7 +38,7 @@ class SinkOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, batch_write: bool = False) -> SinkOptions:
-        """``SinkError`` or ``wire.BadSettings`` say in a sentence what is wrong."""
+        """Parse the options. Raises ``SinkError`` or ``wire.BadSettings`` with a message for the user."""
         given = {name.lower(): value for name, value in options.items()}
         for name, same in _OURS.items():
             if given.pop(name, "").strip().lower() not in ("", *same):
@@ -67,14 +67,14 @@ class SinkOptions:
 
 
 def _name(given: Mapping[str, str], batch_write: bool) -> str:
-    """What must never change as long as the query lives: ids, record and fencing follow from it."""
+    """The sink's name. It must not change as long as the query exists: ids, record and fencing depend on it."""
     name = given.get("name") or given.get("queryname")
     if not name and given.get("checkpointlocation"):
         name = from_checkpoint(given["checkpointlocation"])
     if not name and batch_write:
         if "batchid" in given:
             raise SinkError(
-                "The option batchId needs the option name: only a name is found again by the next write."
+                "The option batchId needs the option name, because the next write finds the batch by the name."
             )
         name = f"odradek-{uuid4().hex}"
     if not name:
@@ -94,7 +94,7 @@ def _answer(given: Mapping[str, str]) -> Answer | None:
     match = re.fullmatch(r"\s*(\d+)@(\d+)\s*", text, re.ASCII)
     if match is None:
         raise SinkError(
-            f"The option firstBatch is as the sink's sentence has it, BATCH@PLAN with two whole numbers, not {text!r}."
+            f"The option firstBatch must be BATCH@PLAN as in the sink's error message, with two whole numbers, not {text!r}."
         )
     return Answer(int(match[1]), int(match[2]))
 

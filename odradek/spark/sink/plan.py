@@ -1,4 +1,4 @@
-"""Planning a batch: from fencing older drivers to a pool of ids for its tasks."""
+"""Plan a batch: fence older drivers, finish the last decided batch, and initialise a pool of ids for the tasks."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from odradek.spark.wire import Fenced, InvalidTransaction, ProducerId, WireError
 
 log = logging.getLogger(__name__)
 
-# A plan begins anew when it cannot know the epoch of an id of its pool.
+# A plan is repeated if the epoch of an id of its pool is uncertain.
 PLANS_MAX = 3
-# Strays (of copies that lost against another, say) are looked for at most so often; until then they hold back readers.
+# Open transactions of lost attempts are looked for at most once in this interval; until then they hold back readers.
 SWEEP_INTERVAL_MS = 10_000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the protocol itself is told. ``answer``: the option ``firstBatch``, None if it was not given. ``hashed``: whether
-    a batch's rows are summed (the option ``contentHash``). ``checkpoint``: the query's, None if it is not known.
-    ``streaming``: whether it is the one sink of a streaming query, and no batch write. ``numbered``: whether its batches
-    have numbers of their own; a batch write without one is always a new one."""
+    """Settings of the protocol. ``answer``: the option ``firstBatch``, None if it is not set. ``hashed``: whether to compute
+    a digest of a batch's rows (the option ``contentHash``). ``checkpoint``: the location of the query's checkpoint, None if
+    unknown. ``streaming``: whether this is the one sink of a streaming query, and not a batch write. ``numbered``: whether
+    batches have numbers; a batch write without a number is always a new batch."""
 
     name: str
     topic: str
@@ -42,12 +42,12 @@ class Settings:
     numbered: bool = True
 
     def answers(self, decision: int) -> bool:
-        """Whether the option ``firstBatch`` answers the question of the decision of this plan."""
+        """Whether the option ``firstBatch`` was set for the decision of this plan."""
         return self.answer is not None and self.answer.plan == decision
 
 
 class Place(NamedTuple):
-    """An id of the pool that is ready, and the ticket that was drawn last: who draws the next one may use it."""
+    """An initialised pool id, and the last epoch of its ticket: the attempt that gets the next epoch may use the id."""
 
     producer: ProducerId
     ticket: ProducerId
@@ -55,12 +55,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What the driver tells the tasks of a batch, and what they tell it back.
+    """What the driver passes to the tasks of a batch, and the tasks return to the driver.
 
-    ``number``: of this plan; ``run``: of the plan that named the pool. ``driver``: under whose epoch it was made.
-    ``next_batch``, ``query_id``, ``decision``, ``topics``, ``content``, ``doubt``: as the record has them. ``unended``: how
-    many transactions of the last decided batch could not be committed. ``pool``: the ids that are ready, by task; ``ages``
-    as in the record. ``offsets``: the file of the batch in the checkpoint, as it was when the batch was planned.
+    ``number``: of this plan; ``run``: number of the plan that named the pool. ``driver``: the driver's producer in this
+    plan. ``next_batch``, ``query_id``, ``decision``, ``topics``, ``content``, ``doubt``: as in the record. ``unended``: the
+    number of transactions of the last decided batch that could not be committed. ``pool``: the initialised ids by task;
+    ``ages``: as in the record. ``offsets``: the batch's file in the checkpoint when the batch was planned.
     """
 
     settings: Settings
@@ -82,52 +82,54 @@ class Plan:
 
     @property
     def answered(self) -> bool:
-        """Whether the option ``firstBatch`` answers the question of the last decision."""
+        """Whether the option ``firstBatch`` was set for the last decision."""
         return self.settings.answers(self.decision)
 
     def head(self) -> Plan:
-        """It without the pool: small enough to travel with each task's report."""
+        """The plan without the pool, small enough to be sent with each task's report."""
         return dataclasses.replace(self, pool={}, ages={})
 
 
 def plan_batch(cluster: Coordination, settings: Settings, now_ms: int) -> Plan:
-    """Fence older drivers, finish what was decided, and give out ids for the next batch."""
+    """Fence older drivers, finish the last decided batch, and hand out ids for the next one."""
     for _ in range(PLANS_MAX):
         plan, uncertain = _plan_once(cluster, settings, now_ms)
         if not uncertain:
             reached("plan.pooled")
             return plan
-        # A lost request may still be under way, and would fence a task in the middle of its work. No task will use
-        # these names: the next plan finds this one unfinished.
-        log.warning("the epochs of %s are uncertain: other ids are taken", ", ".join(sorted(uncertain)))
+        # A lost InitProducerId may still be under way, and would fence a task in the middle of its work. No task will
+        # use these ids: the next plan sees that this one is unfinished, and takes others.
+        log.warning(
+            "the epochs of %s are uncertain: planning again with other ids", ", ".join(sorted(uncertain))
+        )
     raise OutcomeUnknown(
-        f"The cluster lost answers to InitProducerId of {settings.name} {PLANS_MAX} times: the query can be started again "
-        "when the network is better."
+        f"The cluster lost the responses to InitProducerId of {settings.name} {PLANS_MAX} times: start the query again when "
+        "the network is better."
     )
 
 
 def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> SinkState | None:
-    """End what an ended query has left open: the decided transactions are committed, all others are aborted. The record as
-    it is then, None where nothing was ever planned. A driver that still lives is fenced, and its batch replayed.
+    """End the transactions that a query has left open: commit the decided ones, abort all others. Return the record
+    afterwards, None if no batch was ever planned. A driver that still runs is fenced, and its batch is replayed.
 
-    It is a plan that gives out no ids. So it may come at any time, and late: no id of a later plan is touched."""
+    This is a plan that hands out no ids. So it may run at any time, even late: it touches no id of a later plan."""
     left = ongoing(cluster, settings.name)
-    # A name that no sink has: not even a transactional id should be left of the question.
+    # There is no such sink: return before InitProducerId would create a transactional id.
     if not left and Store(cluster, settings.name, settings.topic).read() is None:
         return None
     return _take_over(cluster, settings, now_ms, anew=True).record
 
 
 class _Taken(NamedTuple):
-    """What the driver knows once it is the only one that can decide."""
+    """The state after a takeover: from then on only this driver can decide."""
 
     driver: ProducerId
     record: SinkState
 
 
 def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, anew: bool = False) -> _Taken:
-    """Fence older drivers, finish what was decided, record that a batch is planned, and abort what is open besides.
-    ``anew``: with new names for the pool, and a look for strays, in any case."""
+    """Fence older drivers, finish the last decided batch, record that a batch is planned, and abort other open transactions.
+    ``anew``: take new pool ids, and look for open transactions of lost attempts, in any case."""
     name = settings.name
     reached("plan.started")
     mine = driver_id(name)
@@ -139,7 +141,7 @@ def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, anew: 
     decided = _reend(cluster, name, found)
     reached("plan.reended")
     due = anew or found is None or found.phase is Phase.PLANNING or _is_due(found, now_ms)
-    # Where the record is lost, its names are not.
+    # If the record is lost, the cluster still lists the sink's transactional ids.
     known = _listed(cluster, name, () if found is None else (OPEN,)) if due else None
     checkpoint = Checkpoint(settings.checkpoint)
     mark = checkpoint.mark()
@@ -190,23 +192,23 @@ def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[
 def _pool(
     cluster: Coordination, settings: Settings, record: SinkState
 ) -> tuple[dict[int, Place], Collection[str]]:
-    """A new epoch for each id of the pool, and for the id that says who may use it; and the ids that must not be used."""
+    """Initialise each pool id and its ticket; return the pool, and the pool ids whose epochs are uncertain."""
     ids = {task: pool_id(settings.name, record.run, task) for task in record.ages}
     tickets = {task: ticket_id(settings.name, record.run, task) for task in record.ages}
     if not ids:
         return {}, ()
     given = cluster.init_producer_ids([*ids.values(), *tickets.values()], settings.transaction_timeout_ms)
     places = {task: Place(given[ids[task]], given[tickets[task]]) for task in record.ages}
-    # An uncertain ticket is only one that no task draws.
+    # An uncertain ticket does no harm: no attempt gets the expected epoch.
     return places, given.uncertain & set(ids.values())
 
 
 def _reend(cluster: Coordination, name: str, found: SinkState | None) -> Decided | None:
-    """Commit the transactions of a decided batch once more: harmless where it was done. What is left cannot be committed.
+    """Commit the transactions of the last decided batch again, which changes nothing if it was done. Return those that fail.
 
-    While the record says ``DECIDED`` no task has begun anything new under these ids, so a refusal means that the transaction
-    was aborted (its timeout passed), or that its id has expired since; who knows whether Spark has heard that all were
-    committed can tell the two apart, and that is the task, by its batch."""
+    While the record says ``DECIDED``, no task has used these ids again. So a refused EndTxn means that the transaction was
+    aborted (its timeout has passed), or that its id has expired since. The plan cannot tell the two apart, but the task can:
+    its batch number shows whether Spark has recorded that all transactions were committed."""
     if found is None or found.decided is None or found.phase is Phase.PLANNING:
         return found.decided if found is not None else None
     transactions = found.decided.transactions(name)
@@ -229,17 +231,17 @@ def _planning(
     anew: bool,
     known: Mapping[str, str],
 ) -> SinkState:
-    """The record that says: a batch is planned. A run goes on as long as every plan of it led to a decision. ``known``: the
-    sink's transactional ids, state by id, as far as they were looked for: all of them where there is no record, else those
-    with open transactions."""
+    """The record of a new plan. The run stays the same as long as each of its plans led to a decision. ``known``: states of
+    the sink's transactional ids, as far as they were listed: all ids if there is no record, else those with open
+    transactions."""
     ids = [each for each in (read_task_id(settings.name, one) for one in known) if each is not None]
     if found is None:
-        # None of the names is used again: also what they have committed stays to be seen.
+        # Use no name again, so that the transactions committed under it stay visible as evidence.
         number = max((max(each.run, each.plan or 0) for each in ids), default=0) + 1
         return SinkState(run=number, plan=number, next_batch=0, phase=Phase.PLANNING)
     number = found.plan + 1
     answered = settings.answers(found.decision)
-    # A transaction under a name of the pool whose task is not in it any more: only new names make it safe to abort.
+    # An open transaction under a pool id whose task has left the pool can only be aborted safely if the ids are new.
     outside = any(each.plan is None and each.run == found.run and each.task not in found.ages for each in ids)
     return dataclasses.replace(
         found,
@@ -253,16 +255,16 @@ def _planning(
 def _sweep(
     cluster: Coordination, settings: Settings, record: SinkState, found: SinkState | None, left: Iterable[str]
 ) -> None:
-    """Abort what earlier plans left open, so that it does not hold back readers until its timeout. Best effort."""
+    """Abort the transactions that earlier plans left open, as they hold back readers until they time out. Best effort."""
     old: set[str] = set()
     if found is not None and record.run != found.run:
-        # Their zombies are fenced too, who may not have begun yet.
+        # This also fences their late attempts, which may not have begun yet.
         old.update(pool_id(settings.name, found.run, task) for task in found.ages)
     sweep(cluster, settings, _dead(settings.name, record, left), old)
 
 
 def _dead(name: str, record: SinkState, left: Iterable[str]) -> list[str]:
-    """Those of the ids that no task of this plan or a later one uses, however late it runs."""
+    """Those of the ids that no task of this or a later plan uses, even if it runs late."""
     names = []
     for transactional_id in left:
         parsed = read_task_id(name, transactional_id)
@@ -274,12 +276,12 @@ def _dead(name: str, record: SinkState, left: Iterable[str]) -> list[str]:
 
 
 def ongoing(cluster: Coordination, name: str) -> list[str]:
-    """The sink's open transactions; none when the cluster does not tell (before Kafka 3.0, or for lack of rights)."""
+    """The sink's open transactions; none if they cannot be listed (before Kafka 3.0, or without the right)."""
     return _open(_listed(cluster, name, (OPEN,)) or {})
 
 
 def list_ongoing(cluster: Coordination, name: str) -> list[str]:
-    """The sink's open transactions; ``WireError`` when the cluster does not tell."""
+    """The sink's open transactions. Raises ``WireError`` if they cannot be listed."""
     return _open(_list(cluster, name, (OPEN,)))
 
 
@@ -289,7 +291,7 @@ def _open(known: Mapping[str, str]) -> list[str]:
 
 def _list(cluster: Coordination, name: str, states: Sequence[str]) -> dict[str, str]:
     known = cluster.list_transactions(f"{name}-", states)
-    # Another sink's name may begin with this one.
+    # The name of another sink may begin with this name.
     return {each: state for each, state in known.items() if is_of_sink(name, each)}
 
 
@@ -302,11 +304,11 @@ def _listed(cluster: Coordination, name: str, states: Sequence[str]) -> dict[str
 
 
 def sweep(cluster: Coordination, settings: Settings, *names: Iterable[str]) -> None:
-    """Abort what is open under these ids and fence their producers. What fails is left to its timeout."""
+    """Fence the producers of these ids, which aborts their open transactions. On an error they end by their timeout."""
     ids = sorted({each for some in names for each in some})
     if not ids:
         return
     try:
         cluster.init_producer_ids(ids, settings.transaction_timeout_ms)
     except WireError as error:
-        log.warning("strays of %s are left to their timeout: %s", settings.name, error)
+        log.warning("open transactions of %s are not aborted before their timeout: %s", settings.name, error)

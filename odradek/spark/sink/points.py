@@ -1,8 +1,8 @@
-"""The steps of the protocol by name, and dying at one of them: how a crash test kills a sink where it hurts.
+"""The steps of the protocol by name, and a way to kill a process at one of them in crash tests.
 
-``ODRADEK_SINK_KILL="decision.written:batch=3:nth=2=driver"`` in the environment of the Python processes (Spark hands its
-own down to them) kills with SIGKILL at the second time that batch 3 comes to ``decision.written``. Several, by commas.
-While planning, the batch is not known: ``batch`` means nothing for ``plan.*``, ``nth`` does. Without the variable a step
+``ODRADEK_SINK_KILL="decision.written:batch=3:nth=2=driver"`` in the environment of the Python processes (Spark passes its
+own environment to them) sends SIGKILL when batch 3 reaches ``decision.written`` for the second time. Separate several with
+commas. The batch is not known while planning: use ``nth`` with ``plan.*``, and not ``batch``. Without the variable a step
 costs one comparison.
 """
 
@@ -19,31 +19,31 @@ from pathlib import Path
 
 VARIABLE = "ODRADEK_SINK_KILL"
 
-# In the order in which a batch comes to them. The process of a point: plan.* and commit.*, decision.*, end.*, abort.* run in
-# short-lived Python processes of Spark's driver, task.* in Python workers.
+# In the order in which a batch reaches them. plan.*, commit.*, decision.*, end.* and abort.* run in short-lived Python
+# processes of Spark's driver, task.* in Python workers.
 POINTS: Mapping[str, str] = {
     "plan.started": "the driver plans a batch; nothing has been sent",
-    "plan.fenced": "older drivers are fenced, the decision they had open is aborted",
+    "plan.fenced": "older drivers are fenced, the decision that they had open is aborted",
     "plan.fetched": "the decision record is read",
-    "plan.reended": "the transactions of the last decided batch are committed once more",
+    "plan.reended": "the transactions of the last decided batch are committed again",
     "plan.recorded": "the record says that a batch is planned",
-    "plan.swept": "what a failed run left open is aborted (also come to when there was none)",
+    "plan.swept": "transactions that a failed run left open are aborted (also reached if there were none)",
     "plan.pooled": "the pool of ids has its epochs; the writer is about to be pickled",
-    "task.started": "a task has judged that it is to write",
+    "task.started": "a task has found out that it must write",
     "task.opened": "it has its first row and an id, and begins to write",
     "task.first-batch-sent": "the first rows were handed to the client",
     "task.flushed": "all rows are acknowledged",
-    "task.reported": "the report is ready and goes back to the driver (also of a task without rows)",
+    "task.reported": "the report is ready for the driver (also of a task without rows)",
     "commit.started": "all tasks have reported",
-    "commit.checked": "each reported transaction was seen open once more",
+    "commit.checked": "each reported transaction was checked and is open",
     "decision.written": "the record is in the driver's open transaction: the last point before the decision",
     "decision.made": "the decision is committed and was read back",
     "end.first": "the first of the tasks' transactions is committed",
     "end.some": "half of them are committed",
     "end.all": "all are committed: the last point before Spark's commit log",
-    "abort.started": "Spark gives a batch up",
+    "abort.started": "Spark aborts a batch",
     "abort.checked": "it is certain that the batch was not decided and will not be",
-    "abort.done": "what was open is aborted",
+    "abort.done": "the open transactions are aborted",
 }
 
 _FORM = re.compile(
@@ -53,10 +53,10 @@ _FORM = re.compile(
 
 @dataclass(frozen=True)
 class Kill:
-    """Die at ``point``: of batch ``batch`` (any if None), at the ``nth`` time.
+    """Kill at ``point`` of batch ``batch`` (any if None), the ``nth`` time that it is reached.
 
-    ``target``: ``worker`` is the Python process that came to the point, ``driver`` the JVM above it (and the process too,
-    where it is the driver's own: a task is not, and lives on as a zombie), ``both`` both."""
+    ``target``: ``worker`` is the Python process that reached the point; ``driver`` is the JVM above it, and also the process
+    if it belongs to the driver (a task does not: it lives on as a zombie); ``both`` is both."""
 
     point: str
     batch: int | None
@@ -68,7 +68,7 @@ class Kill:
 
 
 def parse(text: str) -> tuple[Kill, ...]:
-    """``"<point>[:batch=N][:nth=K][=worker|driver|both]"``, several by commas; ``ValueError`` says what is wrong."""
+    """Parse ``"<point>[:batch=N][:nth=K][=worker|driver|both]"``, several separated by commas. Raises ``ValueError``."""
     kills = []
     for each in filter(None, (part.strip() for part in text.split(","))):
         match = _FORM.fullmatch(each)
@@ -88,17 +88,17 @@ def parse(text: str) -> tuple[Kill, ...]:
 _kills = parse(os.environ.get(VARIABLE, ""))
 
 
-# Called at every step, where a harness has better ways to stop a process than to kill it at once.
+# Called at each step if it is set, for tests that stop or delay a process instead of killing it.
 watcher: Callable[[str, int | None], None] | None = None
 
 
 def armed() -> bool:
-    """Whether a kill point is armed: steps that are taken at once are then taken one by one."""
+    """Whether a kill point is armed. Then transactions are committed in portions instead of all at once."""
     return bool(_kills) or watcher is not None
 
 
 def reached(point: str, batch: int | None = None) -> None:
-    """This process is at ``point`` of ``batch`` (None where it is not known: while planning)."""
+    """Report that this process is at ``point`` of ``batch`` (None while planning), and kill it if that is armed."""
     if watcher is not None:
         watcher(point, batch)
     for kill in _kills:
@@ -107,9 +107,9 @@ def reached(point: str, batch: int | None = None) -> None:
 
 
 def _count(kill: Kill) -> int:
-    """How often this kill's point was come to, by all processes below one JVM.
+    """The number of times that processes below this JVM have reached the kill's point.
 
-    A file is the counter: each process appends one byte, and where it then stands is its number."""
+    A file is the counter: each process appends one byte, and the position after it is the process's number."""
     key = zlib.crc32(repr(kill).encode())
     path = Path(tempfile.gettempdir()) / f"odradek-sink-kill-{_jvm_above() or 0}-{key:08x}"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -121,7 +121,7 @@ def _count(kill: Kill) -> int:
 
 
 def _jvm_above() -> int | None:
-    # Only a process that a variable has armed pays for the import.
+    # Imported here so that only a process with the variable pays for the import.
     from odradek.spark.processes import jvm_above
 
     return jvm_above()

@@ -1,8 +1,8 @@
-"""The data source: what Spark calls, and in which of its processes.
+"""The data source that Spark calls, in three kinds of processes.
 
-- a short-lived Python process of the driver makes a writer and pickles it: that is where a batch is planned
-- Python workers unpickle it and write
-- another short-lived process of the driver makes a new writer (streaming) or unpickles the planned one (batch), and decides
+- A short-lived Python process of the driver makes a writer and pickles it: the batch is planned there.
+- Python workers unpickle the writer and write.
+- Another short-lived process of the driver makes a new writer (streaming) or unpickles the planned one (batch), and decides.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _USE_MICRO_BATCHES = "Use trigger(processingTime=...) or trigger(availableNow=Tr
 
 @dataclass
 class Message(WriterCommitMessage):
-    """What Spark carries from a task to the driver."""
+    """The message that Spark carries from a task to the driver."""
 
     report: Report
 
 
-# Connections outlive a task or a plan in processes that Spark uses again; nothing else does. After a while a broker closes
-# them (connections.max.idle.ms, 10 minutes), and a request into a closed one is a lost answer.
+# In processes that Spark uses again, connections stay open for later tasks and plans; nothing else does. A broker closes
+# idle ones (connections.max.idle.ms, 10 minutes), and a request to a closed connection looks like a lost response.
 IDLE_SECONDS_MAX = 60.0
 _idle: dict[ClientSettings, tuple[Cluster, float]] = {}
 
@@ -77,15 +77,15 @@ def _now_ms() -> int:
 
 
 class _Planned:
-    """A writer that plans its batch when it is pickled for the tasks: only planning comes there. The process that commits
-    makes a writer too, and must not fence the driver that it decides for."""
+    """A writer that plans its batch when it is pickled for the tasks, which only the planning process does. The process that
+    commits makes a writer too, and must not fence the driver whose batch it decides."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
         self.plan: Plan | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # It is pickled twice, with the function for the tasks and by itself.
+        # Spark pickles the writer twice: with the function for the tasks, and alone.
         if self.plan is None:
             self.plan = self._plan()
         return self.__dict__
@@ -104,10 +104,10 @@ class _Planned:
             ) from error
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
-        """In a task: all rows into one transaction, which stays open."""
+        """Write all rows of a task into one transaction, which stays open."""
         context = TaskContext.get()
         if context is None or self.plan is None:
-            raise SinkError("This writer works in a task of Spark, after its batch was planned.")
+            raise SinkError("This writer works only in a Spark task, after its batch was planned.")
         plan, options = self.plan, self.options
         with _connected(options.client) as cluster:
             report = run_task(
@@ -142,10 +142,10 @@ def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[Report]:
 
 
 class StreamWriter(_Planned, DataSourceStreamArrowWriter):
-    """A micro-batch is one decision.
+    """Write each micro-batch as one decision.
 
-    In continuous processing Spark 4.2 never calls ``write``: its ContinuousWriteRDD hands over single rows, which the writer
-    for Python drops without an error. An error of ``commit`` is only logged. So it is the plan that refuses."""
+    In continuous processing Spark 4.2 never calls ``write``: its ContinuousWriteRDD passes single rows, which the writer
+    for Python drops without an error. An error of ``commit`` is only logged. So planning raises the error."""
 
     def _plan(self) -> Plan:
         location = self.options.protocol.checkpoint
@@ -160,7 +160,7 @@ class StreamWriter(_Planned, DataSourceStreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId")
         if batch is None:
             raise SinkError(
-                "Spark does not tell the task which micro-batch it is in: this sink cannot go on."
+                "Spark does not pass the number of the micro-batch to the task, and the sink cannot write without it."
             )
         return int(batch)
 
@@ -178,7 +178,7 @@ class StreamWriter(_Planned, DataSourceStreamArrowWriter):
 
 
 class BatchWriter(_Planned, DataSourceArrowWriter):
-    """A save is one decision. With the options ``name`` and ``batchId`` the same save again does nothing."""
+    """Write each save as one decision. With the options ``name`` and ``batchId``, a repeated save writes nothing."""
 
     def _batch(self, context: TaskContext, plan: Plan) -> int:
         return plan.next_batch if self.options.batch is None else self.options.batch
@@ -205,7 +205,7 @@ class ExactlyOnce(DataSource):
         return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """``overwrite``: of output mode complete; the rows are appended, as Spark's own sink does."""
+        """``overwrite`` is true in output mode complete; the rows are appended, as Spark's own sink does."""
         options = SinkOptions.of(self.options)
         check_schema(schema, options.topic)
         return StreamWriter(options)

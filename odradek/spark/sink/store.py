@@ -1,4 +1,4 @@
-"""Where the decision record is kept: read and written under the driver's epoch."""
+"""Store the decision record in the cluster: read and write it under the driver's epoch."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from odradek.spark.wire import Authorization, ProducerId, WireError
 log = logging.getLogger(__name__)
 
 Partition = tuple[str, int]
-# The chunks of the record lie on partitions 0, 2, 3, …; partition 1 takes the barrier.
+# The chunks of the record are in partitions 0, 2, 3, …; partition 1 is for the barrier.
 BARRIER = 1
 
 
 class Producers(Protocol):
-    """What ``init_producer_ids`` answers: by transactional id, and the ids whose epoch may be raised again by a request that
-    is still under way."""
+    """The result of ``init_producer_ids``: producers by transactional id. ``uncertain`` are the ids whose epoch may be
+    raised again by a request that is still under way."""
 
     uncertain: set[str]
 
@@ -37,7 +37,7 @@ class Producers(Protocol):
 
 
 class Coordination(Protocol):
-    """What the sink asks of a cluster, as ``wire.Cluster`` answers it (tests have a model)."""
+    """The requests that the sink sends to a cluster. ``wire.Cluster`` implements them, and a model in the tests."""
 
     def partitions_of(self, topic: str) -> int: ...
 
@@ -71,27 +71,27 @@ class Coordination(Protocol):
 
 
 def changed_topics(cluster: Coordination, known: Mapping[str, bytes]) -> list[str]:
-    """Which of these topics, id by name, do not exist any more, or exist anew under their names."""
+    """The topics of ``known`` (ids by name) that do not exist any more, or were created again under the same name."""
     now = cluster.topic_ids(known) if known else {}
     return sorted(topic for topic, each in known.items() if any(each) and now.get(topic, b"") != each)
 
 
 @contextlib.contextmanager
 def _warned_of_rights(query_id: str) -> Iterator[None]:
-    """A sink that may not use the group of its query works without it: only a name that is changed before the second batch
-    is not noticed then."""
+    """Log instead of raising if the sink may not read or write the group of its query. It works without that group, but a
+    changed name is then not noticed at the first batch."""
     try:
         yield
     except Authorization as error:
         log.warning(
-            "without READ on the group %s the query is not known again if its name changes in its first batch: %s",
+            "without READ on the group %s a changed name of the query is not noticed in its first batch: %s",
             query_group(query_id),
             error,
         )
 
 
 class Store:
-    """The record of the sink ``name``, on partitions of ``topic``, which is only a place: nothing is written to it."""
+    """The record of the sink ``name``, as offsets of partitions of ``topic``. No record is written to the topic."""
 
     def __init__(self, cluster: Coordination, name: str, topic: str) -> None:
         self.cluster = cluster
@@ -106,7 +106,7 @@ class Store:
     @property
     def _count(self) -> int:
         if self._partitions == 0:
-            # Looking for the group's coordinator has __consumer_offsets created on a new cluster; asking for it need not.
+            # FindCoordinator creates __consumer_offsets on a new cluster; Metadata does not always do so.
             self.cluster.fetch_offsets(self.name, [(self.topic, 0)])
             self._partitions = self.cluster.partitions_of(self.topic)
         return self._partitions
@@ -116,17 +116,17 @@ class Store:
         return [index for index in range(min(self._count, CHUNKS_MAX + 1)) if index != BARRIER]
 
     def read(self) -> SinkState | None:
-        """The record as the group's coordinator has it, None if there is none; open transactions are waited for."""
+        """Read the record from the group's coordinator, None if there is none. Waits until open transactions have ended."""
         offsets = self.cluster.fetch_offsets(self.name, [(self.topic, place) for place in self._places])
         return from_chunks([offsets.get((self.topic, place), (-1, "")) for place in self._places])
 
     def read_as(self, driver: ProducerId) -> SinkState | None:
-        """The record, certainly not an older one; leaves the driver's transaction open. ``wire.Fenced`` if there is a newer
-        driver.
+        """Read the record, certainly not an old one; the driver's transaction stays open. Raises ``wire.Fenced`` if there is
+        a newer driver.
 
-        A broker that has lost its partitions and does not know it yet answers OffsetFetch from its memory. Such a broker can
-        acknowledge no commit: so a commit comes first, to a partition that is never read. Where there is one partition only,
-        the commit is to the record's own, and is aborted before the record is read."""
+        A broker that has lost its partitions and has not noticed it yet responds to OffsetFetch from its memory. It cannot
+        acknowledge a commit, so a commit comes first, to a partition that is never read. If the topic has only one
+        partition, the commit is to the record's own partition, and is aborted before the record is read."""
         apart = self._count > BARRIER
         place = BARRIER if apart else 0
         self.cluster.commit_offsets(driver_id(self.name), driver, self.name, {(self.topic, place): (0, "")})
@@ -135,8 +135,8 @@ class Store:
         return self.read()
 
     def anywhere(self, driver: ProducerId) -> list[Partition]:
-        """The partitions that have chunks of a record of this sink, of whichever topic. It ends the driver's transaction:
-        its offsets would be waited for."""
+        """The partitions of all topics that have chunks of a record of this sink. The driver's transaction is ended first,
+        because OffsetFetch would wait for its offsets."""
         self.end(driver, commit=False)
         offsets = self.cluster.fetch_offsets(self.name, None)
         return sorted(
@@ -144,24 +144,24 @@ class Store:
         )
 
     def bound(self, query_id: str) -> SinkPlace | None:
-        """The sink that has decided the first batch of this query, None if none has (or more than seven days ago), or if the
-        group may not be read."""
+        """The sink that has decided the first batch of this query; None if there is none (or more than seven days ago), or
+        if the group may not be read."""
         with _warned_of_rights(query_id):
             return from_bindings(self.cluster.fetch_offsets(query_group(query_id), None).values())
         return None
 
     def bind(self, driver: ProducerId, query_id: str) -> None:
-        """Into the driver's transaction: that this sink has decided the first batch of this query."""
+        """Write into the driver's transaction that this sink has decided the first batch of this query."""
         offsets = {(self.topic, 0): (0, to_binding(self.place))}
         with _warned_of_rights(query_id):
             self.cluster.commit_offsets(driver_id(self.name), driver, query_group(query_id), offsets)
 
     def fitting(self, record: SinkState) -> SinkState:
-        """What of it has room. ``TooManyTasks`` if it does not fit."""
+        """The record without parts that do not fit (`decision_record.fitting`). Raises ``TooManyTasks``."""
         return fitting(record, len(self._places))
 
     def chunks(self, record: SinkState) -> dict[Partition, tuple[int, str]]:
-        """``TooManyTasks`` if it does not fit."""
+        """The record's chunks by partition. Raises ``TooManyTasks`` if it does not fit."""
         chunks = to_chunks(record, len(self._places))
         return {
             (self.topic, place): (record.next_batch, chunk)
@@ -169,11 +169,11 @@ class Store:
         }
 
     def write(self, driver: ProducerId, chunks: Mapping[Partition, tuple[int, str]]) -> None:
-        """Into the driver's transaction, which ``end`` ends. ``wire.Fenced`` if there is a newer driver."""
+        """Write the chunks in the driver's transaction; ``end`` ends it. Raises ``wire.Fenced`` after a newer driver."""
         self.cluster.commit_offsets(driver_id(self.name), driver, self.name, chunks)
 
     def end(self, driver: ProducerId, commit: bool) -> None:
-        """End the driver's transaction; raises what went wrong."""
+        """End the driver's transaction. Raises the error of EndTxn."""
         mine = driver_id(self.name)
         error = self.cluster.end_transactions([(mine, driver)], commit)[mine]
         if error is not None:

@@ -1,4 +1,4 @@
-"""A task's part: to judge whether it writes, to get an id, and to report."""
+"""A task of the sink: decide whether to write, get a transactional id, write the rows, and report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RowsOf = TypeVar("RowsOf", bound=Sized, contravariant=True)
 
 
 class Writer(Protocol[RowsOf]):
-    """An open transaction that takes rows."""
+    """A writer into an open transaction."""
 
     @property
     def partitions(self) -> frozenset[Partition]: ...
@@ -39,8 +39,8 @@ class Writer(Protocol[RowsOf]):
 
 
 class RowSum(Protocol[RowsOf]):
-    """What can be said of all rows of a task without keeping them. ``digest``: their sum (`records.digest`), None if it is
-    not taken; ``topics``: the names of the topics that they are for."""
+    """A summary of all rows of a task. ``digest``: the sum of their hashes (`records.digest`), None if it is not computed;
+    ``topics``: the names of the topics that the rows are for."""
 
     @property
     def rows(self) -> int: ...
@@ -56,9 +56,9 @@ class RowSum(Protocol[RowsOf]):
 
 @dataclass(frozen=True)
 class Report:
-    """What a task tells the driver. ``producer`` is None if it had no rows, or had nothing to do (``skipped``: the batch is
-    decided). ``plan``: whole from task 0, from others its head. ``rows``,
-    ``digest``, ``aimed_at``: of what it has read, as `RowSum` says. ``topics``: the ids of the topics it wrote to."""
+    """A task's report to the driver. ``producer`` is None if the task had no rows, or nothing to write (``skipped``: the
+    batch is already decided). ``plan``: complete from task 0, without the pool from the others. ``rows``, ``digest`` and
+    ``aimed_at`` summarise the rows that the task has read (`RowSum`). ``topics``: ids of the topics that it wrote to."""
 
     plan: Plan
     label: Label
@@ -82,9 +82,10 @@ class Report:
 
 
 def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bool:
-    """Whether the batch has to be written; False if it is decided.
+    """Whether the batch has to be written; False if it is already decided.
 
-    Raises ``DecisionMismatch`` if record and query do not fit together, ``MayBeLost`` if rows of a decided batch are.
+    Raises ``DecisionMismatch`` if record and query do not fit together, and ``MayBeLost`` if the batch is decided but some
+    of its rows may be lost.
     """
     if plan.answered:
         assert plan.settings.answer is not None
@@ -109,7 +110,7 @@ def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bo
             f"checkpoint is an old one. Restore the newest, or set the option firstBatch={_answer(plan, batch)} to write "
             "again from there."
         )
-    known = f"only knows batches before {plan.next_batch}" if plan.query_id else "has not decided any batch"
+    known = f"only has batches before {plan.next_batch}" if plan.query_id else "has not decided any batch"
     if plan.doubt:
         known += f" (but {plan.doubt})"
     raise DecisionMismatch(
@@ -120,24 +121,24 @@ def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bo
 
 
 def _answer(plan: Plan, batch: int) -> Answer:
-    """What the option ``firstBatch`` must be to begin with this batch."""
+    """The value of the option ``firstBatch`` that begins with this batch."""
     return Answer(batch, plan.decision)
 
 
 def _check_new(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> None:
-    """The sink has no decision, and the query is at its first batch: new, unless something says that there was one."""
+    """Check a sink without a decision at the first batch of its query: raise if evidence shows that it had one before."""
     if reason := _doubt(cluster, plan, query_id):
         raise DecisionMismatch(
             f"The query is at batch {batch}, and the sink {plan.settings.name} has not decided any batch, but {reason}. Its "
             "decision record was deleted or has expired (offsets.retention.minutes), or the sink had another name or "
-            "decisionTopic: if so, set them back. Else: if "
+            "decisionTopic: if so, set them back. Otherwise, if "
             f"batch {batch} has not been written yet, set the option firstBatch={_answer(plan, batch)}; if it has, "
             f"firstBatch={_answer(plan, batch + 1)}."
         )
 
 
 def _doubt(cluster: Coordination, plan: Plan, query_id: str) -> str:
-    """Why a sink without a decision may have had one, as the end of a sentence; "" if nothing says so."""
+    """The reason why a sink without a decision may have had one, as the end of a sentence; "" if there is no evidence."""
     if plan.doubt or plan.query_id or not plan.settings.streaming:
         return plan.doubt
     other = Store(cluster, plan.settings.name, plan.settings.topic).bound(query_id)
@@ -145,7 +146,7 @@ def _doubt(cluster: Coordination, plan: Plan, query_id: str) -> str:
 
 
 def _check_decided(cluster: Coordination, plan: Plan, batch: int) -> None:
-    """A decided batch is passed over: its rows must be where they were written."""
+    """Raise ``MayBeLost`` unless all rows of a decided batch, which is skipped, are where they were written."""
     if plan.unended:
         lost = (
             f"{plan.unended} of its transactions could not be committed any more: their transaction.timeout.ms passed "
@@ -154,14 +155,14 @@ def _check_decided(cluster: Coordination, plan: Plan, batch: int) -> None:
         )
     elif other := changed_topics(cluster, plan.topics):
         lost = (
-            f"{', '.join(other)} was deleted or made anew since: the batch may have been committed to the old topic, and "
-            "readers of the new one see nothing of it."
+            f"{', '.join(other)} was deleted or created again since: the batch may have been committed to the old topic, "
+            "and readers of the new one do not see it."
         )
     else:
         return
     raise MayBeLost(
         f"Batch {batch} of the sink {plan.settings.name} was decided, but {lost} Set the option "
-        f"firstBatch={_answer(plan, batch)} to write all of it again, or firstBatch={_answer(plan, batch + 1)} to go on "
+        f"firstBatch={_answer(plan, batch)} to write all of it again, or firstBatch={_answer(plan, batch + 1)} to continue "
         "without it."
     )
 
@@ -184,13 +185,13 @@ def _answered(cluster: Coordination, plan: Plan, answer: Answer, batch: int, que
 
 
 def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[str, ProducerId, bool, Label]:
-    """Transactional id, producer, whether it is of the pool, and the label as it is to be reported.
+    """Get an id for the attempt: transactional id, producer, whether it is of the pool, and the label for the report.
 
-    The driver has initialised an id for the task, but several attempts may run at once (of a retry, of a second attempt
-    at the stage, of speculation), some of them long given up, and a Python worker does not learn which it is. So they draw:
-    each InitProducerId of the ticket's id returns the next epoch, and exactly one attempt gets the one after the driver's.
-    It has the pool's id to itself, does not initialise it, and when it wakes up late it has an old epoch, and no way to a
-    new one. Any other attempt initialises an id of its own."""
+    The driver has initialised a pool id for the task. But several attempts may run at once (a retry, a second attempt of
+    the stage, speculation), some of which Spark has already given up, and a Python worker cannot find out which it is. So
+    each attempt sends InitProducerId for the ticket's id. It returns the next epoch each time, and exactly one attempt gets
+    the epoch after the driver's. That attempt alone uses the pool id and does not initialise it. If it runs late, its
+    producer has an old epoch and is fenced. Every other attempt initialises an id of its own."""
     settings = plan.settings
     place = plan.pool.get(label.task)
     if place is not None and _draws(cluster, plan, label.task, place):
@@ -201,21 +202,21 @@ def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[s
         given = cluster.init_producer_ids([mine], settings.transaction_timeout_ms)
         if not given.uncertain:
             return mine, given[mine], False, renewed
-        # The lost request may come later, and fence.
-    raise OutcomeUnknown(f"The cluster lost answers to InitProducerId of {mine} {RENEWALS_MAX} times.")
+        # The lost request may still arrive, and would fence this producer.
+    raise OutcomeUnknown(f"The cluster lost the responses to InitProducerId of {mine} {RENEWALS_MAX} times.")
 
 
 def _draws(cluster: Coordination, plan: Plan, task: int, place: Place) -> bool:
     ticket = ticket_id(plan.settings.name, plan.run, task)
     given = cluster.init_producer_ids([ticket], plan.settings.transaction_timeout_ms)
-    # A ticket whose response was lost counts as drawn: the next attempt is not the first.
+    # If the response to a ticket request is lost, the ticket is used up: the next attempt gets a later epoch.
     return given[ticket] == place.ticket._replace(epoch=place.ticket.epoch + 1)
 
 
 @contextlib.contextmanager
 def aborting(cluster: Coordination, transactional_id: str, producer: ProducerId) -> Iterator[None]:
-    """Abort the transaction when the task fails while it writes: it will not report. (When the cluster itself is the
-    trouble, nothing more is asked of it.)"""
+    """Abort the transaction if the task fails while it writes, because it will not report. (If the failure is one of the
+    cluster, no request is sent.)"""
     try:
         yield
     except WireError:
@@ -236,10 +237,10 @@ def run_task(
     row_sum: RowSum[Rows],
     writer: Callable[[str, ProducerId], Writer[Rows]],
 ) -> Report:
-    """Write all rows into one transaction and leave it open; what the driver needs to know to end it.
+    """Write all rows into one transaction and leave it open; return what the driver needs to end it.
 
-    A batch that is decided is read to its end all the same: the driver compares
-    it with what was decided, and operators before the sink keep state by it."""
+    The rows of a decided batch are read as well: the driver compares them with what was decided, and stateful operators
+    before the sink need them."""
     write = to_write(cluster, plan, batch, query_id)
     carried = plan if label.task == 0 else plan.head()
     report = Report(carried, label, batch, query_id, skipped=not write)

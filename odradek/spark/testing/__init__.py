@@ -1,1 +1,1 @@
-"""A kit for tests of Spark jobs against Kafka: fixtures, and a driver that dies where you say (docs/spark/testing.md)."""
+"""Tests of Spark jobs against Kafka: fixtures, and a driver that is killed at a chosen step (docs/spark/testing.md)."""

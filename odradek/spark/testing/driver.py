@@ -1,7 +1,7 @@
-"""A Spark driver as a child process that can be killed: at a step of the exactly-once sink, or at any time.
+"""Run a Spark driver as a child process, and kill it at a step of the exactly-once sink or at any time.
 
 kill_driver_after("decision.made", [sys.executable, "job.py", ...], batch=1)
-run_driver([sys.executable, "job.py", ...])             # the same job, once more: nothing lost, nothing duplicated
+run_driver([sys.executable, "job.py", ...])             # the same job again: nothing lost, nothing duplicated
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from odradek.spark.sink.points import POINTS, VARIABLE
 
 TIMEOUT_S: Final = stretched(180.0)
 _TAIL_LINES: Final = 40
-# As of the fixture's session: the optimizing compiler costs a driver of a few seconds more than it gains.
+# As in the fixture's session: the optimizing compiler costs a driver that runs for seconds more time than it saves.
 SHORT_LIVED: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 class DriverFailed(OdradekError):
-    """A driver did not end as expected; the text has the end of its output."""
+    """A driver did not end as expected; the message has the end of its output."""
 
 
 class Driver:
     """The processes of a driver: the command that starts it, its JVM, and Spark's Python workers.
 
-    ``environment`` overrides variables of this process. The end of the ``with`` block kills all that is left of them.
+    ``environment`` overrides variables of this process. The end of the ``with`` block kills all remaining processes.
     """
 
     def __init__(
         self, command: Sequence[str | os.PathLike[str]], environment: Mapping[str, str] = {}
     ) -> None:
-        # The sink counts in it how often a step was come to: for this driver alone.
+        # The driver's TMPDIR: the sink counts in it how often a step was reached, for this driver alone.
         self._directory = tempfile.TemporaryDirectory(prefix="odradek-driver-", ignore_cleanup_errors=True)
         self._log = Path(self._directory.name) / "log"
         inherited = {**os.environ, **SHORT_LIVED, "TMPDIR": self._directory.name}
@@ -50,20 +50,20 @@ class Driver:
         return self._log.read_text("utf-8", "replace")
 
     def wait(self, timeout_s: float = TIMEOUT_S) -> int:
-        """The exit code. ``DriverFailed`` if the driver has not ended in time."""
+        """Wait for the driver's end, and return its exit code. Raises ``DriverFailed`` after ``timeout_s``."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise DriverFailed(f"the driver has not ended after {timeout_s:g} s:\n{self.tail()}") from None
 
     def kill(self) -> None:
-        """kill -9 of the driver and of all processes that it has started, as if the machine died."""
+        """Send SIGKILL to the driver and all processes that it has started, as if the machine died."""
         for each in processes.of_session(self.process.pid):
             processes.kill(each)
         self.process.kill()
 
     def times_at_step(self) -> int:
-        """How often a process has reached the step at which it is to be killed."""
+        """The number of times that a process has reached the step at which it is to be killed."""
         counters = Path(self._directory.name).glob("odradek-sink-kill-*")
         return max((each.stat().st_size for each in counters), default=0)
 
@@ -83,7 +83,7 @@ def run_driver(
     environment: Mapping[str, str] = {},
     timeout_s: float = TIMEOUT_S,
 ) -> str:
-    """Runs a driver to its end and returns its output. ``DriverFailed`` if its exit code is not 0."""
+    """Run a driver to its end and return its output. Raises ``DriverFailed`` if its exit code is not 0."""
     with Driver(command, environment) as driver:
         if code := driver.wait(timeout_s):
             raise DriverFailed(f"the driver ended with exit code {code}:\n{driver.tail()}")
@@ -100,11 +100,12 @@ def kill_driver_after(
     environment: Mapping[str, str] = {},
     timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """Runs a driver and kills it when its exactly-once sink reaches ``step`` of ``batch`` for the ``nth`` time.
+    """Run a driver, and kill it when its exactly-once sink reaches ``step`` of ``batch`` for the ``nth`` time.
 
-    The steps are those of ``odradek.spark.sink.points.POINTS``. ``target`` is ``driver``, ``both``, or ``worker``: then only
-    the Python process of the task is killed, Spark retries the task, and the driver must end with exit code 0. After
-    ``driver`` and ``both`` all processes of the driver are gone. ``DriverFailed`` if the sink never reaches the step.
+    The steps are those of ``odradek.spark.sink.points.POINTS``. ``target`` is ``driver``, ``both``, or ``worker``. With
+    ``worker`` only the Python process of the task is killed: Spark retries the task, and the driver must end with exit code
+    0. With ``driver`` and ``both`` all processes of the driver have ended when the call returns. Raises ``DriverFailed`` if
+    the sink never reaches the step.
     """
     if step not in POINTS:
         raise OdradekError(f"there is no step {step!r}; there are {', '.join(POINTS)}")

@@ -1,4 +1,4 @@
-"""Fixtures for tests of Spark jobs. A conftest.py names them:
+"""Fixtures for tests of Spark jobs. Load them as a plugin in a conftest.py:
 
     pytest_plugins = ["odradek.spark.testing.fixtures"]
 
@@ -7,7 +7,7 @@
         kafka.produce(orders, ["a", "b"], transaction="abort")
         ...
 
-Nothing is loaded, and neither Spark nor a broker is started, before a test asks for it.
+Spark and the broker are imported and started when a test first requests them.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ if TYPE_CHECKING:
     from odradek.broker import Broker
     from odradek.spark.testing.kafka import Kafka
 
-# Two tasks at a time, whatever the machine has, and four attempts for each: what depends on either must not
-# depend on the machine.
+# Two concurrent tasks and four attempts of each, on every machine, so that no test depends on the machine's cores.
 MASTER = "local[2, 4]"
-# A test's Spark lives for seconds, in which the optimizing compiler costs more than it gains: half of all the work.
+# Spark runs for seconds in a test, and the optimizing compiler would take half of its CPU time.
 SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @pytest.fixture(scope="session")
 def spark_conf() -> dict[str, str]:
-    """Settings of ``spark``; a conftest.py overrides it."""
+    """Additional settings of ``spark``; override the fixture in a conftest.py."""
     return {}
 
 
 def require_spark() -> None:
-    """Skips a test where Java or the connector's jars are missing, with the reason; in CI it fails."""
+    """Skip the test, with the reason, if Java or the connector's jars are missing; in CI fail it."""
     try:
         connector_jars()
     except (JavaMissing, JarsMissing) as missing:
@@ -52,7 +51,7 @@ def require_spark() -> None:
 
 @pytest.fixture(scope="session")
 def spark(spark_conf: dict[str, str]) -> Iterator[SparkSession]:
-    """One session for all tests; without Java they are skipped, and fail in CI."""
+    """One Spark session for all tests. Without Java the tests are skipped, and fail in CI."""
     require_spark()
     from odradek.spark.environment import session
 
@@ -63,7 +62,7 @@ def spark(spark_conf: dict[str, str]) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def kafka_options() -> dict[str, Any]:
-    """The arguments of ``kafka_broker``, an ``odradek.Broker``; a conftest.py, a module or a class overrides it."""
+    """The arguments of ``kafka_broker``, an ``odradek.Broker``; override it in a conftest.py, a module or a class."""
     return {}
 
 
@@ -78,7 +77,7 @@ def kafka_broker(kafka_options: dict[str, Any]) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka(kafka_broker: Broker, request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """Kafka for this test: all tests share the broker; the names that ``kafka.topic()`` returns belong to this test."""
+    """Kafka for this test. All tests share the broker; the names that ``kafka.topic()`` returns are unique to the test."""
     from odradek.spark.testing.kafka import Kafka
 
     mine = Kafka(kafka_broker.bootstrap_servers, kafka_broker, prefix=request.node.name)

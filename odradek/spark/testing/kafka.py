@@ -1,4 +1,4 @@
-"""Kafka for one test: its own topics, records in and out, transactions that commit, abort or stay open."""
+"""Kafka for one test: its own topics, reading and writing records, and transactions that commit, abort or stay open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = stretched(30.0)
 _POLL_S: Final = 0.1
-# What goes wrong is raised; the clients' log would tell of brokers that were killed on purpose.
+# Errors are raised as exceptions. The clients' own log would mostly report brokers that a test has killed.
 _QUIET: Final = {"log_level": 2}
 _TOPIC_NAME_MAX: Final = 200  # Kafka allows 249 characters
 
@@ -32,7 +32,7 @@ class NotInTime(OdradekError):
 
 
 class Record(NamedTuple):
-    """A record to write (``partition`` -1: the key decides) or a record that was read."""
+    """A record to write (with ``partition`` -1 the key determines the partition), or a record that was read."""
 
     value: bytes | None
     key: bytes | None = None
@@ -43,16 +43,16 @@ class Record(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """The value, as UTF-8."""
+        """The value, decoded as UTF-8."""
         return None if self.value is None else self.value.decode()
 
 
-# A value; a key and a value; or a record.
+# A value, a pair of key and value, or a record.
 Row: TypeAlias = "str | bytes | tuple[str | bytes | None, str | bytes | None] | Record"
 
 
 class OpenTransaction:
-    """An open transaction with records. The end of the test aborts it."""
+    """An open transaction with records. It is aborted at the end of the test."""
 
     def __init__(self, kafka: Kafka, transactional_id: str) -> None:
         self._producer: Producer | None = kafka.producer({"transactional.id": transactional_id})
@@ -60,7 +60,7 @@ class OpenTransaction:
         self._producer.begin_transaction()
 
     def produce(self, topic: str, rows: Iterable[Row]) -> None:
-        """More records, acknowledged when this returns."""
+        """Write more records; returns when they are acknowledged."""
         if self._producer is None:
             raise OdradekError("this transaction has ended")
         _send(self._producer, topic, rows)
@@ -79,26 +79,26 @@ class OpenTransaction:
 
 
 class Kafka:
-    """A Kafka cluster by its address; ``broker`` is the ``odradek.Broker`` behind it, if there is one."""
+    """A Kafka cluster at an address; ``broker`` is the ``odradek.Broker`` that runs there, if there is one."""
 
     def __init__(self, bootstrap_servers: str, broker: Broker | None = None, prefix: str = "test") -> None:
         self.bootstrap_servers = bootstrap_servers
         self._broker = broker
         self._prefix = re.sub(r"[^\w.-]+", "-", prefix).strip("-")[:_TOPIC_NAME_MAX]
-        # Sessions may share a Kafka that outlives them.
+        # Several test runs may share a Kafka that is not restarted between them.
         self._names = (f"{self._prefix}-{uuid.uuid4().hex[:8]}-{number}" for number in itertools.count(1))
         self._leaving = ExitStack()
 
     @property
     def broker(self) -> Broker:
-        """The broker: its faults, its clock, its nodes (docs/control.md)."""
+        """The broker, with its faults, clock and nodes (docs/control.md). Raises ``OdradekError`` if it is not Odradek's."""
         if self._broker is None:
-            raise OdradekError("this Kafka is not Odradek's: nothing can be done to it")
+            raise OdradekError("this Kafka is not an Odradek broker: faults and the clock are not available")
         return self._broker
 
     @property
     def options(self) -> dict[str, str]:
-        """For Spark: ``spark.read.format("kafka").options(**kafka.options)``."""
+        """Options for Spark: ``spark.read.format("kafka").options(**kafka.options)``."""
         return {"kafka.bootstrap.servers": self.bootstrap_servers}
 
     @cached_property
@@ -109,19 +109,19 @@ class Kafka:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, **_QUIET})
 
     def producer(self, settings: Mapping[str, Any] = {}) -> Producer:
-        """confluent-kafka's Producer with acks=all."""
+        """A Producer of confluent-kafka with acks=all."""
         from confluent_kafka import Producer
 
         return Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", **_QUIET, **settings})
 
     def name(self) -> str:
-        """A new name, unique in this cluster: for a topic, a query or a transactional id."""
+        """A new name, unique in this cluster, for a topic, a query or a transactional id."""
         return next(self._names)
 
     def topic(
         self, partitions: int = 1, *, name: str | None = None, replicas: int = 1, **configs: object
     ) -> str:
-        """Creates a topic and returns its name; ``retention_ms`` is Kafka's ``retention.ms``."""
+        """Create a topic and return its name; ``retention_ms`` is Kafka's ``retention.ms``."""
         from confluent_kafka.cimpl import NewTopic
 
         said = {key.replace("_", "."): str(value) for key, value in configs.items()}
@@ -131,9 +131,9 @@ class Kafka:
         return str(topic.topic)
 
     def produce(self, topic: str, rows: Iterable[Row], *, transaction: str | None = None) -> None:
-        """Writes the records and waits for the acknowledgements; ``transaction`` is ``"commit"`` or ``"abort"``."""
+        """Write records and wait for the acknowledgements; ``transaction`` is ``"commit"`` or ``"abort"``."""
         if transaction not in (None, "commit", "abort"):
-            raise OdradekError(f"a transaction ends by commit or abort, not by {transaction!r}")
+            raise OdradekError(f"transaction must be 'commit' or 'abort', not {transaction!r}")
         if transaction is None:
             _send(self.producer(), topic, rows)
             return
@@ -143,18 +143,18 @@ class Kafka:
     def begin(
         self, topic: str, rows: Iterable[Row] = (), transactional_id: str | None = None
     ) -> OpenTransaction:
-        """A transaction with these records that stays open until the test ends it."""
+        """Begin a transaction with these records; it stays open until the test ends it."""
         opened = OpenTransaction(self, transactional_id or self.name())
         self._leaving.callback(opened.abort)
         opened.produce(topic, rows)
         return opened
 
     def read(self, topic: str, isolation: str = "read_committed") -> list[Record]:
-        """All records that are in the topic now, partition by partition, in the order of offsets."""
+        """Read all records that are in the topic now, partition by partition, in the order of their offsets."""
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
         settings = {"group.id": self.name(), "isolation.level": isolation, "enable.auto.commit": False}
-        # The end is that of the isolation level: before what an open transaction holds back.
+        # The end depends on the isolation level: with read_committed it is the last stable offset.
         settings |= {"bootstrap.servers": self.bootstrap_servers, "enable.partition.eof": True}
         settings |= {"auto.offset.reset": "earliest", **_QUIET}
         consumer, found = Consumer(settings), []
@@ -178,7 +178,7 @@ class Kafka:
         return sorted(found, key=lambda each: (each.partition, each.offset))
 
     def wait_for(self, topic: str, records: int, timeout_s: float = TIMEOUT_S) -> list[Record]:
-        """Reads until the topic has this number of committed records."""
+        """Read until the topic has this number of committed records, and return them."""
         found: list[Record] = []
 
         def enough() -> bool:
@@ -189,7 +189,7 @@ class Kafka:
         return found
 
     def eventually(self, condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-        """Polls a condition; ``NotInTime`` if it is not true in time."""
+        """Poll a condition until it is true. Raises ``NotInTime`` after ``timeout_s``."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() > deadline:
@@ -197,7 +197,7 @@ class Kafka:
             time.sleep(_POLL_S)
 
     def close(self) -> None:
-        """Aborts the open transactions."""
+        """Abort the open transactions."""
         self._leaving.close()
 
     def partitions(self, topic: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Waiting for a streaming query."""
+"""Wait for a streaming query."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ TIMEOUT_S = stretched(60.0)
 
 
 def process_all(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> None:
-    """Waits until a query has processed all data that its sources have now; raises the error of a query that fails.
+    """Wait until a query has processed all data that its sources have now. Raises the error of a query that fails.
 
-    As ``StreamingQuery.processAllAvailable``, with a timeout: ``NotInTime`` stops the query and has its last progress.
+    Like ``StreamingQuery.processAllAvailable``, with a timeout: then the query is stopped, and ``NotInTime`` has its last
+    progress.
     """
     failed: list[BaseException] = []
 

@@ -1,7 +1,7 @@
-"""A client of several brokers that can hand over an open transaction: blocking sockets, any Kafka since 3.0.
+"""A client of a Kafka cluster (3.0 or newer) that can hand over an open transaction to another process. It blocks.
 
-The client and the writer are loaded when they are first used. The writer brings a compiler with it, and a process that only
-begins and ends transactions lives for a second. The commands of `odradek` take only logins and TLS from here.
+The client and the writer are imported when they are first used. The writer needs a compiler, and a process that only
+begins and ends transactions runs for a second. The commands of `odradek` import only logins and TLS from here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _LOADED_LATE: Final = {
     "TransactionState": "producer",
     "TransactionalWriter": "writer",
 }
-"""The module of each."""
+"""The module of each exported name."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""A cluster as its clients see it: who leads, who coordinates, and calls that are repeated until they are answered."""
+"""A Kafka cluster: its leaders and coordinators, and requests that are repeated until they succeed or time out."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from odradek.spark.wire.settings import ClientSettings
 
 
 class Cluster:
-    """Connections to the brokers of a cluster, one per broker; not for several threads at once.
+    """A client of a cluster with one connection per broker. Not thread-safe.
 
-    Every call is repeated, with back-off, over lost connections, moved leaders and coordinators, and
+    Every request is repeated, with back-off, after a lost connection, a moved leader or coordinator, and
     CONCURRENT_TRANSACTIONS, until ``delivery.timeout.ms`` has passed; then ``Retriable`` is raised.
-    Requests stay below transaction version 2, so an epoch is unchanged by the end of a transaction.
+    Requests stay below transaction version 2, so the end of a transaction does not change the epoch.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -30,20 +30,20 @@ class Cluster:
         self.metadata = Metadata(settings, self.network, self._exchanges)
 
     def partitions_of(self, topic: str, *, anew: bool = False) -> int:
-        """How many partitions a topic has. ``UnknownTopic`` if it does not exist for ``max.block.ms``, and the broker does
-        not create it. ``anew``: asked again also when it is known."""
+        """Number of partitions of a topic. Raises ``UnknownTopic`` if the topic does not exist for ``max.block.ms`` and the
+        broker does not create it. ``anew``: send a Metadata request even if the number is cached."""
         return self.metadata.partitions_of(topic, anew=anew)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, bytes]:
-        """The 16 bytes of each topic's id, zeros where the broker has no ids (KIP-516). A topic that does not exist for
-        ``max.block.ms`` is left out; none is created."""
+        """The 16 bytes of each topic's id, zeros if the broker has no ids (KIP-516). A topic that does not exist for
+        ``max.block.ms`` is left out. No topic is created."""
         return self.metadata.topic_ids(topics)
 
     def init_producer_ids(
         self, transactional_ids: Sequence[str], transaction_timeout_ms: int
     ) -> InitializedProducers:
-        """A new epoch for each id, all at once. The earlier producer of an id is fenced, and what it left open is aborted
-        before this returns (CONCURRENT_TRANSACTIONS is waited through). The first error is raised."""
+        """Send InitProducerId for all ids at once. The earlier producer of each id is fenced, and its open transaction has
+        been aborted when this returns (CONCURRENT_TRANSACTIONS is retried). Raises the first error."""
         exchanges = {
             each: transactions.init_producer_id(each, transaction_timeout_ms) for each in transactional_ids
         }
@@ -58,7 +58,7 @@ class Cluster:
     def add_partitions(
         self, transactional_id: str, producer: ProducerId, partitions: Iterable[Partition]
     ) -> None:
-        """AddPartitionsToTxn. Also a question: with partitions that are in the transaction it changes nothing, and raises
+        """Send AddPartitionsToTxn. With partitions that the transaction already has it changes nothing, but raises
         ``Fenced`` if a newer epoch owns the id or the transaction was aborted by its timeout."""
         exchange = transactions.add_partitions(transactional_id, producer, partitions)
         self._exchanges.run([exchange])
@@ -67,7 +67,7 @@ class Cluster:
     def check_transactions(
         self, open_ones: Sequence[tuple[str, ProducerId, Iterable[Partition]]]
     ) -> dict[str, WireError | None]:
-        """``add_partitions`` as a question, for many at once: by id None, or what it would have raised."""
+        """Check open transactions by ``add_partitions``, all at once: None or its error, by transactional id."""
         exchanges = {
             transactional_id: transactions.add_partitions(transactional_id, producer, partitions)
             for transactional_id, producer, partitions in open_ones
@@ -75,11 +75,11 @@ class Cluster:
         return self._outcomes(exchanges)
 
     def list_transactions(self, prefix: str, states: Sequence[str] = ()) -> dict[str, str]:
-        """The transactional ids that begin so and are in one of ``states`` (none: in any), as far as this client may
-        describe them: state by id.
+        """States of the transactional ids with this prefix that are in one of ``states`` (empty: any), as far as this client
+        may describe them.
 
-        Each broker is asked once; one that cannot be reached is passed over, since others have its work by now or will soon.
-        ``Retriable`` while one of them still loads its part, ``UnsupportedVersion`` with brokers before Kafka 3.0."""
+        Each broker gets one request. A broker that cannot be reached is skipped, because others coordinate its transactions
+        now or will soon. Raises ``Retriable`` while a broker loads transactions, ``UnsupportedVersion`` before Kafka 3.0."""
         found: dict[str, str] = {}
         for node_id in self.metadata.nodes():
             with contextlib.suppress(ConnectionLost, TimedOut):
@@ -87,7 +87,7 @@ class Cluster:
         return {each: state for each, state in sorted(found.items()) if each.startswith(prefix)}
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionState | None]:
-        """What their coordinators know of these ids, None where that is nothing. The first error is raised."""
+        """The coordinators' state of each id, None if the id is unknown. Raises the first error."""
         exchanges = {each: transactions.describe(each) for each in transactional_ids}
         self._exchanges.run(list(exchanges.values()))
         return {each: exchange.value() for each, exchange in exchanges.items()}
@@ -95,10 +95,10 @@ class Cluster:
     def end_transactions(
         self, open_ones: Sequence[tuple[str, ProducerId]], commit: bool
     ) -> dict[str, WireError | None]:
-        """EndTxn for each (transactional id, producer), all at once; by id None, or what went wrong with it.
+        """Send EndTxn for each (transactional id, producer), all at once; return None or the error by transactional id.
 
-        ``Retriable`` means that the outcome is unknown: it may have ended, or may still end.
-        Ending a second time in the same way succeeds as long as no new transaction of that id has begun."""
+        ``Retriable`` means that the outcome is unknown: the transaction may have ended, or may still end.
+        A second EndTxn with the same outcome succeeds as long as no new transaction of that id has begun."""
         exchanges = {
             transactional_id: transactions.end_transaction(transactional_id, producer, commit)
             for transactional_id, producer in open_ones
@@ -112,8 +112,8 @@ class Cluster:
     def fetch_offsets(
         self, group: str, partitions: Iterable[Partition] | None
     ) -> dict[Partition, tuple[int, str]]:
-        """Committed offset and metadata of each partition, (-1, "") when there is none; ``partitions`` None: of all that
-        the group has offsets of. Offsets in open transactions are waited for (``require_stable``, KIP-447)."""
+        """Committed offset and metadata of each partition, (-1, "") if there is none. ``partitions`` None: all partitions
+        with an offset of the group. Waits for the end of transactions with offsets (``require_stable``, KIP-447)."""
         exchange = transactions.fetch_offsets(group, partitions)
         self._exchanges.run([exchange])
         committed: dict[Partition, tuple[int, str]] = exchange.value()
@@ -126,9 +126,9 @@ class Cluster:
         group: str,
         offsets: Mapping[Partition, tuple[int, str]],
     ) -> None:
-        """AddOffsetsToTxn and TxnOffsetCommit of (offset, metadata) by partition; the caller ends the transaction.
+        """Send AddOffsetsToTxn and TxnOffsetCommit for (offset, metadata) by partition; the caller ends the transaction.
 
-        ``MetadataTooLarge`` if a metadata is too long for the broker."""
+        Raises ``MetadataTooLarge`` if the metadata of an offset is too long for the broker."""
         for exchange in (
             transactions.add_offsets(transactional_id, producer, group),
             transactions.commit_offsets(transactional_id, producer, group, offsets),
@@ -137,7 +137,7 @@ class Cluster:
             exchange.value()
 
     def close(self) -> None:
-        """Close all connections; a second time does nothing."""
+        """Close all connections. May be called again."""
         self.network.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""One connection to one broker: requests go out in a row, answers come back in the same row."""
+"""One connection to one broker, with pipelined requests: the responses come in the order of the requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CORRELATION_MASK = 0x7FFF_FFFF
 
 
 class Call:
-    """A request and what became of it. ``sent``: the kernel took some of its bytes, so the broker may act on it."""
+    """A request and its response or error. ``sent``: the kernel accepted some of its bytes, so the broker may act on it."""
 
     __slots__ = ("answer", "api", "broker", "correlation_id", "deadline", "error", "sent", "version")
 
@@ -44,7 +44,7 @@ class Call:
 
 
 class Connection:
-    """A connected, authenticated socket that does not block; ``address`` is host:port."""
+    """A connected, authenticated non-blocking socket; ``address`` is host:port."""
 
     def __init__(self, sock: socket.socket, address: str, versions: Versions, client_id: str) -> None:
         sock.setblocking(False)
@@ -62,7 +62,7 @@ class Connection:
 
     @property
     def outstanding(self) -> int:
-        """How many calls have no answer yet."""
+        """Number of requests without a response."""
         return len(self._calls)
 
     @property
@@ -71,11 +71,11 @@ class Connection:
 
     @property
     def deadline(self) -> float:
-        """When the oldest call is too late, on the monotonic clock."""
+        """Monotonic time at which the oldest request times out."""
         return self._calls[0].deadline if self._calls else math.inf
 
     def submit(self, api: Api, request: Any, deadline: float) -> Call:
-        """Queue a request."""
+        """Queue a request, and send as much as the socket accepts."""
         version = choose_version(api, self.versions, self.address)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_MASK
@@ -87,7 +87,7 @@ class Connection:
         return call
 
     def write(self) -> None:
-        """Send as much as the kernel takes."""
+        """Send queued bytes until the socket accepts no more."""
         try:
             while self._unsent:
                 call, left = self._unsent[0]
@@ -103,7 +103,7 @@ class Connection:
             self.close(f"the connection to {self.address} broke: {error}")
 
     def read(self) -> None:
-        """Take what has arrived, and give it to the calls that it answers."""
+        """Read all bytes that have arrived, and complete the calls with their responses."""
         try:
             while True:
                 data = self.socket.recv(_READ_BYTES)
@@ -119,36 +119,37 @@ class Connection:
             self.close(f"the connection to {self.address} broke: {error}")
 
     def _take_frames(self) -> bool:
-        """False if the connection had to be closed."""
+        """Handle all complete frames; return False if the connection had to be closed."""
         try:
             return all(self._settle(frame) for frame in whole_frames(self._arrived, ANSWER_SIZE_BYTES_MAX))
         except BadSize as bad:
-            self.close(f"the broker at {self.address} announced an answer of {bad.size} bytes")
+            self.close(f"the broker at {self.address} announced a response of {bad.size} bytes")
             return False
 
     def _settle(self, frame: bytes) -> bool:
         if not self._calls or correlation_id_of(frame) != self._calls[0].correlation_id:
-            self.close(f"the broker at {self.address} answered something that was not asked")
+            self.close(f"the broker at {self.address} sent a response that belongs to no request")
             return False
         call = self._calls[0]
         try:
             call.answer = decode_answer(call.api, call.version, frame, self.address)
         except MalformedAnswer as error:
-            # The frame was whole, so the connection is as good as ever; asking again would be answered alike.
+            # The frame was complete, so the connection is usable; the same request would get the same response.
             call.error = error
         self._calls.popleft()
         self.answered = True
         return True
 
     def expire(self, now: float) -> None:
-        """Close if a call is too late: what would be answered now could be taken for something else."""
+        """Close the connection if a request has timed out: its late response could be taken for that of another request."""
         if self._calls and now >= self._calls[0].deadline:
             self.close(
-                f"the broker at {self.address} did not answer {self._calls[0].api.name} in time", late=True
+                f"the broker at {self.address} did not respond to {self._calls[0].api.name} in time",
+                late=True,
             )
 
     def close(self, reason: str = "the client closed the connection", *, late: bool = False) -> None:
-        """Close the socket; every call that has no answer fails with the reason."""
+        """Close the socket; every call without a response fails with the reason."""
         if self.closed:
             return
         self.closed = True

@@ -1,4 +1,4 @@
-"""A new connection: TCP, TLS, ApiVersions, SASL; one after the other, each within the time for all."""
+"""Open a connection: TCP, TLS, ApiVersions and SASL in this order, within one timeout for all."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def _software_version() -> str:
 
 
 def dial(settings: ClientSettings, tls: ssl.SSLContext | None, host: str, port: int) -> Connection:
-    """A connection that is ready for requests. ``ConnectionLost`` if no broker listens, ``Authentication`` if TLS or SASL
-    fail, ``UnsupportedVersion`` for brokers that are too old, ``MalformedAnswer`` for what cannot be read."""
+    """Open a connection that is ready for requests. Raises ``ConnectionLost`` if no broker listens, ``Authentication`` if
+    TLS or SASL fails, ``UnsupportedVersion`` if the broker is too old, and ``MalformedAnswer`` if a response cannot be
+    parsed."""
     address = f"{host}:{port}"
     deadline = time.monotonic() + settings.socket_connection_setup_timeout_ms / 1000
     sock: socket.socket | None = None
@@ -65,7 +66,7 @@ def dial(settings: ClientSettings, tls: ssl.SSLContext | None, host: str, port: 
             "SSL_HANDSHAKE_FAILED", f"TLS with the broker at {address} failed: {error}"
         ) from None
     except (OSError, UnicodeError) as error:
-        # UnicodeError: a host name that IDNA does not allow, as a broker or a user may have written it.
+        # UnicodeError: a host name that IDNA does not allow, advertised by a broker or set by a user.
         _close(sock)
         raise ConnectionLost(f"the broker at {address} cannot be reached: {error}") from None
     except WireError:
@@ -86,7 +87,7 @@ def _left(deadline: float) -> float:
 
 
 class _Greeting:
-    """Requests one at a time on a socket that blocks."""
+    """Send requests one at a time on a blocking socket."""
 
     def __init__(self, settings: ClientSettings, sock: socket.socket, address: str, deadline: float) -> None:
         self.settings = settings
@@ -136,7 +137,7 @@ class _Greeting:
             check_size(size, ANSWER_SIZE_BYTES_MAX)
         except BadSize:
             raise ConnectionLost(
-                f"what answers at {self.address} is no Kafka broker, or expects TLS"
+                f"the server at {self.address} is not a Kafka broker, or expects TLS"
             ) from None
         return self._read(size, api)
 
@@ -147,7 +148,7 @@ class _Greeting:
             piece = self.socket.recv(min(size - len(data), 1 << 16))
             if not piece:
                 hint = (
-                    "; does it expect kafka.security.protocol to be another?" if api is API_VERSIONS else ""
+                    "; does the broker expect another kafka.security.protocol?" if api is API_VERSIONS else ""
                 )
                 raise ConnectionLost(
                     f"the broker at {self.address} closed the connection at {api.name}{hint}"

@@ -1,7 +1,7 @@
-"""What can go wrong between a client and a cluster, each with Kafka's name for it and one sentence.
+"""The errors between a client and a cluster, each with Kafka's name and one sentence.
 
-What a retry can cure is retried until ``delivery.timeout.ms`` has passed, so ``Retriable`` reaches a caller only then:
-trying the same call again later is right. Everything else is final for the call that raised it.
+Requests are retried after errors that a retry can cure until ``delivery.timeout.ms`` has passed. So a caller gets
+``Retriable`` only then, and may try the same call again later. All other errors are final for the call that raised them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from odradek.errors import OdradekError
 
 
 class WireError(OdradekError):
-    """A cluster refused something, or could not be reached. ``code`` is Kafka's name (``"PRODUCER_FENCED"``),
-    or ``"NETWORK_EXCEPTION"`` and the like where the client itself gave up."""
+    """A cluster rejected a request, or could not be reached. ``code`` is Kafka's name of the error (``"PRODUCER_FENCED"``),
+    or ``"NETWORK_EXCEPTION"`` and the like if the client itself gave up."""
 
     def __init__(self, code: str, sentence: str) -> None:
         super().__init__(code, sentence)
@@ -24,11 +24,11 @@ class WireError(OdradekError):
 
 
 class Retriable(WireError):
-    """It did not work until ``delivery.timeout.ms`` had passed, but it may later."""
+    """The call did not succeed before ``delivery.timeout.ms`` had passed, but may succeed later."""
 
 
 class ConnectionLost(Retriable):
-    """A connection broke or was never made. ``sent``: a request may have reached the broker, with an unknown outcome."""
+    """A connection broke or could not be opened. ``sent``: a request may have reached the broker, with unknown outcome."""
 
     def __init__(self, sentence: str, sent: bool = False) -> None:
         super().__init__("NETWORK_EXCEPTION", sentence)
@@ -36,7 +36,7 @@ class ConnectionLost(Retriable):
 
 
 class TimedOut(Retriable):
-    """No answer within ``request.timeout.ms``, or no success within ``delivery.timeout.ms``."""
+    """No response within ``request.timeout.ms``, or no success within ``delivery.timeout.ms``."""
 
 
 class Fenced(WireError):
@@ -44,7 +44,7 @@ class Fenced(WireError):
 
 
 class InvalidTransaction(WireError):
-    """The coordinator's state forbids it (INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE)."""
+    """The state of the transaction forbids it (INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE)."""
 
 
 class Authentication(WireError):
@@ -52,7 +52,7 @@ class Authentication(WireError):
 
 
 class Authorization(WireError):
-    """Known, but not allowed (TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, …)."""
+    """The client lacks a right (TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, …)."""
 
 
 class UnknownTopic(WireError):
@@ -68,26 +68,26 @@ class MetadataTooLarge(WireError):
 
 
 class UnsupportedVersion(WireError):
-    """The broker lacks a version whose semantics are needed (UNSUPPORTED_VERSION)."""
+    """The broker lacks a version of an API whose semantics are needed (UNSUPPORTED_VERSION)."""
 
 
 class MalformedAnswer(WireError):
-    """A broker's answer cannot be read (INVALID_RESPONSE): asking again would be answered alike, so nothing is retried.
-    What the request has done is not known."""
+    """A broker's response cannot be parsed (INVALID_RESPONSE). The request is not retried, as it would get the same
+    response. Whether the request had an effect is not known."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__("INVALID_RESPONSE", sentence)
 
 
 class BadSettings(WireError):
-    """An option cannot be understood or is not supported (INVALID_CONFIG)."""
+    """An option has an invalid value or is not supported (INVALID_CONFIG)."""
 
 
 class Fatal(WireError):
-    """Any other refusal; ``code`` says which."""
+    """Any other error of the broker, named by ``code``."""
 
 
-# What a later attempt can cure, and what has to be looked up again before it (Kafka's RetriableException and
+# Errors that a later attempt can cure, and what must be looked up again before it (Kafka's RetriableException and
 # RefreshRetriableException, with the table of TransactionManager.java).
 COORDINATOR_MOVED = frozenset({15, 16})
 LEADER_MOVED = frozenset({3, 5, 6, 9, 56, 72, 74, 75, 100})
@@ -103,7 +103,7 @@ OPERATION_NOT_ATTEMPTED = 55
 TRANSACTIONAL_ID_NOT_FOUND = 105
 
 _FINAL: dict[int, tuple[type[WireError], str]] = {
-    10: (RecordTooLarge, "is larger than the broker takes: see max.message.bytes of the topic and kafka.batch.size"),
+    10: (RecordTooLarge, "is larger than the broker accepts: see max.message.bytes of the topic and kafka.batch.size"),
     12: (MetadataTooLarge, "has metadata that is longer than the broker's offset.metadata.max.bytes"),
     17: (UnknownTopic, "is not a topic that clients may use"),
     18: (RecordTooLarge, "is larger than a segment of its topic"),
@@ -111,14 +111,14 @@ _FINAL: dict[int, tuple[type[WireError], str]] = {
     29: (Authorization, "may not be used by this client"),
     30: (Authorization, "may not be used by this client"),
     31: (Authorization, "needs a right on the cluster that this client does not have"),
-    35: (UnsupportedVersion, "was asked for in a version that the broker does not have"),
+    35: (UnsupportedVersion, "was requested in a version that the broker does not have"),
     45: (Fatal, "has lost records that it had acknowledged, or got others under the same producer id"),
     47: (Fenced, "is refused: a newer producer has this transactional id, or its transaction was aborted"),
-    48: (InvalidTransaction, "is refused: no transaction of this producer is open there, or it was ended otherwise"),
+    48: (InvalidTransaction, "is refused: this producer has no open transaction there, or it has the other outcome"),
     49: (InvalidTransaction, "is refused: its transactional id belongs to another producer id, or has expired"),
     50: (BadSettings, "has a transaction timeout of more than the broker's transaction.max.timeout.ms"),
     53: (Authorization, "may not be used by this client"),
-    87: (Fatal, "has a record that the broker refuses"),
+    87: (Fatal, "has a record that the broker rejects"),
     90: (Fenced, "is refused: a newer producer has this transactional id, or its transaction was aborted"),
     120: (InvalidTransaction, "is refused: its transaction can only be aborted"),
 }  # fmt: skip
@@ -134,13 +134,13 @@ def name_of(code: int) -> str:
 
 
 def refused(code: int, subject: str, said: str | None = None) -> WireError:
-    """The error for a code that no retry cures. ``subject`` begins its sentence; ``said``: what the broker wrote."""
+    """The error for a code that no retry cures. ``subject`` begins its sentence; ``said`` is the broker's error message."""
     kind, predicate = _FINAL.get(code, (Fatal, "was refused by the broker"))
     return kind(name_of(code), f"{subject} {predicate}{f': {said}' if said else ''}")
 
 
 def gave_up(code: int, subject: str, timeout_ms: int, why: str = "") -> WireError:
-    """The error for a code that a retry may cure, when it is too late for one; ``why``: what happened last."""
+    """The error for a retriable code after the timeout. ``why`` says why the last attempt failed."""
     kind = UnknownTopic if code == UNKNOWN_TOPIC_OR_PARTITION else TimedOut
     last = f"; at last: {why}" if why and why != name_of(code) else ""
     return kind(name_of(code), f"{subject} did not work within {timeout_ms} ms{last}")

@@ -1,4 +1,4 @@
-"""Calls that are repeated until they are answered: many at once, each to the broker that is responsible for it."""
+"""Requests that are repeated until they succeed or time out, many at once, each sent to the responsible broker."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ GROUP, TRANSACTION = 0, 1
 
 Coordinator = tuple[int, str]
 
-# Markers are written within milliseconds: Kafka's clients wait 20 ms here, too (TransactionManager.java).
+# Markers are written within milliseconds. Kafka's clients also have a short back-off here, of 20 ms
+# (TransactionManager.java).
 _CONCURRENT_BACKOFF_MS = 10
 _CONCURRENT_BACKOFF_MAX_MS = 200
 _PUMP_SECONDS_MAX = 1.0
 
 
 class Refusal(Exception):
-    """An answer holds this error code."""
+    """A response contains this error code."""
 
     def __init__(self, code: int, said: str | None = None) -> None:
         super().__init__(code)
@@ -45,15 +46,15 @@ class Refusal(Exception):
 
 
 class Malformed(Exception):
-    """An answer does not hold what was asked."""
+    """A response lacks what was requested."""
 
 
 class Exchange:
-    """One question. ``subject`` begins the sentence of its errors; ``coordinator``: who is asked, None for anyone.
+    """A request with its result. ``subject`` begins the sentences of its errors; None as ``coordinator`` means any broker.
 
-    ``read`` takes the answer and its version, and returns the result or raises ``Refusal``, or ``Malformed`` if what was
-    asked is not answered. Afterwards there is either a ``result`` or an ``error``;
-    ``uncertain``: an answer was lost on the way."""
+    ``read`` takes the response and its version, and returns the result. It raises ``Refusal`` for an error code, and
+    ``Malformed`` if the response lacks what was requested. At the end there is either a ``result`` or an ``error``.
+    ``uncertain``: a response was lost, so the request may have been handled more than once."""
 
     def __init__(
         self,
@@ -78,22 +79,22 @@ class Exchange:
         self.due = 0.0
 
     def value(self) -> Any:
-        """The result; its error is raised."""
+        """Return the result, or raise the error."""
         if self.error is not None:
             raise self.error
         return self.result
 
 
 def raise_for(codes: Iterable[int], said: str | None = None) -> None:
-    """``Refusal`` for the code that says most: one that is final before one that a retry may cure."""
+    """Raise ``Refusal`` for the most important non-zero code: final errors come before retriable ones."""
     bad = [int(code) for code in codes if code]
     if bad:
-        # Where one partition is refused, the others are answered with OPERATION_NOT_ATTEMPTED.
+        # If one partition is rejected, the others get OPERATION_NOT_ATTEMPTED.
         raise Refusal(min(bad, key=lambda code: (code == 55, code in RETRIABLE)), said)
 
 
 class Exchanges:
-    """Runs exchanges against a network; knows the coordinators."""
+    """Run exchanges over a network, with a cache of coordinators."""
 
     def __init__(self, settings: ClientSettings, network: Network) -> None:
         self._settings = settings
@@ -101,7 +102,7 @@ class Exchanges:
         self._coordinators: dict[Coordinator, int] = {}
 
     def run(self, exchanges: Sequence[Exchange], timeout_ms: int | None = None) -> None:
-        """Until all are settled. Errors stay in the exchanges. ``timeout_ms``: other than ``delivery.timeout.ms``."""
+        """Run until all are settled. Errors stay in the exchanges. ``timeout_ms`` replaces ``delivery.timeout.ms``."""
         timeout_ms = timeout_ms or self._settings.delivery_timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
         while open_ones := [each for each in exchanges if not each.settled]:
@@ -121,7 +122,7 @@ class Exchanges:
                     self._take_answer(each)
 
     def ask_once(self, to: int | Peer, api: Api, request: Any) -> tuple[Any, int]:
-        """One attempt: the answer and its version. ``Retriable`` if there was none."""
+        """Send a request once; return the response and its version. Raises ``Retriable`` if there was no response."""
         call = self._network.submit(to, api, request)
         while not call.done:
             self._network.pump(_PUMP_SECONDS_MAX)
@@ -158,7 +159,7 @@ class Exchanges:
         return self._coordinators[exchange.coordinator]
 
     def _find(self, wanted: Iterable[Coordinator]) -> dict[Coordinator, Exception]:
-        """Look coordinators up, one request for each kind; what went wrong, of those that are still unknown."""
+        """Look up coordinators, with one request for each kind; return the errors of those that are still unknown."""
         failures: dict[Coordinator, Exception] = {}
         for kind in (GROUP, TRANSACTION):
             keys = sorted(key for each, key in wanted if each == kind)
@@ -171,7 +172,7 @@ class Exchanges:
         return failures
 
     def _find_some(self, kind: int, keys: Sequence[str], failures: dict[Coordinator, Exception]) -> int:
-        """How many of the first keys were asked for: all, or one with brokers before Kafka 3.0 (KIP-699)."""
+        """Look up the first keys, and return their number: all, or one with brokers before Kafka 3.0 (KIP-699)."""
         request = FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
         peer = self._network.anyone()
         answer, version = self.ask_once(peer, FIND_COORDINATOR, request)
@@ -190,7 +191,7 @@ class Exchanges:
                 self._coordinators[kind, key] = each.node_id
         return len(asked)
 
-    # -- answers ------------------------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------------------------
 
     def _take_answer(self, exchange: Exchange) -> None:
         call, exchange.call = exchange.call, None
@@ -222,7 +223,7 @@ class Exchanges:
         self._again(exchange, code, name_of(code))
 
     def _again(self, exchange: Exchange, code: int, why: str) -> None:
-        """Later, unless it gets too late."""
+        """Schedule the next attempt, after a back-off."""
         exchange.attempts += 1
         exchange.failure = (code, why)
         settings = self._settings

@@ -1,7 +1,7 @@
-"""The APIs of this client, and the versions that it speaks.
+"""The APIs that this client uses, and the range of versions of each.
 
-All are below transaction version 2 (KIP-890): with EndTxn 5 each end raises the epoch, and an end that is sent again
-after a lost answer would not be the same one any more.
+All versions are below transaction version 2 (KIP-890): EndTxn 5 raises the epoch, so a request that is repeated after a
+lost response would no longer refer to the same transaction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ANSWER_SIZE_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Api(NamedTuple):
-    """One API, and the versions whose semantics this client needs, the highest first to be asked for."""
+    """One API, and the range of versions whose semantics this client needs."""
 
     name: str
     key: int
@@ -27,7 +27,7 @@ class Api(NamedTuple):
 
 PRODUCE = Api("produce", 0, 8, 9)
 METADATA = Api("metadata", 3, 9, 12)
-# require_stable is there since version 7 (KIP-447).
+# require_stable exists since version 7 (KIP-447).
 OFFSET_FETCH = Api("offset_fetch", 9, 7, 8)
 FIND_COORDINATOR = Api("find_coordinator", 10, 3, 4)
 SASL_HANDSHAKE = Api("sasl_handshake", 17, 1, 1)
@@ -46,7 +46,7 @@ Versions = Mapping[int, tuple[int, int]]
 
 
 def choose_version(api: Api, offered: Versions, broker: str) -> int:
-    """The highest version that both sides have. ``UnsupportedVersion`` if there is none."""
+    """The highest version that client and broker support. Raises ``UnsupportedVersion`` if there is none."""
     version: int | None = common_version(offered, api.key, api.lowest, api.highest)
     if version is not None:
         return version
@@ -54,12 +54,12 @@ def choose_version(api: Api, offered: Versions, broker: str) -> int:
     has = f"has versions {lowest} to {highest}" if highest >= 0 else "does not have it"
     raise UnsupportedVersion(
         "UNSUPPORTED_VERSION",
-        f"{api.name} is needed in a version from {api.lowest} to {api.highest}, and the broker at {broker} {has}",
+        f"{api.name} is needed in a version from {api.lowest} to {api.highest}, but the broker at {broker} {has}",
     )
 
 
 def decode_answer(api: Api, version: int, frame: bytes, broker: str) -> Any:
-    """The response in a frame without its size. ``MalformedAnswer`` if it does not parse."""
+    """Decode the response in a frame without its size. Raises ``MalformedAnswer`` if it cannot be parsed."""
     try:
         return read_response(api.key, version, frame)
     except MalformedRequest as error:
@@ -67,5 +67,5 @@ def decode_answer(api: Api, version: int, frame: bytes, broker: str) -> Any:
 
 
 def cannot_be_read(name: str, broker: str, why: str) -> MalformedAnswer:
-    """The error for an answer of which a client can make nothing."""
-    return MalformedAnswer(f"the answer to {name} of the broker at {broker} cannot be read: {why}")
+    """The error for a response that cannot be parsed or lacks what was requested."""
+    return MalformedAnswer(f"the response to {name} of the broker at {broker} cannot be read: {why}")

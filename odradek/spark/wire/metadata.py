@@ -1,4 +1,4 @@
-"""Topics, how many partitions they have, and who leads each."""
+"""Topics with the number of their partitions, their ids, and their partitions' leaders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_LEADER = -1
 
 
 class Metadata:
-    """What a cluster last said about topics; ``refresh`` asks again."""
+    """The topic metadata of the last Metadata responses; ``refresh`` requests them again."""
 
     def __init__(self, settings: ClientSettings, network: Network, exchanges: Exchanges) -> None:
         self._settings = settings
@@ -30,7 +30,7 @@ class Metadata:
         self._ids: dict[str, bytes] = {}
 
     def partitions_of(self, topic: str, *, anew: bool = False) -> int:
-        """``UnknownTopic`` if it is not there within ``max.block.ms``."""
+        """Number of partitions of a topic. Raises ``UnknownTopic`` if the topic does not exist for ``max.block.ms``."""
         learned_at = self._learned_at.get(topic, -math.inf)
         if anew or time.monotonic() - learned_at > self._settings.metadata_max_age_ms / 1000:
             exchange = self._asking(topic, creating=True)
@@ -39,11 +39,11 @@ class Metadata:
         return len(self._leaders[topic])
 
     def topic_id(self, topic: str) -> bytes:
-        """Of a topic that is known: the 16 bytes of its id, zeros where the broker has no ids."""
+        """The 16 bytes of the id of a topic whose metadata are cached, zeros if the broker has no ids."""
         return self._ids[topic]
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, bytes]:
-        """Asked anew; a topic that is not there within ``max.block.ms`` is left out."""
+        """Request the ids of topics; a topic that does not exist for ``max.block.ms`` is left out."""
         asked = sorted(topics)
         found: dict[str, bytes] = {}
         with contextlib.suppress(Retriable):
@@ -67,18 +67,18 @@ class Metadata:
         )
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """Node id, as far as known; None while there is none."""
+        """Node id of the partition's leader, None if it has none or is not cached."""
         leaders = self._leaders[topic]
-        # A topic that was made anew may have fewer partitions.
+        # A topic that was deleted and created again may have fewer partitions.
         leader = leaders[partition] if partition < len(leaders) else _NO_LEADER
         return leader if leader != _NO_LEADER and self._network.knows(leader) else None
 
     def refresh(self, topics: Iterable[str]) -> None:
-        """One attempt to learn who leads. ``Retriable`` if no broker responded; what is not known yet stays as it was."""
+        """Request the leaders once. Raises ``Retriable`` if no broker responded; the cached leaders then stay."""
         self._ask(sorted(topics))
 
     def nodes(self) -> list[int]:
-        """The node ids of all brokers; one attempt to learn them. ``Retriable`` if no broker responded."""
+        """Request the node ids of all brokers, once. Raises ``Retriable`` if no broker responded."""
         return [broker.node_id for broker in self._ask([]).brokers]
 
     def _ask(self, topics: list[str], *, creating: bool = True) -> Any:
@@ -93,9 +93,9 @@ class Metadata:
         for topic in answer.topics:
             if topic.error_code:
                 raise Refusal(topic.error_code)
-        # What was learned before does not count: it may be of a topic that has been made anew since.
+        # Cached metadata do not count: the topic may have been deleted and created again since.
         if not any(topic.name == asked and self._is_whole(topic) for topic in answer.topics):
-            raise Malformed(f"topic {asked!r} is not in it with its partitions")
+            raise Malformed(f"it does not contain topic {asked!r} with its partitions")
 
     @staticmethod
     def _is_whole(topic: Any) -> bool:
@@ -118,6 +118,6 @@ class Metadata:
 
 
 def _request(topics: list[str], *, creating: bool) -> Any:
-    """Like Kafka's producer, it has a missing topic created where the broker does so (auto.create.topics.enable)."""
+    """A Metadata request. As with Kafka's producer, the broker may create missing topics (auto.create.topics.enable)."""
     asked = [MetadataRequestTopic(name=topic) for topic in topics]
     return MetadataRequest(topics=asked, allow_auto_topic_creation=creating)

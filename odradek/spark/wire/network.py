@@ -1,4 +1,4 @@
-"""All connections of one client: opened when they are needed, served together, opened again after a while when lost."""
+"""All connections of a client: they are opened when needed, polled together, and opened again after a back-off when lost."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _JITTER = 0.2
 
 
 def backoff_seconds(first_ms: int, max_ms: int, failures: int) -> float:
-    """How long to wait after so many failures in a row: twice as long each time, a fifth more or less by chance."""
+    """Back-off after this number of consecutive failures: doubled each time, with a jitter of 20 %."""
     exact = min(first_ms << min(max(failures - 1, 0), 30), max_ms) / 1000
     return exact * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
 def parse_bootstrap(text: str) -> list[Address]:
-    """``host:port``, several by commas; an IPv6 address stands in brackets."""
+    """Parse ``host:port``, several separated by commas; an IPv6 address is in brackets."""
     addresses = []
     for piece in filter(None, (each.strip() for each in text.split(","))):
         host, colon, port = piece.rpartition("://")[2].rpartition(":")
@@ -40,29 +40,29 @@ def parse_bootstrap(text: str) -> list[Address]:
 
 
 class Peer:
-    """A broker's address, its connection, and how connecting went."""
+    """A broker's address with its connection, and the failures of connecting to it."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self.connection: Connection | None = None
         self.failures = 0
         self.retry_at = 0.0
-        # Why it was lost last, or not reached.
+        # Why the connection was lost, or could not be opened, the last time.
         self.lost_because = ""
 
     @property
     def outstanding(self) -> int:
-        """Calls without an answer."""
+        """Number of requests without a response."""
         return self.connection.outstanding if self.connection else 0
 
     @property
     def deadline(self) -> float:
-        """When its oldest call is too late."""
+        """Monotonic time at which the oldest request times out."""
         return self.connection.deadline if self.connection else math.inf
 
 
 class Network:
-    """Brokers by node id; the bootstrap addresses stand beside them until brokers are known."""
+    """Brokers by node id. The bootstrap addresses are used until brokers are known."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -72,10 +72,10 @@ class Network:
         self._brokers: dict[int, Peer] = {}
         self._selector = selectors.DefaultSelector()
 
-    # -- who is there -------------------------------------------------------------------------------------------
+    # -- brokers ------------------------------------------------------------------------------------------------
 
     def learn(self, node_id: int, host: str, port: int) -> None:
-        """A broker's address, from the cluster itself; a new one ends the connection to the old."""
+        """Store a broker's address from a response. If it has changed, the connection to the old address is closed."""
         known = self._brokers.get(node_id)
         if known is not None and known.address == (host, port):
             return
@@ -87,11 +87,11 @@ class Network:
         return node_id in self._brokers
 
     def outstanding(self, node_id: int) -> int:
-        """Calls without an answer on the connection to a broker."""
+        """Number of requests without a response on the connection to a broker."""
         return self._brokers[node_id].outstanding
 
     def anyone(self) -> Peer:
-        """A broker that can be asked what every broker knows. ``ConnectionLost`` if all have to be waited for."""
+        """A broker for requests that any broker can handle. Raises ``ConnectionLost`` if all are in back-off."""
         everyone = [*self._brokers.values(), *self._bootstrap]
         connected = [peer for peer in everyone if peer.connection is not None]
         if connected:
@@ -108,7 +108,7 @@ class Network:
     # -- calls --------------------------------------------------------------------------------------------------
 
     def submit(self, to: int | Peer, api: Api, request: Any) -> Call:
-        """Send a request to a broker. ``ConnectionLost`` if it cannot be reached now."""
+        """Send a request to a broker. Raises ``ConnectionLost`` if the broker cannot be reached now."""
         peer = self._brokers[to] if isinstance(to, int) else to
         connection = self._connect(peer)
         call = connection.submit(api, request, time.monotonic() + self._settings.request_timeout_ms / 1000)
@@ -116,7 +116,7 @@ class Network:
         return call
 
     def pump(self, timeout_seconds: float) -> None:
-        """Send and receive; returns when something came, or after this time."""
+        """Send and receive; return when something has arrived, or after this time."""
         now = time.monotonic()
         peers = [peer for peer in (*self._brokers.values(), *self._bootstrap) if peer.connection is not None]
         waits = [peer.deadline - now for peer in peers]
@@ -146,7 +146,7 @@ class Network:
     def _connect(self, peer: Peer) -> Connection:
         if peer.connection is not None:
             if not peer.outstanding:
-                # Brokers close what was idle for long: better heard before a request than after it.
+                # A broker closes idle connections. Read first, to notice that before the request and not after it.
                 peer.connection.read()
             self._watch(peer)
         if peer.connection is not None:
@@ -170,7 +170,7 @@ class Network:
         )
 
     def _watch(self, peer: Peer) -> None:
-        """Wait for what the connection waits for; forget one that is closed."""
+        """Register the connection for the events that it waits for; remove a closed one."""
         connection = peer.connection
         if connection is None:
             return

@@ -1,15 +1,15 @@
-"""The batches of one partition on their way: in order, each until it is acknowledged. Knows no socket.
+"""The outgoing batches of one partition, in order, each until it is acknowledged. No sockets.
 
-What a broker remembers of a producer is its last five batches of a partition (ProducerStateEntry.java), and it takes a
-batch only after the one before. So at most five batches from the first unacknowledged one are on their way, and after a
-failure everything that was sent is awaited before anything is sent again, the same bytes with the same sequences.
+A broker has metadata of a producer's last five batches in a partition (ProducerStateEntry.java), and accepts a batch only
+after its predecessor. So only the first five unacknowledged batches may be in flight. After a failure all batches in flight
+must be answered before anything is sent again, with the same bytes and the same sequences.
 
-An acknowledgement is one of all batches before, too: a broker takes a batch only behind its predecessor, so they are in its
-log, whatever was answered about them. That matters where a batch was written, its answer was lost, and the next leader has
-just been started: it remembers only the last batch of a producer, and calls the ones before it out of order.
+An acknowledgement covers all earlier batches too: a broker accepts a batch only after its predecessor, so they are in its
+log, whatever their own responses were. This matters if a batch was written, its response was lost, and the next leader has
+just been started: it has only the last batch of the producer, and returns OUT_OF_ORDER_SEQUENCE_NUMBER for earlier ones.
 
-The first batch of all goes alone: a broker that knows nothing of a producer takes any sequence for its first
-(ProducerAppendInfo.java), so the second, behind a first one that was refused, would be taken for it.
+The very first batch is sent alone: a broker without state of the producer accepts any first sequence
+(ProducerAppendInfo.java), so it would accept the second batch although the first was rejected.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ WINDOW_BATCHES = 5
 
 
 class OutgoingBatch:
-    """A record batch; ``deadline`` in seconds of the monotonic clock, after which it is not sent again.
+    """A record batch. ``deadline``: monotonic time in seconds after which it is not sent again.
 
-    ``attempts``: how often it was sent; ``code``: Kafka's error of the last attempt, 0 while there is none; ``why``: what
-    happened to its connection, where that was the reason."""
+    ``attempts``: number of times it was sent; ``code``: Kafka's error of the last attempt, 0 if there is none; ``why``: the
+    reason why its connection was lost, if that was the error."""
 
     __slots__ = ("attempts", "code", "data", "deadline", "halves", "records", "sent", "why")
 
@@ -41,7 +41,7 @@ class OutgoingBatch:
 
 
 class Outbox:
-    """Batches in the order of their sequences. ``due``: when the next may be sent, on the monotonic clock."""
+    """Batches in the order of their sequences. ``due``: monotonic time at which the next one may be sent."""
 
     def __init__(self) -> None:
         self._batches: deque[OutgoingBatch] = deque()
@@ -60,19 +60,19 @@ class Outbox:
 
     @property
     def oldest(self) -> OutgoingBatch | None:
-        """The first that is not acknowledged."""
+        """The first unacknowledged batch."""
         return self._batches[0] if self._batches else None
 
     @property
     def sent(self) -> bool:
-        """Whether anything is on its way."""
+        """Whether any batch is in flight."""
         return any(batch.sent for batch in self._window())
 
     def _window(self) -> list[OutgoingBatch]:
         return list(itertools.islice(self._batches, WINDOW_BATCHES if self._known else 1))
 
     def next_batch(self) -> OutgoingBatch | None:
-        """What may be sent now, if anything."""
+        """The next batch that may be sent now, None if there is none."""
         window = self._window()
         if self._recovering:
             if any(batch.sent for batch in window):
@@ -85,7 +85,7 @@ class Outbox:
         return next((batch for batch in window if not batch.sent), None)
 
     def _split_too_large(self, window: list[OutgoingBatch]) -> None:
-        """What the broker found too large goes as two, with the sequences that its records have."""
+        """Split each batch that the broker found too large into two, without changing the sequences of its records."""
         for position in reversed(range(len(window))):
             batch = window[position]
             if batch.code == MESSAGE_TOO_LARGE:
@@ -101,19 +101,19 @@ class Outbox:
         batch.attempts += 1
 
     def acknowledged(self, batch: OutgoingBatch) -> None:
-        """It is in the log, and so is everything before it."""
+        """The batch is in the log, and so are all batches before it."""
         assert batch.sent
         while True:
             first = self._batches.popleft()
             self.bytes -= len(first.data)
             if first is batch:
                 break
-            assert not first.sent, "answers come in the order of the requests"
+            assert not first.sent, "responses come in the order of the requests"
         self._known = True
         self.failures = 0
 
     def failed(self, batch: OutgoingBatch, code: int, why: str = "") -> None:
-        """It has to be sent again, after everything else that is on its way was answered."""
+        """Schedule the batch to be sent again, after all other batches in flight have been answered."""
         assert batch.sent
         batch.sent = False
         batch.code = code
@@ -121,8 +121,8 @@ class Outbox:
         self._recovering = True
 
     def is_broken(self) -> bool:
-        """Whether records are missing in the log: everything that was ever sent is out of order. If one of them were in
-        it, the last of those would be known again."""
+        """Whether records are lost: every batch that was ever sent is out of order. If the log had any of them, the broker
+        would recognise at least the last one."""
         sent_once = [batch for batch in self._window() if batch.attempts]
         return bool(sent_once) and all(
             not batch.sent and batch.code == OUT_OF_ORDER_SEQUENCE_NUMBER for batch in sent_once

@@ -1,4 +1,4 @@
-"""Who writes, and where to."""
+"""Producers, partitions, and states of transactions."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ Partition = tuple[str, int]
 
 
 class ProducerId(NamedTuple):
-    """Who writes: the id and epoch that InitProducerId gave to a transactional id."""
+    """A producer id with its epoch, as InitProducerId returned them for a transactional id."""
 
     producer_id: int
     epoch: int
 
 
 class InitializedProducers(dict[str, ProducerId]):
-    """By transactional id. ``uncertain``: ids for which an answer was lost and the request repeated, so that the epoch may
-    have been raised more than once, and a request that is still on its way may raise it again."""
+    """Producers by transactional id. ``uncertain`` are ids for which a response was lost and the request repeated: the epoch
+    may have been raised more than once, and a request that is still under way may raise it again."""
 
     uncertain: set[str]
 
@@ -26,8 +26,8 @@ class InitializedProducers(dict[str, ProducerId]):
 
 
 class TransactionState(NamedTuple):
-    """What a coordinator knows of a transactional id: ``state`` in Kafka's words (``"Ongoing"``, ``"CompleteCommit"``, …),
-    since when its transaction is open (ms since 1970, -1 if none is), and what is in it."""
+    """A transactional id as its coordinator describes it: ``state`` in Kafka's words (``"Ongoing"``, ``"CompleteCommit"``,
+    …), the start of its open transaction (ms since 1970, -1 if there is none), and the transaction's partitions."""
 
     producer: ProducerId
     state: str

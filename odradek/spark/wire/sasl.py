@@ -1,4 +1,4 @@
-"""SASL, the client's side: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677), OAUTHBEARER (RFC 7628) with a token that is given."""
+"""The client's side of SASL: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677), OAUTHBEARER (RFC 7628) with a configured token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from odradek.spark.wire.errors import Authentication, BadSettings
 from odradek.spark.wire.settings import MECHANISMS, ClientSettings
 
-# What a mechanism says, given what it hears: it ends when it has nothing more to say.
+# A generator that yields the client's messages and is sent the server's; it ends when the client has no further message.
 Conversation = Generator[bytes, bytes, None]
 
 _ITERATIONS_MIN = 4096
@@ -23,7 +23,7 @@ _OPTION = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\
 
 
 def conversation(settings: ClientSettings) -> Conversation:
-    """What to say with the credentials of ``kafka.sasl.jaas.config``. ``BadSettings`` if they are not there."""
+    """Start the mechanism with the credentials of ``kafka.sasl.jaas.config``. Raises ``BadSettings`` if they are missing."""
     start = _MECHANISMS.get(settings.sasl_mechanism)
     if start is None:
         names = ", ".join(MECHANISMS)
@@ -35,7 +35,7 @@ def conversation(settings: ClientSettings) -> Conversation:
 
 
 def jaas_options(config: str) -> dict[str, str]:
-    """The options of a login module: ``org…PlainLoginModule required username="u" password="p";``."""
+    """Parse the options of a login module: ``org…PlainLoginModule required username="u" password="p";``."""
     options = {}
     for name, value in _OPTION.findall(config):
         quoted = value[0] in "\"'"
@@ -74,7 +74,7 @@ def _scram(digest: str) -> Callable[[ClientSettings], Conversation]:
 
 
 def scram(digest: str, username: str, password: str, nonce: str) -> Conversation:
-    """``Authentication`` if the server does not prove that it knows the password, too."""
+    """A SCRAM exchange. Raises ``Authentication`` unless the server proves that it has the password, too."""
     name = username.replace("=", "=3D").replace(",", "=2C")
     bare = f"n={name},r={nonce}"
     server_first = (yield f"n,,{bare}".encode()).decode()
@@ -84,13 +84,15 @@ def scram(digest: str, username: str, password: str, nonce: str) -> Conversation
         full_nonce = said["r"]
     except (KeyError, ValueError):
         raise _failed(
-            f"the server's first message makes no sense ({said.get('e', 'no reason given')})"
+            f"the server's first message cannot be parsed ({said.get('e', 'no reason given')})"
         ) from None
     if not full_nonce.startswith(nonce) or full_nonce == nonce:
-        raise _failed("the server answered with another nonce")
+        raise _failed("the server responded with another nonce")
     if not _ITERATIONS_MIN <= iterations <= _ITERATIONS_MAX:
-        raise _failed(f"the server asks for {iterations} iterations, and {_ITERATIONS_MIN} is the least")
-    # Like Kafka's ScramFormatter.java, without SASLprep.
+        raise _failed(
+            f"the server requests {iterations} iterations, but at least {_ITERATIONS_MIN} are required"
+        )
+    # The password is used without SASLprep, as in Kafka's ScramFormatter.java.
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
     stored_key = hashlib.new(digest, client_key).digest()
@@ -122,18 +124,18 @@ def _oauthbearer(settings: ClientSettings) -> Conversation:
     token = settings.sasl_oauthbearer_token or _unsecured_token(settings)
     error = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
     if error:
-        # The server ends the conversation only after this (RFC 7628, section 3.2.3).
+        # The server ends the exchange only after this message (RFC 7628, section 3.2.3).
         yield b"\x01"
 
 
 def _unsecured_token(settings: ClientSettings) -> str:
-    """What Kafka's own client makes up where nothing else is configured (OAuthBearerUnsecuredLoginCallbackHandler.java)."""
+    """The unsecured token that Kafka's own client creates by default (OAuthBearerUnsecuredLoginCallbackHandler.java)."""
     subject = jaas_options(settings.sasl_jaas_config).get("unsecuredLoginStringClaim_sub")
     if subject is None:
         raise BadSettings(
             "INVALID_CONFIG", "OAUTHBEARER needs kafka.sasl.oauthbearer.token, a token that does not change"
         )
-    # Whole milliseconds: Kafka rounds, and would take what is issued later in its own millisecond for the future's.
+    # Whole milliseconds: Kafka rounds, and would take a later time in the same millisecond for one in the future.
     now = time.time_ns() // 1_000_000 / 1000
     claims = {"sub": subject, "iat": now, "exp": now + 3600}
     parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))

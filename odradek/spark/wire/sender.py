@@ -1,4 +1,4 @@
-"""Batches to the leaders of their partitions, again and again until each is acknowledged."""
+"""Send batches to the leaders of their partitions, again and again until each is acknowledged."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Request(NamedTuple):
 
 
 class Sender:
-    """The Produce requests of one transactional id."""
+    """Sends the Produce requests of one transactional id."""
 
     def __init__(
         self, settings: ClientSettings, network: Network, metadata: Metadata, transactional_id: str
@@ -51,9 +51,9 @@ class Sender:
         self._metadata = metadata
         self._transactional_id = transactional_id
         self._outboxes: dict[Partition, Outbox] = {}
-        # By topic, what a broker may take where it has refused a larger batch.
+        # By topic: the largest batch to try, after the broker has rejected a larger one.
         self.batch_sizes_bytes: dict[str, int] = {}
-        # Where each partition's batches are on their way to: a new leader gets nothing before the old one has answered.
+        # By partition: the node to which its batches were sent. A new leader gets none before the old one has responded.
         self._nodes: dict[Partition, int] = {}
         self._requests: list[_Request] = []
         self._stale: set[str] = set()
@@ -62,20 +62,20 @@ class Sender:
 
     @property
     def bytes(self) -> int:
-        """What is not acknowledged yet."""
+        """Size of the unacknowledged batches."""
         return sum(outbox.bytes for outbox in self._outboxes.values())
 
     def append(self, partition: Partition, batches: Iterable[Batch]) -> None:
-        """Batches behind those that were given before."""
+        """Queue batches behind those of earlier calls."""
         outbox = self._outboxes.setdefault(partition, Outbox())
         deadline = time.monotonic() + self._settings.delivery_timeout_ms / 1000
         for batch in batches:
             outbox.append(OutgoingBatch(batch, deadline))
 
     def work(self, *, wait: bool) -> None:
-        """Send what can be sent and take what has come; with ``wait`` it returns only when there is something new.
+        """Send and receive what is possible now; with ``wait`` block until something has happened, for at most a second.
 
-        The first final error is raised; nothing more can be sent then."""
+        Raises the first final error, after which nothing more can be sent."""
         now = time.monotonic()
         self._check_deadlines(now)
         self._refresh(now)
@@ -84,7 +84,7 @@ class Sender:
         self._receive()
 
     def _patience(self, now: float) -> float:
-        """How long nothing will happen by itself."""
+        """Seconds until the next timer of this sender."""
         moments = [outbox.due for outbox in self._outboxes.values() if len(outbox) and not outbox.sent]
         if self._stale:
             moments.append(self._refresh_due)
@@ -129,7 +129,7 @@ class Sender:
                     progress = True
 
     def _ready(self, now: float) -> dict[int, list[Partition]]:
-        """Partitions with something to send, by leader."""
+        """Partitions with a batch that may be sent now, by leader."""
         ready: dict[int, list[Partition]] = {}
         for partition, outbox in self._outboxes.items():
             if outbox.due > now or outbox.next_batch() is None:
@@ -142,7 +142,7 @@ class Sender:
         return ready
 
     def _gather(self, partitions: list[Partition]) -> dict[Partition, OutgoingBatch]:
-        """One batch of each partition, as many as a request may hold; the longest waiting first."""
+        """One batch of each partition, as many as fit into a request; those that have waited longest come first."""
         room = self._settings.max_request_size_bytes
         batches: dict[Partition, OutgoingBatch] = {}
         for partition in partitions:
@@ -152,7 +152,7 @@ class Sender:
                 break
             room -= len(batch.data)
             batches[partition] = batch
-        # Next time others come first.
+        # Move them to the end of the order, so that other partitions come first next time.
         for partition in batches:
             self._outboxes[partition] = self._outboxes.pop(partition)
         return batches
@@ -181,7 +181,7 @@ class Sender:
             topic_data=[TopicProduceData(name=topic, partition_data=data) for topic, data in topics.items()],
         )
 
-    # -- answers ------------------------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
         done = [request for request in self._requests if request.call.done]
@@ -213,7 +213,7 @@ class Sender:
             return
         too_large = code == MESSAGE_TOO_LARGE and batch.records > 1
         if too_large:
-            # The next ones need not be tried: half of it is a bound, also where it is compressed.
+            # Later batches are made smaller at once: half the size is a bound even with compression.
             known = self.batch_sizes_bytes.get(partition[0], len(batch.data))
             self.batch_sizes_bytes[partition[0]] = min(known, len(batch.data) // 2)
         if code in RETRIABLE or code == OUT_OF_ORDER_SEQUENCE_NUMBER or too_large:

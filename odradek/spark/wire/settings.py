@@ -1,4 +1,4 @@
-"""The options of a client, in Kafka's names, as Spark's connector takes them: each behind ``kafka.``."""
+"""The options of a client: Kafka's names with the prefix ``kafka.``, as in Spark's connector."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def _setting(name: str, default: Any, *, secret: bool = False, choices: tuple[st
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Where a cluster is and how to speak to it; Kafka's defaults unless a comment says why not. It can be pickled
-    (executors get it so); secrets are left out of its repr."""
+    """The address of a cluster and the client's settings, with Kafka's defaults unless a comment gives a reason. Instances
+    are pickled for executors; their repr has no secrets."""
 
     bootstrap_servers: str = _setting("bootstrap.servers", "")
     client_id: str = _setting("client.id", "odradek-spark")
     security_protocol: str = _setting("security.protocol", "PLAINTEXT", choices=PROTOCOLS)
     sasl_mechanism: str = _setting("sasl.mechanism", "GSSAPI", choices=("GSSAPI", *MECHANISMS))
     sasl_jaas_config: str = _setting("sasl.jaas.config", "", secret=True)
-    # No name of Kafka's: its clients get tokens by a class of theirs.
+    # Not a name of Kafka's: its clients get tokens from a callback class.
     sasl_oauthbearer_token: str = _setting("sasl.oauthbearer.token", "", secret=True)
     ssl_truststore_type: str = _setting("ssl.truststore.type", "JKS", choices=("JKS", "PKCS12", "PEM"))
     ssl_truststore_location: str = _setting("ssl.truststore.location", "")
@@ -53,16 +53,16 @@ class ClientSettings:
     retry_backoff_ms: int = _setting("retry.backoff.ms", 100)
     retry_backoff_max_ms: int = _setting("retry.backoff.max.ms", 1_000)
     compression_type: str = _setting("compression.type", "none", choices=COMPRESSIONS)
-    # Kafka's 16 KiB serve single records that arrive one by one; here rows come by the thousand.
+    # Kafka's 16 KiB is for single records that arrive one after the other; here thousands of rows arrive at once.
     batch_size_bytes: int = _setting("batch.size", 256 * 1024)
     max_request_size_bytes: int = _setting("max.request.size", 1024 * 1024)
     buffer_memory_bytes: int = _setting("buffer.memory", 32 * 1024 * 1024)
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> ClientSettings:
-        """Settings from options of a data source. ``BadSettings`` if one cannot be understood.
+        """Read the settings from the options of a data source. Raises ``BadSettings`` if an option has an invalid value.
 
-        Options without ``kafka.`` are not the client's; an unknown one with it is ignored, with a warning."""
+        Options without ``kafka.`` are ignored. An unknown option with ``kafka.`` is ignored with a warning."""
         given = {
             name.lower().removeprefix(PREFIX): value
             for name, value in options.items()
@@ -72,7 +72,7 @@ class ClientSettings:
         unknown = sorted(given.keys() - known.keys())
         if unknown:
             names = ", ".join(PREFIX + name for name in unknown)
-            warnings.warn(f"options that this client does not know are ignored: {names}", stacklevel=2)
+            warnings.warn(f"unknown options of the Kafka client are ignored: {names}", stacklevel=2)
         values: dict[str, Any] = {
             each.name: _read(name, given[name], each) for name, each in known.items() if name in given
         }
@@ -81,7 +81,7 @@ class ClientSettings:
     def __post_init__(self) -> None:
         if not self.bootstrap_servers.strip():
             raise BadSettings(
-                "INVALID_CONFIG", "kafka.bootstrap.servers is missing: host:port, several by commas"
+                "INVALID_CONFIG", "kafka.bootstrap.servers is missing: host:port, several separated by commas"
             )
 
 

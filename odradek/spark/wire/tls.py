@@ -1,4 +1,4 @@
-"""TLS by the options of Kafka's clients, as far as they are PEM (KIP-651)."""
+"""TLS with the PEM options of Kafka's clients (KIP-651)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = re.compile(r"-----BEGIN ([^-]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 
 def tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
-    """What every connection is made with; None without TLS. ``BadSettings`` if a file cannot be used."""
+    """The TLS context for all connections; None without TLS. Raises ``BadSettings`` if a file cannot be used."""
     if not settings.security_protocol.endswith("SSL"):
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -56,7 +56,7 @@ def _identify(context: ssl.SSLContext, settings: ClientSettings) -> None:
             context.load_cert_chain(location, password=_password(settings))
             return
         with tempfile.TemporaryDirectory(prefix="odradek-") as directory:
-            # The ssl module takes files only; this one is ours alone and gone at once.
+            # The ssl module only reads files; this one is private and deleted at once.
             file = Path(directory) / "keystore.pem"
             file.touch(mode=0o600)
             file.write_text(f"{_unfold(key)}\n{_unfold(chain)}\n")
@@ -69,7 +69,7 @@ def _identify(context: ssl.SSLContext, settings: ClientSettings) -> None:
 
 
 def _password(settings: ClientSettings) -> str:
-    # An empty one keeps OpenSSL from asking at the terminal.
+    # With an empty password OpenSSL does not ask at the terminal.
     return settings.ssl_key_password
 
 
@@ -83,7 +83,7 @@ def _only_pem(which: str, kind: str) -> None:
 
 
 def _unfold(pem: str) -> str:
-    """PEM out of a properties file or a shell may have blanks, or a backslash and an n, where lines end."""
+    """Restore the line ends of a PEM text: from a properties file or a shell it may have blanks or ``\\n`` instead."""
     pem = pem.replace("\\n", "\n").strip()
     if "\n" in pem:
         return pem

@@ -1,4 +1,4 @@
-"""The requests of transactions and of committed offsets, and what their answers mean."""
+"""The requests for transactions and committed offsets, with the functions that read their responses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from odradek.spark.wire.producer import Partition, ProducerId, TransactionState
 
 
 def init_producer_id(transactional_id: str, transaction_timeout_ms: int) -> Exchange:
-    """Its result is a ``ProducerId``."""
+    """InitProducerId; the result is a ``ProducerId``."""
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
     )
@@ -61,7 +61,7 @@ def init_producer_id(transactional_id: str, transaction_timeout_ms: int) -> Exch
 
 
 def add_partitions(transactional_id: str, producer: ProducerId, partitions: Iterable[Partition]) -> Exchange:
-    """It has no result."""
+    """AddPartitionsToTxn; the result is None."""
     topics = by_topic(partitions)
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
@@ -85,7 +85,7 @@ def add_partitions(transactional_id: str, producer: ProducerId, partitions: Iter
 
 
 def end_transaction(transactional_id: str, producer: ProducerId, commit: bool) -> Exchange:
-    """It has no result."""
+    """EndTxn; the result is None."""
     request = EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
@@ -97,10 +97,10 @@ def end_transaction(transactional_id: str, producer: ProducerId, commit: bool) -
 
 
 def fetch_offsets(group: str, partitions: Iterable[Partition] | None) -> Exchange:
-    """Its result has (offset, metadata) by partition. ``partitions`` None: of all that the group has offsets of."""
+    """OffsetFetch; the result is (offset, metadata) by partition. ``partitions`` None: all with an offset of the group."""
     topics = None if partitions is None else by_topic(partitions)
     request = OffsetFetchRequest(
-        # Up to version 7 the request is for one group, from 8 on for several.
+        # Up to version 7 the request is for one group, since version 8 for several.
         group_id=group,
         topics=_each(OffsetFetchRequestTopic, topics),
         groups=[OffsetFetchRequestGroup(group_id=group, topics=_each(OffsetFetchRequestTopics, topics))],
@@ -109,7 +109,7 @@ def fetch_offsets(group: str, partitions: Iterable[Partition] | None) -> Exchang
 
     def read(answer: Any, version: int) -> dict[Partition, tuple[int, str]]:
         if version >= 8 and not answer.groups:
-            raise Malformed("no group is in it")
+            raise Malformed("it contains no group")
         of_group = answer if version < 8 else answer.groups[0]
         raise_for([of_group.error_code])
         raise_for(each.error_code for topic in of_group.topics for each in topic.partitions)
@@ -131,7 +131,7 @@ def _each(message: Any, topics: Mapping[str, list[int]] | None) -> list[Any] | N
 
 
 def add_offsets(transactional_id: str, producer: ProducerId, group: str) -> Exchange:
-    """It has no result."""
+    """AddOffsetsToTxn; the result is None."""
     request = AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
@@ -145,7 +145,7 @@ def add_offsets(transactional_id: str, producer: ProducerId, group: str) -> Exch
 def commit_offsets(
     transactional_id: str, producer: ProducerId, group: str, offsets: Mapping[Partition, tuple[int, str]]
 ) -> Exchange:
-    """It has no result."""
+    """TxnOffsetCommit; the result is None."""
     topics = by_topic(offsets)
 
     def partition(topic: str, index: int) -> Any:
@@ -178,21 +178,21 @@ def commit_offsets(
 
 
 def list_transactions(exchanges: Exchanges, node_id: int, states: Sequence[str]) -> dict[str, str]:
-    """The transactional ids in one of ``states`` (none: in any) that a broker coordinates, as far as this client may
-    describe them: state by id. One attempt; ``WireError`` if it fails, ``Retriable`` itself while the broker loads its part
-    of the transactions."""
+    """Send ListTransactions once to a broker: the states of the transactional ids in one of ``states`` (empty: any) that it
+    coordinates and this client may describe. Raises ``WireError`` if that fails, and ``Retriable`` while the broker loads
+    transactions."""
     request = ListTransactionsRequest(state_filters=states)
     answer, _ = exchanges.ask_once(node_id, LIST_TRANSACTIONS, request)
     code = int(answer.error_code)
     if code in RETRIABLE:
-        raise Retriable(name_of(code), f"broker {node_id} cannot say yet which transactions it has")
+        raise Retriable(name_of(code), f"broker {node_id} is still loading transactions")
     if code:
         raise refused(code, "the list of transactions")
     return {each.transactional_id: each.transaction_state for each in answer.transaction_states}
 
 
 def describe(transactional_id: str) -> Exchange:
-    """Its result is a ``TransactionState``, None where the id is not known (any more)."""
+    """DescribeTransactions; the result is a ``TransactionState``, None if the id is unknown or has expired."""
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
     def read(answer: Any, version: int) -> TransactionState | None:
@@ -200,7 +200,7 @@ def describe(transactional_id: str) -> Exchange:
             each for each in answer.transaction_states if each.transactional_id == transactional_id
         ] or [None]
         if state is None:
-            raise Malformed(f"{transactional_id!r} is not in it")
+            raise Malformed(f"it does not contain {transactional_id!r}")
         if state.error_code == TRANSACTIONAL_ID_NOT_FOUND:
             return None
         raise_for([state.error_code])
@@ -216,29 +216,29 @@ def describe(transactional_id: str) -> Exchange:
 
 
 def _accepted(answer: Any, version: int) -> None:
-    """Reads an answer that has an error code and nothing else."""
+    """Read a response that has only an error code."""
     raise_for([answer.error_code])
 
 
 def _all_done(asked: Mapping[str, list[int]], codes: Mapping[Partition, int]) -> None:
-    """Raises unless each partition that was asked for has an error code, and that is 0."""
+    """Raise unless each partition of the request has an error code, and all codes are 0."""
     raise_for(codes.values())
     _complete(asked, codes)
 
 
 def _complete(asked: Mapping[str, list[int]], answered: Container[Partition]) -> None:
-    """What an answer leaves out is neither done nor refused: it must not pass for done."""
+    """Raise ``Malformed`` if the response lacks a partition of the request, which would otherwise count as done."""
     missing = {
         topic: left
         for topic, indexes in asked.items()
         if (left := [index for index in indexes if (topic, index) not in answered])
     }
     if missing:
-        raise Malformed(f"{names(missing)} is not in it")
+        raise Malformed(f"it does not contain {names(missing)}")
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    """Partitions in order, by topic."""
+    """Partition numbers by topic, sorted."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
@@ -246,6 +246,6 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 
 def names(topics: Mapping[str, list[int]]) -> str:
-    """Partitions for a sentence: not all of them if they are many."""
+    """Up to three partitions as text, with the number of the others."""
     every = [f"{topic}-{index}" for topic, indexes in topics.items() for index in indexes]
     return ", ".join(every[:3]) + (f" and {len(every) - 3} more" if len(every) > 3 else "")

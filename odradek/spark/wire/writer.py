@@ -1,4 +1,4 @@
-"""One open transaction that this process writes to and another process ends."""
+"""Write rows into an open transaction that another process ends."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from odradek.spark.wire.producer import Partition, ProducerId
 from odradek.spark.wire.sender import Sender
 
 _UNASSIGNED = -1
-# What is encoded at once, so that one call with very much does not take as much memory again.
+# Size of the rows that are encoded at once: a call with very many rows must not need the same memory again.
 _PIECE_BYTES = 8 * 1024 * 1024
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class TransactionalWriter:
-    """Rows into the transaction of (``transactional_id``, ``producer``). It never ends the transaction.
+    """Write rows into the transaction of (``transactional_id``, ``producer``). The writer never ends the transaction.
 
-    ``records``: how many were given to ``write``; ``partitions``: what is in the transaction by this writer; ``topics``: by
-    name the id that each topic had when it was first written to (zeros where the broker has no ids).
-    An error is final: nothing more can be written, and the transaction should be aborted (or left to be)."""
+    ``records``: number of rows passed to ``write``; ``partitions``: the partitions that this writer has added to the
+    transaction; ``topics``: the id of each topic at its first write (zeros if the broker has no ids).
+    An error is final: nothing more can be written, and the transaction should be aborted (or left to its timeout)."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, producer: ProducerId) -> None:
         self.records = 0
@@ -42,12 +42,12 @@ class TransactionalWriter:
         self._sequences: dict[Partition, int] = {}
         self._sticky: dict[str, int] = {}
         self._error: WireError | None = None
-        # Encoded since the network was served last.
+        # Bytes encoded since the network was last polled.
         self._idle_bytes = 0
 
     @property
     def transaction(self) -> tuple[str, ProducerId]:
-        """Who may end it: its transactional id and its producer."""
+        """The transactional id and the producer, for the process that ends the transaction."""
         return self._transactional_id, self._producer
 
     @property
@@ -65,13 +65,13 @@ class TransactionalWriter:
         partitions: Column | None = None,
         timestamps: Column | None = None,
     ) -> None:
-        """Write rows; all columns are of one length.
+        """Write rows; all columns have the same length.
 
         ``keys``, ``values``: binary or string (also large), nullable. ``headers``: list<struct<key, value>>.
-        ``topics``: strings; where null (or without the column) ``topic`` is meant. ``partitions``: int32, where null:
-        murmur2 of the key, else sticky. ``timestamps``: int64 ms or timestamp, where null (or without): now.
-        It returns when the rows are encoded and within ``buffer.memory``; answers may be outstanding.
-        ``TypeError`` or ``ValueError`` for columns that are not as they should be."""
+        ``topics``: strings; ``topic`` is used where it is null or missing. ``partitions``: int32; where it is null, murmur2
+        of the key, or sticky partitioning without a key. ``timestamps``: int64 ms or timestamp; the current time where it is
+        null or missing. The call returns when the rows are encoded and fit into ``buffer.memory``; responses may be
+        outstanding. Raises ``TypeError`` or ``ValueError`` for columns of a wrong type or length."""
         self._check()
         rows = Rows.of(values, time.time_ns() // 1_000_000, keys=keys, headers=headers, timestamps=timestamps)
         if not len(rows):
@@ -87,7 +87,7 @@ class TransactionalWriter:
         self.records += len(rows)
 
     def flush(self) -> None:
-        """Returns when every record is acknowledged by all in-sync replicas, or raises."""
+        """Wait until every record is acknowledged by all in-sync replicas. Raises the first error."""
         self._check()
         try:
             while self._sender.bytes:
@@ -100,18 +100,18 @@ class TransactionalWriter:
         if self._error is not None:
             raise self._error
 
-    # -- which row goes where -----------------------------------------------------------------------------------
+    # -- partitioning -------------------------------------------------------------------------------------------
 
     def _by_topic(self, topic: str | None, topics: Column | None, rows: int) -> list[tuple[str, Numbers]]:
         if topics is None:
             if topic is None:
-                raise Fatal("INVALID_TOPIC_EXCEPTION", "neither an option nor a column says the topic")
+                raise Fatal("INVALID_TOPIC_EXCEPTION", "neither an option nor a column names the topic")
             return [(topic, np.arange(rows))]
         encoded = one_piece(topics)
         if topic is not None:
             encoded = encoded.fill_null(topic)
         elif encoded.null_count:
-            raise Fatal("INVALID_TOPIC_EXCEPTION", "a row has no topic, and no option says one")
+            raise Fatal("INVALID_TOPIC_EXCEPTION", "a row has no topic, and no option names one")
         if not pa.types.is_dictionary(encoded.type):
             encoded = encoded.dictionary_encode()
         codes = encoded.indices.to_numpy()
@@ -122,11 +122,11 @@ class TransactionalWriter:
         ]
 
     def _write_topic(self, topic: str, rows: Rows, select: Numbers, explicit: Numbers) -> None:
-        # A connection that was idle may remember a topic that has been deleted since.
+        # The metadata of an idle client may be of a topic that has been deleted since.
         count = self._cluster.partitions_of(topic, anew=topic not in self.topics)
         self.topics.setdefault(topic, self._cluster.metadata.topic_id(topic))
         assigned = self._assign(topic, count, rows, select, explicit)
-        # Small numbers are sorted by their digits, ten times as fast.
+        # numpy sorts 16-bit integers by radix sort, ten times as fast.
         order = np.argsort(assigned.astype(np.int16) if count < 1 << 15 else assigned, kind="stable")
         starts = np.searchsorted(assigned, np.arange(count + 1), sorter=order)
         groups = {
@@ -145,7 +145,7 @@ class TransactionalWriter:
             wrong = next(index for index in assigned.tolist() if not _UNASSIGNED <= index < count)
             raise UnknownTopic(
                 "UNKNOWN_TOPIC_OR_PARTITION",
-                f"topic {topic!r} has {count} partitions, and a row is meant for partition {wrong}",
+                f"topic {topic!r} has {count} partitions, and a row names partition {wrong}",
             )
         keys = rows.keys._replace(starts=rows.keys.starts[select], lengths=rows.keys.lengths[select])
         partition_by_key(keys, np.full(len(select), count, np.int64), assigned)
@@ -197,7 +197,7 @@ class TransactionalWriter:
         self._sender.append(partition, batches)
         self._idle_bytes += sum(len(batch.data) for batch in batches)
         if self._idle_bytes >= settings.batch_size_bytes:
-            # Not for each of a thousand partitions: looking at all of them costs more than encoding a few rows.
+            # Not after each of a thousand partitions: polling costs more than encoding a few rows.
             self._idle_bytes = 0
             self._sender.work(wait=False)
             while self._sender.bytes > settings.buffer_memory_bytes:
@@ -205,6 +205,6 @@ class TransactionalWriter:
 
 
 def _pieces(rows: Rows, group: Numbers) -> list[Numbers]:
-    """Rows in order, about ``_PIECE_BYTES`` together at most."""
+    """Split the rows into pieces of about ``_PIECE_BYTES``, in order."""
     turns = np.cumsum(rows.sizes_bytes[group]) // _PIECE_BYTES
     return np.split(group, np.flatnonzero(np.diff(turns)) + 1)

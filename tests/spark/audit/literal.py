@@ -136,7 +136,7 @@ class Log:
 
     def zeros(self, length: int = 0) -> int:
         """Zero bytes behind the last batch, where so many offsets were."""
-        return self.damage(f"1048576 {ZERO_TAIL}: set aside in advance, or never written", length)
+        return self.damage(f"1048576 {ZERO_TAIL}: preallocated, or never written", length)
 
     def skip(self, offsets: int) -> None:
         self.offset += offsets

@@ -33,7 +33,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     code, said = run(str(tmp_path / "nowhere"), "--out", str(tmp_path / "out"))
-    assert (code, said) == (2, f"Error: {tmp_path / 'nowhere'} is no directory.\n")
+    assert (code, said) == (2, f"Error: {tmp_path / 'nowhere'} is not a directory.\n")
     assert not (tmp_path / "out").exists()
 
 

@@ -72,7 +72,7 @@ def test_after_a_batch_with_a_wrong_crc_the_next_is_read(tmp_path: Path):
     segment(tmp_path / TOPIC, log_of(GOOD[0], flipped(GOOD[1], 80), GOOD[2]))
     offsets, errors = seen(tmp_path / TOPIC)
     assert offsets == [0, 1, 2, 6, 7, 8]
-    said = "the CRC of the batch is not that of its bytes (it says: offsets 3 to 5, producer 7 epoch 1, "
+    said = "the CRC of the batch does not match its bytes (it says: offsets 3 to 5, producer 7 epoch 1, "
     assert [(position, error[: len(said)]) for position, error in errors] == [(len(GOOD[0]), said)]
     assert batch_errors(tmp_path / TOPIC) == errors
 
@@ -91,14 +91,14 @@ def test_a_length_that_cannot_be_ends_the_reading_and_says_what_is_left(tmp_path
     assert offsets == [0, 1, 2]
     assert position == len(GOOD[0])
     assert f"{len(broken + GOOD[2])}" in error
-    assert "left unread" in error
+    assert "are not read" in error
 
 
 def test_zeros_after_the_last_batch_are_told_apart(tmp_path: Path):
     segment(tmp_path / TOPIC, log_of(*GOOD, bytes(5000)))
     offsets, [(position, error)] = seen(tmp_path / TOPIC)
     assert (offsets, position) == (list(range(9)), len(log_of(*GOOD)))
-    assert error == "5000 zero bytes follow the last batch: set aside in advance, or never written"
+    assert error == "5000 zero bytes follow the last batch: preallocated, or never written"
 
 
 def test_a_batch_of_an_unknown_format_is_passed_over(tmp_path: Path):
@@ -132,7 +132,7 @@ def test_a_wrong_base_offset_is_found_by_its_neighbours(tmp_path: Path):
         offsets, [(position, error)] = seen(tmp_path / name)
         assert offsets == [0, 1, 2, 6, 7, 8], name
         assert position == len(GOOD[0])
-        assert error.startswith("the offsets of the batch do not rise (it says: offsets ")
+        assert error.startswith("the offsets of the batch do not increase (it says: offsets ")
 
 
 def test_offsets_that_belong_to_the_next_segment_are_damage(tmp_path: Path):
@@ -153,8 +153,8 @@ def sealed(one: bytes) -> bytes:
     [
         (2, "bytes follow the last record that the header counts"),
         (4, "there are fewer records than the header says"),
-        (2**31 - 1, "the header counts more records than the batch has room for"),
-        (-1, "the header counts more records than the batch has room for"),
+        (2**31 - 1, "the header counts more records than the batch can contain"),
+        (-1, "the header counts more records than the batch can contain"),
     ],
 )
 def test_a_wrong_number_of_records_is_a_row(tmp_path: Path, count: int, error: str):
@@ -189,7 +189,7 @@ def test_a_bomb_is_a_row_and_takes_no_memory(tmp_path: Path, codec: int):
     segment(tmp_path / TOPIC, log_of(GOOD[0], bomb, GOOD[2]))
     offsets, [(_, error)] = seen(tmp_path / TOPIC, plain_bytes_max=str(1 << 20))
     assert offsets == [0, 1, 2, 6, 7, 8]
-    assert error.endswith("the batch has more than 1048576 plain bytes")
+    assert error.endswith("the batch has more than 1048576 decompressed bytes")
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
@@ -242,7 +242,7 @@ def whole_batches(original: bytes, damaged: bytes) -> dict[int, tuple[int, int]]
     }
 
 
-SIZE = re.compile(r"(\d+)(?: bytes|, which are left unread)")
+SIZE = re.compile(r"(\d+)(?: bytes|, which are not read)")
 MANY = log_of(
     *(batch(3 * i, compression=i % 5, producer_id=i, producer_epoch=0, base_sequence=0) for i in range(12))
 )

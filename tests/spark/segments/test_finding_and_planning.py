@@ -91,14 +91,14 @@ def test_internal_topics_have_to_be_asked_for(data: Path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"path": "/nowhere-at-all"}, "is no directory"),
-        ({}, "Say which directory"),
-        ({"path": "{data}/node-1/empty-0"}, "is neither a partition's directory nor one that holds"),
+        ({"path": "/nowhere-at-all"}, "is not a directory"),
+        ({}, "The directory is missing"),
+        ({"path": "{data}/node-1/empty-0"}, "is neither a partition's directory nor one that contains"),
         ({"path": "{data}", "tabel": "x"}, "odradek.segments has no option tabel; it has batch.bytes.max, "),
         ({"path": "{data}", "table": "x"}, "There is no table x; there are records, batches"),
         ({"path": "{data}", "columns": "offset,ofset"}, "Table records has no column ofset"),
-        ({"path": "{data}", "check.crcs": "perhaps"}, "Option check.crcs is true or false"),
-        ({"path": "{data}", "split.bytes": "0"}, "Option split.bytes is a whole number from 1"),
+        ({"path": "{data}", "check.crcs": "perhaps"}, "Option check.crcs must be true or false"),
+        ({"path": "{data}", "split.bytes": "0"}, "Option split.bytes must be a whole number from 1"),
     ],
 )
 def test_what_makes_no_sense_is_said_in_a_sentence(data: Path, given: dict[str, str], said: str):

@@ -91,7 +91,7 @@ def test_damage_is_found_by_a_query(spark: SparkSession, tmp_path: Path):
     assert [
         (row["topic"], row["position"], row["error"].partition(":")[0].partition(" (")[0]) for row in errors
     ] == [
-        ("orders", len(good[0]), "the CRC of the batch is not that of its bytes"),
+        ("orders", len(good[0]), "the CRC of the batch does not match its bytes"),
         ("orders", 3 * len(good[0]), "torn tail"),
     ]
 

@@ -148,8 +148,8 @@ def test_chunks_left_over_by_a_longer_record_are_passed_over():
     [
         ([(7, "")], "another name"),
         ([(7, "offset of a consumer")], "another name"),
-        ([(7, "odradek/0/1/%%%")], "not what was written"),
-        ([(7, "odradek/0/1/ä")], "not what was written"),
+        ([(7, "odradek/0/1/%%%")], "cannot be decoded"),
+        ([(7, "odradek/0/1/ä")], "cannot be decoded"),
     ],
 )
 def test_foreign_offsets_are_no_record(offsets, sentence):

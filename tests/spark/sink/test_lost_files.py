@@ -159,7 +159,7 @@ class TestOffsetsOfTwoPartitions:
         story.dies("end.all", batch=1)
         remove(story.offsets, 1)
         story.produce(300, 1)
-        story.asked(PLANNED_ANEW, f"its 100 rows are {'others' if hashed else 'of other offsets'}")
+        story.asked(PLANNED_ANEW, f"its 100 rows are {'different ones' if hashed else 'of other offsets'}")
 
 
 class TestOldCheckpoints:
@@ -421,7 +421,7 @@ class TestRecords:
         if ids:
             kafka.eventually(lambda: not story.transactional_ids(), "ids have expired", HANG_S)
         question = story.asked(
-            "its checkpoint says that it has planned a batch before" if ids else committed(story)
+            "its checkpoint shows that it has planned a batch before" if ids else committed(story)
         )
         story.answer(question, 1)
         story.goes_on()
@@ -457,7 +457,7 @@ class TestNotDeterministic:
         story.job = story.job.but(rows="random", by_conf=True)
         story.produce(300)
         story.dies("end.all", batch=1)
-        story.asked(PLANNED_ANEW, "its 100 rows are others", "set the option contentHash=false")
+        story.asked(PLANNED_ANEW, "its 100 rows are different ones", "set the option contentHash=false")
         story.job = story.job.but(options={"contentHash": "false"})
         story.goes_on()
 

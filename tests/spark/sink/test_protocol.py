@@ -440,7 +440,8 @@ class TestIntruders:
             asked = world.record().decision
             sentence = self.refusal(world, f"asks-{number}")
             assert (
-                f"firstBatch=0@{asked} to write all of it again, or firstBatch=1@{asked} to go on" in sentence
+                f"firstBatch=0@{asked} to write all of it again, or firstBatch=1@{asked} to continue"
+                in sentence
             )
             with_answer(world, 0)
         world.check()
@@ -633,7 +634,7 @@ class TestTopics:
             sentences = self.failures(world, at, anew)
             if sentences:
                 asked += 1
-                assert "out was deleted or made anew since" in sentences[0]
+                assert "out was deleted or created again since" in sentences[0]
                 assert "to write all of it again" in sentences[0]
                 done = max(world.checkpoint.commits, default=-1)
                 with_answer(world, done + 1)
@@ -648,7 +649,7 @@ class TestTopics:
             world, first = self.made_anew(at)
             outcomes.add(type(first.error))
             if isinstance(first.error, MayBeLost):
-                assert "out was deleted or made anew before all of its" in str(first.error)
+                assert "out was deleted or created again before all of its" in str(first.error)
                 with_answer(world, 0)
             settle(world)
             # Without a word only what was whole before is gone.
@@ -898,7 +899,7 @@ class TestLostFiles:
         decision = world.record().decision
         assert "it had 2 rows and has 3 now" in question
         assert (
-            f"firstBatch=2@{decision} writes all of this one as well, firstBatch=3@{decision} goes on"
+            f"firstBatch=2@{decision} writes all of this one as well, firstBatch=3@{decision} continues"
             in question
         )
         with_answer(world, 3)
@@ -963,7 +964,7 @@ class TestLostFiles:
             )
             if decided:
                 questions += 1
-                assert "rows are others" in asked(world)
+                assert "rows are different ones" in asked(world)
             world.close()
         assert questions > 5
 
@@ -1110,7 +1111,10 @@ class TestLostRecords:
         world.start_driver("first", TASKS)
         world.run()
         world.check()
-        assert "without READ on the group odradek-query-query-1 the query is not known again" in caplog.text
+        assert (
+            "without READ on the group odradek-query-query-1 a changed name of the query is not noticed"
+            in caplog.text
+        )
         world.close()
 
     def test_a_name_that_is_set_back_goes_on(self, tmp_path):

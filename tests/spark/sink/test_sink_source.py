@@ -217,7 +217,7 @@ class TestZombies:
         planned = pickle.dumps(stream(sink))
         messages = [task(planned, ["a"], Context(0, 0)), task(planned, ["b"], Context(1, 0))]
         take(sink, messages[1].report.transactional_id)
-        with pytest.raises(NotDecided, match="was aborted before"):
+        with pytest.raises(NotDecided, match="was already aborted"):
             stream(sink).commit(messages, 0)
         stream(sink).abort(messages, 0)
         assert ongoing(sink) == []
@@ -265,7 +265,7 @@ class TestZombies:
             stream(sink).commit(messages, 1)
         monkeypatch.undo()
         make_anew(sink)
-        with pytest.raises(MayBeLost, match=f"{sink['topic']} was deleted or made anew since"):
+        with pytest.raises(MayBeLost, match=f"{sink['topic']} was deleted or created again since"):
             run_batch(sink, task, 1, [["b"], ["c"]])
         run_batch({**sink, "firstBatch": "1@2"}, task, 1, [["b"], ["c"]])
         run_batch({**sink, "firstBatch": "1@2"}, task, 1, [["b"], ["c"]])
@@ -345,7 +345,7 @@ class TestBatchWrites:
         self.save({**sink, "batchId": "0"}, task, [["a", "b"], ["c"]], queries[-1])
         for rows, sentence in (
             (["a", "b"], "had 3 rows and has 2 now"),
-            (["a", "b", "d"], "3 rows are others"),
+            (["a", "b", "d"], "3 rows are different ones"),
         ):
             with pytest.raises(DecisionMismatch, match=sentence):
                 self.save({**sink, "batchId": "0"}, task, [rows], queries[-1])
@@ -390,7 +390,7 @@ class TestErrors:
         [
             ({"name": ""}, "needs a name that stays the same"),
             ({"name": "x" * 201}, "at most 200"),
-            ({"firstBatch": "7"}, "firstBatch is as the sink's sentence has it, BATCH@PLAN"),
+            ({"firstBatch": "7"}, "firstBatch must be BATCH@PLAN"),
             ({"kafka.transaction.timeout.ms": "long"}, "kafka.transaction.timeout.ms must be a whole number"),
             ({"kafka.transactional.id": "mine"}, "kafka.transactional.id cannot be set"),
             ({"kafka.acks": "1"}, "kafka.acks cannot be set"),

@@ -177,7 +177,7 @@ def test_wrong_columns_are_refused_in_words():
         bytes_column(pa.array([1]))
     with pytest.raises(TypeError, match="not int64"):
         header_column(pa.array([1]))
-    with pytest.raises(TypeError, match="headers are"):
+    with pytest.raises(TypeError, match="headers must be"):
         header_column(pa.array([["a"]]))
     with pytest.raises(ValueError, match="no key"):
         header_column(header_array([[("a", b"")], [(None, b"x")]]))

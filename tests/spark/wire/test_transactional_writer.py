@@ -220,9 +220,9 @@ def test_what_cannot_be_is_said_in_a_sentence(shared_broker, topic):
         with pytest.raises(UnknownTopic, match="'nowhere' did not work within 500 ms"):
             cluster.partitions_of("nowhere")
         writer = begin(cluster, topic)
-        with pytest.raises(UnknownTopic, match="has 4 partitions, and a row is meant for partition 4"):
+        with pytest.raises(UnknownTopic, match="has 4 partitions, and a row names partition 4"):
             writer.write(pa.array(["a"]), topic=topic, partitions=pa.array([4]))
-        with pytest.raises(Fatal, match="neither an option nor a column says the topic"):
+        with pytest.raises(Fatal, match="neither an option nor a column names the topic"):
             begin(cluster, topic).write(pa.array(["a"]))
         with pytest.raises(Fatal, match="a row has no topic"):
             begin(cluster, topic).write(pa.array(["a"]), topics=pa.array([None], pa.string()))

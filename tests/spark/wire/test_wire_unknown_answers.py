@@ -128,7 +128,7 @@ DAMAGE = {
 def test_an_answer_that_cannot_be_read_ends_the_call_at_once_and_says_why(relay, damage):
     api, change = DAMAGE[damage]
     replaced(relay, api, change)
-    sentence = rf"answer to {api} .* {relay.bootstrap.replace('.', '[.]')} cannot be read: "
+    sentence = rf"response to {api} .* {relay.bootstrap.replace('.', '[.]')} cannot be read: "
     before = len(relay.seen(api))
     with connect(relay) as cluster, pytest.raises(MalformedAnswer, match=sentence):
         transaction(cluster, f"damaged-{list(DAMAGE).index(damage)}")
@@ -141,14 +141,14 @@ def test_why_a_connection_was_lost_is_still_said_when_the_time_is_over(relay):
         [producer] = cluster.init_producer_ids(["why"], 60_000).values()
         [error] = hasty.end_transactions([("why", producer)], commit=True).values()
     assert isinstance(error, Retriable)
-    assert "answered something that was not asked" in str(error)
+    assert "sent a response that belongs to no request" in str(error)
 
 
 def test_why_a_batch_was_not_acknowledged_is_said_when_the_time_is_over(relay):
     replaced(relay, "produce", lambda frame: b"\x7f" + frame[1:])
     with (
         connect(relay, **{"kafka.delivery.timeout.ms": "2000"}) as cluster,
-        pytest.raises(Retriable, match=r"writing to why-2-0 .* answered something that was not asked"),
+        pytest.raises(Retriable, match=r"writing to why-2-0 .* sent a response that belongs to no request"),
     ):
         transaction(cluster, "why-2")
 
@@ -160,5 +160,5 @@ def test_what_was_once_said_of_a_topic_does_not_stand_for_an_answer_without_it(r
         # No brokers, no cluster id, no controller, no topics.
         nothing = b"\x01\x00" + struct.pack(">i", -1) + b"\x01\x00"
         replaced(relay, "metadata", lambda frame: frame[:9] + nothing)
-        with pytest.raises(MalformedAnswer, match="topic 'forgotten' is not in it"):
+        with pytest.raises(MalformedAnswer, match="it does not contain topic 'forgotten'"):
             cluster.topic_ids(["forgotten"])

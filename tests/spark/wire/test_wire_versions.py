@@ -110,9 +110,9 @@ def listener(answers: list[bytes]) -> Iterator[str]:
     ("answer", "kind", "sentence"),
     [
         (bytes.fromhex("0000000a 00000000 0023 00000000"), UnsupportedVersion, "older than Apache Kafka 2.4"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", ConnectionLost, "is no Kafka broker, or expects TLS"),
-        (bytes.fromhex("15030300020250"), ConnectionLost, "is no Kafka broker, or expects TLS"),
-        (b"", ConnectionLost, r"does it expect kafka\.security\.protocol to be another"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", ConnectionLost, "is not a Kafka broker, or expects TLS"),
+        (bytes.fromhex("15030300020250"), ConnectionLost, "is not a Kafka broker, or expects TLS"),
+        (b"", ConnectionLost, r"does the broker expect another kafka\.security\.protocol"),
     ],
 )
 def test_who_is_no_broker_is_told_so(answer, kind, sentence):
