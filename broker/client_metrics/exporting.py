@@ -1,6 +1,4 @@
-"""The exporter that writes clients' metrics to the broker's log, one line per push
-(odradek.client.telemetry.exporter=log).
-"""
+"""The exporter that logs clients' metrics, one line per push (odradek.client.telemetry.exporter=log)."""
 
 from __future__ import annotations
 

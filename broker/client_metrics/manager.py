@@ -20,9 +20,7 @@ from protocol.errors import NONE, ErrorCode
 from protocol.uuids import uuid_text
 
 INSTANCES_MAX: Final = 16_384
-"""Maximum number of clients of a node; above it the least recent one is forgotten, and must request its subscription
-again.
-"""
+"""Maximum number of clients of a node. The least recent one above it must request its subscription again."""
 EXPIRY_MS_MIN: Final = 60_000
 EXPIRY_INTERVALS: Final = 3
 """Number of missed pushes after which a client is forgotten."""

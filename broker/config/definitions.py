@@ -1,5 +1,6 @@
-"""Definitions of all broker settings: those of Kafka 4.3.1 (names, types, defaults and checks, read from Kafka's jar into
-`kafka_table`) and those of Odradek, which begin with `odradek.`.
+"""Definitions of all broker settings: Kafka 4.3.1's and Odradek's own, which begin with `odradek.`.
+
+Names, types, defaults and checks of Kafka's settings were read from Kafka's jar (`kafka_table`).
 """
 
 import json

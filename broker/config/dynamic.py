@@ -173,9 +173,7 @@ def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def _check_together(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Reject contradictory settings, unless the current configuration already contradicts itself (an old release allowed
-    it).
-    """
+    """Reject contradictory settings, unless the current configuration already contradicts itself."""
     try:
         check_agreement(before.values)
     except ConfigError:

@@ -107,9 +107,7 @@ WITHOUT_EFFECT = {
     "max.connections.per.ip.overrides": "max.connections.per.ip holds for every address",
     "metric.reporters": "the control port has the metrics, GET /metrics",
 }
-"""Settings without an effect on which a user might rely, with what applies instead: the broker logs a warning at the
-start.
-"""
+"""Settings without an effect on which a user might rely, with what applies instead. A start logs a warning for each."""
 # Security settings of listeners; `ListenerConfigs` has the values for each listener.
 _OF_SECURITY = {
     "connections.max.reauth.ms",

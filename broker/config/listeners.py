@@ -64,8 +64,8 @@ def listeners_of(
 
 
 def listens_where_it_advertises(listening: Setting | None, advertising: Setting | None) -> bool:
-    """Whether the listeners follow from advertised.listeners: it has a higher precedence than listeners, or those are not
-    set.
+    """Whether listeners follow from advertised.listeners: without listeners, or with advertised.listeners of a higher
+    rank.
     """
     if advertising is None:
         return False

@@ -135,10 +135,9 @@ def from_file(path: Path) -> list[Setting]:
 
 
 def from_environment(environ: Mapping[str, str]) -> list[Setting]:
-    """Read the environment: KAFKA_LOG_DIRS is log.dirs, as in the apache/kafka image, ODRADEK_LOG_FORMAT is
-    odradek.log.format.
+    """Read the environment. KAFKA_LOG_DIRS is log.dirs, as in the apache/kafka image.
 
-    Variables of other images are in `image_variables`.
+    ODRADEK_LOG_FORMAT is odradek.log.format. Variables of other images are in `image_variables`.
     """
     return list(_from_environment(environ))
 

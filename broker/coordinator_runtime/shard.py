@@ -105,9 +105,7 @@ class CoordinatorShard:
     def verdict_at_append(
         self, point: str, *, transactional_id: str | None = None, group_id: str | None = None
     ) -> Waiter[ErrorCode]:
-        """Pass an injection point before an append: the waiter gets NONE, now or after a rule's release, or a rule's
-        error.
-        """
+        """Pass an injection point before an append: NONE, now or after a rule releases it, or the error of a rule."""
         partition = self.partition
         at = InjectionPoint(
             point,

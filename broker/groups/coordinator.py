@@ -414,9 +414,7 @@ class GroupCoordinator(MetadataListener):
     # -- comparison in tests ------------------------------------------------------------------------------------
 
     def memory(self) -> dict[int, dict[str, object]]:
-        """State of all groups and offsets by partition, as plain values; a coordinator rebuilt from the logs has the
-        same.
-        """
+        """State of all groups and offsets by partition, as plain values; equal after a rebuild from the logs."""
         return {
             index: shard.state.image()
             for index, shard in sorted(self._runtime.items())

@@ -246,9 +246,7 @@ def _swap_member(group: ClassicGroup, old_id: str, new: Member, out: Out) -> Non
 
 
 def replacement_stored(group: ClassicGroup, replaced: Replaced, error: ErrorCode, out: Out) -> None:
-    """The record with the new id of a static member was committed, or its append failed: respond to the member's
-    JoinGroup.
-    """
+    """Respond to a returning static member, after the record with its new id was committed or its append failed."""
     member = group.members.get(replaced.new_id)
     if member is None or member.joining is None or group.state is not ClassicGroupState.STABLE:
         return  # a rebalance has begun meanwhile and includes the member

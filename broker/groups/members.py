@@ -47,9 +47,7 @@ class Member:
 
     @property
     def may_be_silent(self) -> bool:
-        """Whether the session need not be renewed: the member waits for a JoinGroup or SyncGroup response, and is not
-        new.
-        """
+        """Whether the session does not run: the member waits for a JoinGroup or SyncGroup response, and is not new."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata(self, protocol_name: str) -> bytes:

@@ -64,9 +64,7 @@ log = get_logger()
 
 
 class Producer(NamedTuple):
-    """The transactional producer that commits offsets, with the result of its verification
-    (``Partition.append_internal``).
-    """
+    """The transactional producer that commits offsets, with its verification (see ``Partition.append_internal``)."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -159,9 +157,7 @@ class GroupShard(CoordinatorShard):
                 damaged.seen(record.key)
 
     def _end_without_marker(self) -> None:
-        """End pending offsets whose marker is in a damaged batch, by the producer state and aborted transactions of the
-        log.
-        """
+        """End pending offsets whose marker is damaged, by the log's producer state and its aborted transactions."""
         log = self.partition.log
         for producer_id, offset in self.state.offsets.pending_producers():
             entry = log.producers.entries.get(producer_id)
@@ -409,9 +405,7 @@ class GroupShard(CoordinatorShard):
             )
 
     async def _drop(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
-        """Skip a record that a fault rule held until it was outdated: a later one is in the log, or the group was
-        deleted.
-        """
+        """Skip a record that a fault rule held until a later one was in the log, or until the group was deleted."""
         deleted = group.state is ClassicGroupState.DEAD
         error = ErrorCode.unknown_member_id if deleted else await self.read()
         self.run(group, classic.on_append_late(group, append, error, self.clock.now_ms()))

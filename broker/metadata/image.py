@@ -40,8 +40,8 @@ class Image:
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    """Settings of brokers, groups and client metrics, and of topics that do not exist (yet). Settings of existing topics
-    are in ``Topic.configs``."""
+    """Settings of brokers, groups, client metrics and topics that do not exist (yet). An existing topic has its own in
+    ``Topic.configs``."""
     quotas: Quotas = field(default_factory=dict)
     credentials: Credentials = field(default_factory=dict)
     tokens: Tokens = field(default_factory=dict)

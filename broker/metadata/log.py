@@ -257,9 +257,7 @@ def _refuse_lost_log(directory: Path, replayed: Replayed) -> None:
 
 
 def _refuse_invalid_settings(image: Image) -> None:
-    """Raise `CorruptMetadata` for a topic setting that only an earlier Kafka accepts; Kafka fails
-    (``LogManager.startup``).
-    """
+    """Raise `CorruptMetadata` for a topic setting that Kafka 4.3 rejects, as Kafka does (``LogManager.startup``)."""
     accepted: set[tuple[str, str]] = set()
     for topic in image.topics.values():
         for setting in topic.configs.items():

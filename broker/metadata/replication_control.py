@@ -241,9 +241,7 @@ class ReplicationControlManager:
 
     @property
     def _directories(self) -> Mapping[int, uuid.UUID]:
-        """Log directory of each broker; the zero uuid (``DirectoryId.MIGRATING``) for a broker of an early
-        metadata.version.
-        """
+        """Log directory of each broker; the zero uuid (``DirectoryId.MIGRATING``) if the broker has not registered one."""
         return {
             broker.node_id: broker.log_dirs[0] if broker.log_dirs else uuid.UUID(int=0)
             for broker in self._image.brokers.values()

@@ -95,9 +95,7 @@ class Cleanup:
                 return
 
     def remove_expired(self) -> None:
-        """Write a tombstone for each id that has been idle for ``transactional.id.expiration.ms``, and remove it from
-        memory.
-        """
+        """Remove each id that has been idle for ``transactional.id.expiration.ms``, by writing a tombstone."""
         expiration_ms = self._config.transactional_id_expiration_ms
         for shard in self._runtime.open():
             for transactional_id, entry in tuple(shard.entries.items()):

@@ -149,8 +149,9 @@ class TransactionCoordinator(MetadataListener):
         return shard
 
     def _resume(self, shard: TransactionShard) -> None:
-        """Finish transactions that were decided before this node took over: write all markers again (duplicates are
-        harmless).
+        """Finish transactions that were decided before this node took over.
+
+        All their markers are written again; duplicates are harmless.
         """
         decided = [entry for entry in shard.entries.values() if entry.txn.state in PREPARED]
         for entry in decided:
@@ -285,8 +286,8 @@ class TransactionCoordinator(MetadataListener):
     # -- administration (KIP-664) -------------------------------------------------------------------------------
 
     def find(self, transactional_id: str) -> Entry | ErrorCode:
-        """Return the entry of an id, or TRANSACTIONAL_ID_NOT_FOUND, or the error of its partition (loading, led
-        elsewhere).
+        """Return the entry of an id, TRANSACTIONAL_ID_NOT_FOUND, or the error of its partition (still loading, no
+        leader).
         """
         found = self._find(transactional_id)
         return found if isinstance(found, ErrorCode) else found[1] or ErrorCode.transactional_id_not_found
@@ -312,9 +313,7 @@ class TransactionCoordinator(MetadataListener):
         return 1 if self._metadata.features.get("transaction.version", 0) >= 1 else 0
 
     def _can_store(self, client_version: int) -> bool:
-        """Whether the value format can store what this client does: at transaction.version 0 only clients of the old
-        protocol.
-        """
+        """Whether the value format can store this client's state: at transaction.version 0 only that of old clients."""
         return client_version == 0 or self._value_version >= 1
 
     @property

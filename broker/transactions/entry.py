@@ -85,9 +85,7 @@ class PendingCompleteTxn:
             self._end()
 
     def give_up(self) -> None:
-        """Cancel the completion: a newer owner has the id, or another node leads its partition of
-        ``__transaction_state``.
-        """
+        """Cancel the completion: a newer owner has the id, or this node no longer coordinates it."""
         self.cancelled = True
         self._end()
 

@@ -86,9 +86,7 @@ class LostDecision:
 
     @property
     def is_torn(self) -> bool:
-        """Whether the outcome will differ between partitions: committed in some, while the coordinator will abort the
-        others.
-        """
+        """Whether the outcome will differ: committed in some partitions, aborted by the coordinator in the others."""
         return (
             self.txn.state is TransactionState.ONGOING
             and bool(self.unmarked)

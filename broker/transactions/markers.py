@@ -67,9 +67,7 @@ class TransactionMarkerManager:
         self._remote = TransactionMarkerChannel(peers, life) if peers is not None else None
 
     def start(self, *completions: PendingCompleteTxn) -> None:
-        """Try to write every marker once: in this turn, or after the EndTxn response if a rule is installed at
-        ``txn.marker``.
-        """
+        """Try each marker once: in this turn, or after the EndTxn response if a rule is installed at ``txn.marker``."""
         if self._one_by_one.is_wanted or len(completions) > 1:
             start_in_background(self._start_all(completions), self._life)
         else:
@@ -137,9 +135,7 @@ class TransactionMarkerManager:
         return topic is not None and topic.partition(key[1]) is not None
 
     def ask_other_node(self, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode] | None:
-        """Send a marker to the node that leads the partition; returns the waiter for the result, None if no other node
-        leads.
-        """
+        """Send a marker to the node that leads the partition; the waiter gets the result. None if no other node leads."""
         if self._replicas.opened_leader(key[0], key[1]) is not None:
             return None
         node_id = self._node_for(key)

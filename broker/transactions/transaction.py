@@ -35,9 +35,7 @@ class TransactionState(IntEnum):
     COMPLETE_ABORT = 5
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
-    """Not used as pending state: Kafka fences in a step of its own before it aborts, this coordinator does both in one
-    step.
-    """
+    """Not used here: Kafka fences in a separate step before it aborts, this coordinator does both in one step."""
 
     __hash__ = int.__hash__
 

@@ -60,12 +60,12 @@ class Verifier:
         self._remote = AddPartitionsToTxnManager(peers, life) if peers is not None else None
 
     async def run(self, transactional_id: str, checks: Sequence[Check], *, adds: bool, wait_ms: int) -> None:
-        """Set guard and error of each check. Waits only for a coordinator on another node, or for a retry within
-        ``wait_ms``.
+        """Set guard and error of each check.
 
         ``adds``: the client relies on the implicit add. ``wait_ms``: how long an add may be retried while the producer's
         previous transaction is being completed. Each attempt starts from the beginning, with new guards
         (``ReplicaManager.handleProduceAppend``): the marker that ended the previous transaction has removed the old ones.
+        It suspends only if the coordinator is on another node, or before a retry.
         """
         deadline_ms: int | None = None
         while True:

@@ -73,9 +73,7 @@ def joining_member(
     *,
     classic: bool,
 ) -> ConsumerGroupMember:
-    """Return the member that joins: new, known, or the next incarnation of a static member, which inherits its
-    assignment.
-    """
+    """Return the member that joins: new, known, or the next incarnation of a static member with its assignment."""
     if instance_id is None:
         return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
     former = group.static_member(instance_id)

@@ -49,8 +49,6 @@ Assignment = Mapping[str, TargetAssignment]
 
 
 class Assignor(Protocol):
-    """Computes the target assignment of each member: each partition goes to at most one member, which subscribes to its
-    topic.
-    """
+    """Computes the target assignments: each partition goes to at most one member, which subscribes to its topic."""
 
     def __call__(self, spec: GroupSpec) -> Assignment: ...

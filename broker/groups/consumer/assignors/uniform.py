@@ -19,9 +19,7 @@ def assign_uniformly(spec: GroupSpec) -> Assignment:
 
 
 def _fill(spec: GroupSpec) -> Assignment:
-    """Each member keeps its partitions up to its quota; surplus and unassigned partitions go to members below their
-    quota.
-    """
+    """Fill all members up to a quota. Each keeps its partitions up to the quota; the rest goes to the other members."""
     subscribed = sorted(spec.members[0].subscribed)
     if not subscribed:
         return {}
