@@ -35,7 +35,7 @@ REMAINING = {
     "broker/groups/consumer_groups.py ConsumerGroups._asked(decide)": DECISION,
     "broker/groups/consumer_groups.py ConsumerGroups.carry_out(decide)": DECISION,
     "broker/groups/consumer_groups.py ConsumerGroups._resolve(may_describe)": QUESTION,
-    "broker/groups/consumer_groups.py ConsumerGroups._alone(decide)": DECISION,
+    "broker/groups/consumer_groups.py ConsumerGroups._carry_out_timer(decide)": DECISION,
     "broker/groups/coordinator.py GroupCoordinator.__init__(new_uuid)": CHANCE,
     "broker/groups/coordinator.py GroupCoordinator.join(may_describe)": QUESTION,
     "broker/groups/coordinator.py GroupCoordinator.consumer_group_heartbeat(may_describe)": QUESTION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.metadata import ApiError, MorePartitions
-from broker.metadata.duplicates import apart
+from broker.metadata.duplicates import split_duplicates
 from broker.requests.api import api
 from broker.requests.mutation_quotas import mutation_quota
 from protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ STRICT_QUOTA_SINCE: Final = 3
 async def create_partitions(
     request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
-    single, repeated = apart(request.topics, lambda topic: topic.name)
+    single, repeated = split_duplicates(request.topics, lambda topic: topic.name)
     answers = [
         CreatePartitionsTopicResult(
             name=name, error_code=ErrorCode.invalid_request, error_message="Duplicate topic name."

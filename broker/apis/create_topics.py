@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.metadata import ApiError, CreatedTopic, NewTopic
-from broker.metadata.duplicates import apart
+from broker.metadata.duplicates import split_duplicates
 from broker.metadata.topics import CLUSTER_METADATA
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
@@ -35,7 +35,7 @@ STRICT_QUOTA_SINCE: Final = 6
 
 @api(key=19, versions=range(2, 8))
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    single, repeated = apart(request.topics, lambda topic: topic.name)
+    single, repeated = split_duplicates(request.topics, lambda topic: topic.name)
     anywhere = context.authorize("CREATE", "CLUSTER", CLUSTER_NAME, logs_denial=False)
     quota = mutation_quota(context, strict_since=STRICT_QUOTA_SINCE)
     wanted, refused = [], []

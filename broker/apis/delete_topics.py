@@ -9,7 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from broker.metadata import ApiError, Topic
-from broker.metadata.duplicates import apart
+from broker.metadata.duplicates import split_duplicates
 from broker.requests.api import api
 from broker.requests.authorization import may_on_cluster
 from broker.requests.mutation_quotas import mutation_quota
@@ -65,8 +65,8 @@ def _doomed(
         else:
             message = "Neither topic name nor id were specified."
             answers.append(_answer(None, None, ErrorCode.invalid_request, message))
-    names, repeated_names = apart(by_name, str)
-    ids, repeated_ids = apart(by_id, lambda topic_id: topic_id)
+    names, repeated_names = split_duplicates(by_name, str)
+    ids, repeated_ids = split_duplicates(by_id, lambda topic_id: topic_id)
     refused = ErrorCode.invalid_request
     answers += [_answer(name, None, refused, "Duplicate topic name.") for name in repeated_names]
     answers += [_answer(None, topic_id, refused, "Duplicate topic id.") for topic_id in repeated_ids]

@@ -120,6 +120,6 @@ def introduce(
             f"{runtime.data_dir} belongs to cluster {identity.cluster_id}, "
             f"not to {metadata.cluster_id} as the first node's directory does"
         )
-    return metadata.introduce(
+    return metadata.new_registration(
         runtime.node_id, runtime.endpoints, runtime.config.broker_rack, identity.directory_id
     )

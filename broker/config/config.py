@@ -28,7 +28,7 @@ from broker.config.definitions import (
 from broker.config.effects import WITHOUT_EFFECT
 from broker.config.endpoints import Endpoint
 from broker.config.listeners import check_principal_builder, inter_broker_listener_name, listeners_of
-from broker.config.node_settings import moved
+from broker.config.node_settings import settings_for_node
 from broker.config.sources import (
     Setting,
     check_node_numbers,
@@ -290,12 +290,12 @@ def load_config(
     """
     given = given_settings(properties_file, environ, overrides, defaults)
     check_node_numbers(given, nodes)
-    settings = moved(strongest(for_node(given, number)), number - 1)
+    settings = settings_for_node(strongest(for_node(given, number)), number - 1)
     warnings = unknown(settings)
     values, static = _values(settings, nodes)
     check_agreement(values)
     check_principal_builder(values)
-    warnings += _missed(settings, values)
+    warnings += _ineffective(settings, values)
     listeners, advertised = listeners_of(settings, values)
     config = BrokerConfig(
         **{attribute: values[name] for attribute, name in attributes().items()},
@@ -311,7 +311,7 @@ def load_config(
     return config, warnings
 
 
-def _missed(settings: Mapping[str, Setting], values: Mapping[str, Value]) -> Iterator[str]:
+def _ineffective(settings: Mapping[str, Setting], values: Mapping[str, Value]) -> Iterator[str]:
     """Yield a warning for each setting without an effect on which the user might rely."""
     for name, instead in WITHOUT_EFFECT.items():
         if name in settings and values[name] and values[name] != broker_configs()[name].default:

@@ -12,7 +12,7 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9092
 
 
-def moved(settings: dict[str, Setting], steps: int) -> dict[str, Setting]:
+def settings_for_node(settings: dict[str, Setting], steps: int) -> dict[str, Setting]:
     """The settings of the node that is ``steps`` after the first one, derived from the first one's."""
     if steps == 0:
         return settings

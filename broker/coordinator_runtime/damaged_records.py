@@ -61,7 +61,7 @@ class DamagedRecords:
         else:
             self._further += 1
 
-    def seen(self, key: bytes | None) -> None:
+    def note_read(self, key: bytes | None) -> None:
         """Note a record that was read. Must be called for each record after the first damage."""
         name = self._name_of(key) if key is not None else None
         if name is not None:

@@ -92,7 +92,7 @@ class ConsumerGroups:
             return decision
 
         try:
-            return await self._asked(shard, group_id, decide)
+            return await self._carry_out_request(shard, group_id, decide)
         except Refused as refusal:
             return refuse_heartbeat(refusal.error, refusal.message)
 
@@ -125,7 +125,7 @@ class ConsumerGroups:
             return decision
 
         try:
-            return await self._asked(shard, group.group_id, decide)
+            return await self._carry_out_request(shard, group.group_id, decide)
         except Refused as refusal:
             # Without a member id, as Kafka's; in a classic group the response has the id of the request.
             return JoinGroupResponse(error_code=refusal.error)
@@ -134,7 +134,7 @@ class ConsumerGroups:
         self, shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest
     ) -> SyncGroupResponse:
         try:
-            return await self._asked(
+            return await self._carry_out_request(
                 shard, group.group_id, lambda context: classic_members.sync(context, group, request)
             )
         except Refused as refusal:
@@ -149,7 +149,7 @@ class ConsumerGroups:
         generation: int,
     ) -> ErrorCode:
         try:
-            return await self._asked(
+            return await self._carry_out_request(
                 shard,
                 group.group_id,
                 lambda _: classic_members.heartbeat(group, member_id, instance_id, generation),
@@ -161,7 +161,7 @@ class ConsumerGroups:
         self, shard: GroupShard, group: ConsumerGroup, leaving: Sequence[MemberIdentity]
     ) -> LeaveGroupResponse:
         try:
-            return await self._asked(
+            return await self._carry_out_request(
                 shard,
                 group.group_id,
                 lambda context: classic_members.leave(context, group, shard.state.config, leaving),
@@ -182,7 +182,9 @@ class ConsumerGroups:
         settings = settings_of(self._config, self._metadata, group_id)
         return Context(self.topics, settings, self._clock.now_ms())
 
-    async def _asked(self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[R]]) -> R:
+    async def _carry_out_request(
+        self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[R]]
+    ) -> R:
         """`carry_out` for a request; logs a refusal."""
         try:
             return await self.carry_out(shard, group_id, decide)
@@ -210,11 +212,11 @@ class ConsumerGroups:
             deleted = ErrorCode.rebalance_in_progress
             error, end_offset = shard.append_records(decision.records, deleted=deleted)
             _check(shard.client_error(error))
-        self._follow(shard, group_id, decision)
+        self._carry_out_rest(shard, group_id, decision)
         _check(await shard.committed(end_offset))
         return decision.response
 
-    def _follow(self, shard: GroupShard, group_id: str, decision: Decision[R]) -> None:
+    def _carry_out_rest(self, shard: GroupShard, group_id: str, decision: Decision[R]) -> None:
         """Carry out the parts of a decision that are not records: timers, a downgrade, regular expressions to resolve."""
         group = shard.state.consumer_groups.get(group_id)
         if group is not None and decision.is_refreshed:
@@ -256,7 +258,7 @@ class ConsumerGroups:
                 )
             return decision
 
-        start_in_background(self._alone(shard, group_id, decide), shard.life)
+        start_in_background(self._carry_out_timer(shard, group_id, decide), shard.life)
 
     def _resolve(
         self, shard: GroupShard, group_id: str, regexes: frozenset[str], may_describe: MayDescribe | None
@@ -265,9 +267,9 @@ class ConsumerGroups:
             group = live_group(shard.state.group(group_id), group_id)
             return resolve_regexes(context, group, regexes, may_describe)
 
-        start_in_background(self._alone(shard, group_id, decide), shard.life)
+        start_in_background(self._carry_out_timer(shard, group_id, decide), shard.life)
 
-    async def _alone(
+    async def _carry_out_timer(
         self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[None]]
     ) -> None:
         """`carry_out` for a timer, which no request waits for."""

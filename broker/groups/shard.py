@@ -154,7 +154,7 @@ class GroupShard(CoordinatorShard):
             damaged.note(found)
         elif damaged and not batch.is_control:
             for record in batch.records():
-                damaged.seen(record.key)
+                damaged.note_read(record.key)
 
     def _end_without_marker(self) -> None:
         """End pending offsets whose marker is damaged, by the log's producer state and its aborted transactions."""
@@ -214,7 +214,7 @@ class GroupShard(CoordinatorShard):
         again after this wait: a member may be gone by then, and its partition may belong to another member.
         """
         verdict = self.verdict_at_append("group.append", group_id=group_id)
-        return self.client_error(await self._woken(verdict))
+        return self.client_error(await self._await_verdict(verdict))
 
     def append_records(
         self,
@@ -252,10 +252,10 @@ class GroupShard(CoordinatorShard):
         for offset, (key, value, _) in enumerate(records, result.base_offset):
             # The record of a classic group: its state machine is already in that state.
             if value is None or not isinstance(key, GroupMetadataKey):
-                self._take_in(offset, producer.producer_id, key, value, deleted)
+                self._apply(offset, producer.producer_id, key, value, deleted)
         return NONE, result.last_offset + 1
 
-    def _take_in(
+    def _apply(
         self, offset: int, producer_id: int, key: Key, value: Value | None, deleted: ErrorCode
     ) -> None:
         if isinstance(key, GroupMetadataKey):
@@ -280,13 +280,13 @@ class GroupShard(CoordinatorShard):
         if isinstance(doomed, ErrorCode):
             return doomed
         end_offset = self.partition.log_end_offset
-        for piece in self._pieces(doomed):
+        for piece in self._tombstone_batches(doomed):
             error, end_offset = self.append_records(piece)
             if error is not NONE:
                 return self.client_error(error)
         return await self.committed(end_offset)
 
-    def _pieces(self, keys: Sequence[Key]) -> list[list[LogRecord]]:
+    def _tombstone_batches(self, keys: Sequence[Key]) -> list[list[LogRecord]]:
         """Tombstones for the keys, split into batches of at most ``max.message.bytes``."""
         room = self.partition.log.config.max_message_bytes - HEADER_BYTES
         pieces: list[list[LogRecord]] = []
@@ -326,17 +326,17 @@ class GroupShard(CoordinatorShard):
             Domain.GROUPS,
         )
         try:
-            return await self._woken(verdict)
+            return await self._await_verdict(verdict)
         finally:
             timer.cancel()
 
-    async def _committed_at_last(self, end_offset: int) -> ErrorCode:
+    async def _committed_eventually(self, end_offset: int) -> ErrorCode:
         """As ``_committed_in_time``, without a timeout."""
         verdict: Waiter[ErrorCode] = Waiter()
         self.partition.on_committed(end_offset, verdict.wake)
-        return await self._woken(verdict)
+        return await self._await_verdict(verdict)
 
-    async def _woken(self, verdict: Waiter[ErrorCode]) -> ErrorCode:
+    async def _await_verdict(self, verdict: Waiter[ErrorCode]) -> ErrorCode:
         """Await the verdict, which may also be the error that `unload` gives to everything that waits."""
         self._waiting[verdict] = None
         try:
@@ -377,7 +377,7 @@ class GroupShard(CoordinatorShard):
         """Write the record of a group. The responses after it are sent once it is committed, or as errors."""
         error = await self.may_append(group.group_id) if self.is_intercepted else NONE
         if error is NONE and group.last_append is not append:
-            await self._drop(group, append, behind)
+            await self._skip_outdated(group, append, behind)
             return
         if error is NONE:
             record = LogRecord(GroupMetadataKey(group.group_id), append.value, GROUP_METADATA_VERSION)
@@ -390,7 +390,7 @@ class GroupShard(CoordinatorShard):
                     self.run(group, classic.on_append_late(group, append, late, self.clock.now_ms()))
                     _respond(behind, late)
                     behind = ()
-                    error = await self._committed_at_last(end_offset)
+                    error = await self._committed_eventually(end_offset)
             error = self.client_error(error)
         self.run(group, classic.on_append_committed(group, append, error, self.clock.now_ms()))
         _respond(behind, error)
@@ -404,7 +404,7 @@ class GroupShard(CoordinatorShard):
                 members=len(group.members),
             )
 
-    async def _drop(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
+    async def _skip_outdated(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
         """Skip a record that a fault rule held until a later one was in the log, or until the group was deleted."""
         deleted = group.state is ClassicGroupState.DEAD
         error = ErrorCode.unknown_member_id if deleted else await self.read()

@@ -24,7 +24,7 @@ from broker.metadata.deltas import apply
 from broker.metadata.features import check_levels
 from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id
 from broker.metadata.image import Image
-from broker.metadata.listeners import MetadataListener, tell
+from broker.metadata.listeners import MetadataListener, notify
 from broker.metadata.log import MetadataLog, Sync
 from broker.metadata.producer_id_control import ProducerIdControlManager
 from broker.metadata.replication_control import ReplicationControlManager
@@ -108,14 +108,14 @@ class ClusterMetadata:
         )
         cluster._writer.begin(metadata_log)
         brokers = [
-            cluster.introduce(node_id, endpoints, config.broker_rack, identity.directory_id),
+            cluster.new_registration(node_id, endpoints, config.broker_rack, identity.directory_id),
             *others(cluster),
         ]
         commits = startup_commits(image, brokers, features, metadata_log.next_offset)
         metadata_log.commit_now(commits, now_ms)
         return cluster
 
-    def introduce(
+    def new_registration(
         self, node_id: int, endpoints: Sequence[Endpoint], rack: str | None, directory_id: uuid.UUID
     ) -> BrokerRegistration:
         """Build the registration of a broker that is about to start."""
@@ -246,4 +246,4 @@ class ClusterMetadata:
             apply(self._image, record, changes)
         self._image.offset = last_offset
         for listener in tuple(self._listeners):
-            tell(listener, self._image, changes)
+            notify(listener, self._image, changes)

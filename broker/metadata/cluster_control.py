@@ -10,8 +10,8 @@ from broker.metadata.changes import record_for_fencing, record_for_registration,
 from broker.metadata.configs import Settings
 from broker.metadata.elections import (
     records_for_balance,
-    records_for_losing,
-    records_for_return,
+    records_for_lost_broker,
+    records_for_returned_broker,
     records_for_unclean_elections,
 )
 from broker.metadata.image import Image
@@ -51,7 +51,9 @@ class ClusterControlManager:
         self._producer_ids.forget(broker.node_id)
         await self._writer.all_settled()
         registered = registration(broker, self._writer.next_offset, self._image.features)
-        back = records_for_return(self._image, broker.node_id, self._settings.allows_unclean_election)
+        back = records_for_returned_broker(
+            self._image, broker.node_id, self._settings.allows_unclean_election
+        )
         await self._writer.commit_for_all([record_for_registration(registered), *back])
 
     async def restore(self, saved: Image, brokers: Sequence[BrokerRegistration]) -> None:
@@ -78,13 +80,13 @@ class ClusterControlManager:
         await self._writer.all_settled()
         broker = self._image.brokers[node_id]
         if not broker.fenced:
-            gone = records_for_losing(self._image, node_id, self._settings.allows_unclean_election)
+            gone = records_for_lost_broker(self._image, node_id, self._settings.allows_unclean_election)
             await self._writer.commit_for_all([record_for_fencing(broker), *gone])
 
     async def hand_over(self, node_id: int) -> None:
         """Controlled shutdown: elect other leaders before the broker stops."""
         await self._writer.all_settled()
-        gone = records_for_losing(self._image, node_id, lambda topic: False)
+        gone = records_for_lost_broker(self._image, node_id, lambda topic: False)
         await self._writer.commit_for_all([record_for_shutdown(self._image.brokers[node_id]), *gone])
 
     async def balance_leaders(self) -> None:

@@ -10,10 +10,10 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-def apart(entries: Iterable[T], key: Callable[[T], K]) -> tuple[list[T], list[K]]:
+def split_duplicates(entries: Iterable[T], key: Callable[[T], K]) -> tuple[list[T], list[K]]:
     """Return (the entries whose key is unique, the keys of the other entries, each once).
 
-    >>> apart("abcb", str)
+    >>> split_duplicates("abcb", str)
     (['a', 'c'], ['b'])
     """
     every = list(entries)

@@ -66,12 +66,14 @@ def _existing(image: Image, name: str, index: int) -> tuple[Topic, PartitionStat
     return topic, state
 
 
-def records_for_losing(image: Image, node_id: int, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
+def records_for_lost_broker(
+    image: Image, node_id: int, allows_unclean: AllowsUnclean
+) -> Iterator[MetadataRecord]:
     """A broker is gone: elect new leaders for its partitions, and remove it from each ISR in which it is not the last."""
     live = image.live_brokers - {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
-            record = _without(topic, state, node_id, live, allows_unclean)
+            record = _change_without(topic, state, node_id, live, allows_unclean)
             if record is not None:
                 yield record
 
@@ -80,10 +82,10 @@ def record_for_failed_replica(
     image: Image, topic: Topic, state: PartitionState, node_id: int
 ) -> MetadataRecord | None:
     """The files of one replica have failed (KIP-858): treat its broker as gone, for this partition only."""
-    return _without(topic, state, node_id, image.live_brokers - {node_id}, lambda _: False)
+    return _change_without(topic, state, node_id, image.live_brokers - {node_id}, lambda _: False)
 
 
-def _without(
+def _change_without(
     topic: Topic, state: PartitionState, node_id: int, live: Collection[int], allows_unclean: AllowsUnclean
 ) -> MetadataRecord | None:
     """The change of a partition without this broker; None if nothing changes."""
@@ -95,7 +97,9 @@ def _without(
     return None if isr == state.isr else _change(topic, state, isr=isr)
 
 
-def records_for_return(image: Image, node_id: int, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
+def records_for_returned_broker(
+    image: Image, node_id: int, allows_unclean: AllowsUnclean
+) -> Iterator[MetadataRecord]:
     """A broker is back: it becomes leader where no other replica could lead. Where it is the leader, the epoch is bumped."""
     live = image.live_brokers | {node_id}
     for topic in image.topics.values():
@@ -223,7 +227,7 @@ def record_for_isr(
 # -- reassignment -----------------------------------------------------------------------------------------------
 
 
-def moves(
+def reassignments(
     image: Image,
     targets: Sequence[Sequence[int] | None],
     allows_unclean: AllowsUnclean,
@@ -261,7 +265,7 @@ def record_for_reassignment(
     although no original replica is in sync.
     """
     if target is None:
-        return _given_up(image, topic, state, unclean=unclean)
+        return _cancelled(image, topic, state, unclean=unclean)
     check_replicas(image, target, None)
     if keeps_factor:
         _check_factor(state, target)
@@ -283,16 +287,16 @@ def record_for_reassignment(
     return _change(topic, state, replicas=replicas, adding=adding, removing=removing, image=image)
 
 
-def _before(state: PartitionState) -> tuple[int, ...]:
+def _original_replicas(state: PartitionState) -> tuple[int, ...]:
     """The replicas without those that a reassignment in progress adds."""
     return tuple(one for one in state.replicas if one not in state.adding_replicas)
 
 
-def _given_up(image: Image, topic: Topic, state: PartitionState, *, unclean: bool) -> MetadataRecord:
+def _cancelled(image: Image, topic: Topic, state: PartitionState, *, unclean: bool) -> MetadataRecord:
     if not state.adding_replicas and not state.removing_replicas:
         raise ApiError(ErrorCode.no_reassignment_in_progress)
     live = image.live_brokers
-    replicas, recovery = _before(state), None
+    replicas, recovery = _original_replicas(state), None
     isr = tuple(one for one in state.isr if one in replicas)
     if not isr:
         if not unclean:

@@ -40,7 +40,7 @@ class MetadataListener:
         """Leader, leader epoch, replicas or in-sync replicas of a partition have changed."""
 
 
-def tell(listener: MetadataListener, image: Image, changes: MetadataDelta) -> None:
+def notify(listener: MetadataListener, image: Image, changes: MetadataDelta) -> None:
     """Call the listener's methods for a commit.
 
     Deletions come first: a topic may be deleted and created again by one name.

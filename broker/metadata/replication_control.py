@@ -21,7 +21,7 @@ from broker.metadata.elections import (
     Decide,
     Election,
     decisions,
-    moves,
+    reassignments,
     record_for_election,
     record_for_failed_replica,
     record_for_isr,
@@ -208,7 +208,7 @@ class ReplicationControlManager:
         A reassignment ends when its last new replica is in sync. ``keeps_factor``: refuse changes of the replication factor.
         """
         targets = [target for _, target in wanted]
-        decide = moves(
+        decide = reassignments(
             self._image, targets, self._settings.allows_unclean_election, keeps_factor=keeps_factor
         )
         return await self._change_partitions([key for key, _ in wanted], decide)

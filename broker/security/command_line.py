@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.config.authority_files import FOLDER
-from broker.config.node_settings import moved
+from broker.config.node_settings import settings_for_node
 from broker.config.sasl_users import MECHANISMS, VARIABLE, given_users
 from broker.config.security_presets import (
     TLS_DIRECTORY_OPTION,
@@ -123,7 +123,7 @@ def _folder(options: Mapping[str, object], settings: Mapping[str, Setting]) -> P
 def _hosts(given: list[Setting], nodes: int) -> Iterator[str]:
     """By which clients reach the nodes."""
     for number in range(1, nodes + 1):
-        settings = moved(strongest(for_node(given, number)), number - 1)
+        settings = settings_for_node(strongest(for_node(given, number)), number - 1)
         for name in ("listeners", "advertised.listeners"):
             for endpoint in endpoints_of(settings, name):
                 if endpoint.host not in _EVERYWHERE:

@@ -60,57 +60,59 @@ class AddPartitionsToTxnManager:
         """Node id -> transactional id -> verification. Bounded: each request of a client has at most one here."""
         self._under_way: set[int] = set()
 
-    def ask(self, node_id: int, question: VerificationRequest) -> None:
+    def send(self, node_id: int, verification: VerificationRequest) -> None:
         """Queue the verification for the next request to the node; its ``answered`` is woken later."""
         waiting = self._waiting.setdefault(node_id, {})
-        other = waiting.get(question.transactional_id)
+        other = waiting.get(verification.transactional_id)
         if other is not None:
-            if question.epoch < other.epoch:
-                question.answer(ErrorCode.invalid_producer_epoch)
+            if verification.epoch < other.epoch:
+                verification.answer(ErrorCode.invalid_producer_epoch)
                 return
             # Same epoch: the producer has lost its connection and retries, so the verification of the lost request may be
             # retried.
-            fenced = other.epoch < question.epoch
-            del waiting[question.transactional_id]
+            fenced = other.epoch < verification.epoch
+            del waiting[verification.transactional_id]
             other.answer(ErrorCode.invalid_producer_epoch if fenced else ErrorCode.network_exception)
-        waiting[question.transactional_id] = question
+        waiting[verification.transactional_id] = verification
         if node_id not in self._under_way:
-            start_in_background(self._ask_all(node_id), self._life)
+            start_in_background(self._send_all(node_id), self._life)
 
-    async def _ask_all(self, node_id: int) -> None:
+    async def _send_all(self, node_id: int) -> None:
         """Send one request after the other while verifications wait for the node."""
         self._under_way.add(node_id)
         try:
-            while questions := self._waiting.pop(node_id, None):
+            while verifications := self._waiting.pop(node_id, None):
                 request = AddPartitionsToTxnRequest(
-                    transactions=[_transaction(each) for each in questions.values()]
+                    transactions=[_transaction(each) for each in verifications.values()]
                 )
                 response = await self._peers.send(node_id, self._client_id, API_KEY, API_VERSION, request)
-                for transactional_id, errors in _errors(questions, response).items():
-                    questions[transactional_id].answered.wake(errors)
+                for transactional_id, errors in _errors(verifications, response).items():
+                    verifications[transactional_id].answered.wake(errors)
         finally:
             self._under_way.discard(node_id)
 
 
-def _transaction(question: VerificationRequest) -> AddPartitionsToTxnTransaction:
-    topics = by_topic(question.keys)
+def _transaction(verification: VerificationRequest) -> AddPartitionsToTxnTransaction:
+    topics = by_topic(verification.keys)
     return AddPartitionsToTxnTransaction(
-        transactional_id=question.transactional_id,
-        producer_id=question.producer_id,
-        producer_epoch=question.epoch,
-        verify_only=question.verifies,
+        transactional_id=verification.transactional_id,
+        producer_id=verification.producer_id,
+        producer_epoch=verification.epoch,
+        verify_only=verification.verifies,
         topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
     )
 
 
-def _errors(questions: dict[str, VerificationRequest], response: Any) -> dict[str, Errors]:
+def _errors(verifications: dict[str, VerificationRequest], response: Any) -> dict[str, Errors]:
     """Errors of each verification, by transactional id; NETWORK_EXCEPTION for an id that is missing in the response."""
     whole = ErrorCode.network_exception if response is None else ErrorCode(response.error_code)
     if whole is ErrorCode.cluster_authorization_failed:
         # As Kafka: the client must not see the broker's own authorization error.
         whole = ErrorCode.invalid_txn_state
     unsaid: ErrorCode = ErrorCode.network_exception if whole is NONE else whole
-    answers: dict[str, Errors] = {name: dict.fromkeys(each.keys, unsaid) for name, each in questions.items()}
+    answers: dict[str, Errors] = {
+        name: dict.fromkeys(each.keys, unsaid) for name, each in verifications.items()
+    }
     if whole is NONE:
         for result in response.results_by_transaction:
             errors = answers.get(result.transactional_id, {})

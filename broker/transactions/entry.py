@@ -84,7 +84,7 @@ class PendingCompleteTxn:
         if not self.remaining:
             self._end()
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Cancel the completion: a newer owner has the id, or this node no longer coordinates it."""
         self.cancelled = True
         self._end()

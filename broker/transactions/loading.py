@@ -88,7 +88,7 @@ def _collect(log: Log, latest: dict[bytes, bytes], batch: RecordBatch, damaged: 
     try:
         for key, value in batch.keys_and_values():
             if damaged:
-                damaged.seen(key)
+                damaged.note_read(key)
             if key is None:
                 continue
             if key[:2] not in _KEY_VERSIONS:

@@ -134,7 +134,7 @@ class TransactionMarkerManager:
         topic = self._metadata.topic(key[0])
         return topic is not None and topic.partition(key[1]) is not None
 
-    def ask_other_node(self, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode] | None:
+    def send_to_leader(self, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode] | None:
         """Send a marker to the node that leads the partition; the waiter gets the result. None if no other node leads."""
         if self._replicas.opened_leader(key[0], key[1]) is not None:
             return None
@@ -158,7 +158,7 @@ class TransactionMarkerManager:
         results = []
         for key, written in zip(keys, asked, strict=True):
             results.append((key, await written))
-        await self.settle(completion, results)
+        await self.handle_results(completion, results)
 
     async def write_here(self, completion: PendingCompleteTxn, key: TopicPartition) -> None:
         """Append a marker on this node and wait until it is committed; on a retriable error, try again later."""
@@ -184,9 +184,9 @@ class TransactionMarkerManager:
                 return
         else:
             error = ErrorCode.not_leader_or_follower
-        await self.settle(completion, [(key, error)])
+        await self.handle_results(completion, [(key, error)])
 
-    async def settle(
+    async def handle_results(
         self, completion: PendingCompleteTxn, results: Iterable[tuple[TopicPartition, ErrorCode]]
     ) -> None:
         """Process the result of each marker; failed ones are retried after a back-off, at the node that leads then."""
@@ -217,7 +217,7 @@ class TransactionMarkerManager:
             partition=key[1],
             error=error.name,
         )
-        completion.give_up()
+        completion.cancel()
         return False
 
     def abandon(self) -> None:

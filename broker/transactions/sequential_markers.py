@@ -34,13 +34,13 @@ STEPS_PER_TURN: Final = 64
 class Markers(Protocol):
     """The operations on one marker that `broker.transactions.markers` provides."""
 
-    def ask_other_node(
+    def send_to_leader(
         self, completion: PendingCompleteTxn, key: TopicPartition
     ) -> Waiter[ErrorCode] | None: ...
 
     async def write_here(self, completion: PendingCompleteTxn, key: TopicPartition) -> None: ...
 
-    async def settle(
+    async def handle_results(
         self, completion: PendingCompleteTxn, results: Iterable[tuple[TopicPartition, ErrorCode]]
     ) -> None: ...
 
@@ -104,7 +104,7 @@ class SequentialMarkers:
             verdict = verdict_at(self._injection, at)
             asked = None
             if verdict.done() and await verdict is NONE and completion.is_wanted():
-                asked = self._markers.ask_other_node(completion, key)
+                asked = self._markers.send_to_leader(completion, key)
                 if asked is not None:
                     await asked
             start_in_background(self._finish(completion, key, verdict, asked), self._life)
@@ -122,11 +122,11 @@ class SequentialMarkers:
         """
         error = await verdict
         if error is not NONE:
-            await self._markers.settle(completion, [(key, error)])
+            await self._markers.handle_results(completion, [(key, error)])
             return
         if asked is None:
-            asked = self._markers.ask_other_node(completion, key)
+            asked = self._markers.send_to_leader(completion, key)
         if asked is None:
             await self._markers.write_here(completion, key)
         else:
-            await self._markers.settle(completion, [(key, await asked)])
+            await self._markers.handle_results(completion, [(key, await asked)])

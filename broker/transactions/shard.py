@@ -80,7 +80,7 @@ class TransactionShard(CoordinatorShard):
         super().unload(error)
         for entry in self.entries.values():
             if entry.completion is not None:
-                entry.completion.give_up()
+                entry.completion.cancel()
 
     def memory(self) -> dict[str, Transaction]:
         """Committed state of every id, for comparisons in tests."""

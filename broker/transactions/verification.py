@@ -122,9 +122,9 @@ class Verifier:
         if self._remote is not None and self._peers is not None and node_id != self._peers.node_id:
             if node_id is None or not self._peers.is_alive(node_id):
                 return dict.fromkeys(keys, ErrorCode.coordinator_not_available)
-            question = VerificationRequest(transactional_id, producer_id, epoch, keys, verifies)
-            self._remote.ask(node_id, question)
-            return await question.answered
+            verification = VerificationRequest(transactional_id, producer_id, epoch, keys, verifies)
+            self._remote.send(node_id, verification)
+            return await verification.answered
         if verifies:
             return self._transactions.verify_partitions(transactional_id, producer_id, epoch, keys)
         answer = await self._transactions.add_partitions(

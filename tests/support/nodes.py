@@ -29,11 +29,11 @@ from broker.metadata.elections import (
     record_for_election,
     record_for_isr,
     record_for_reassignment,
-    records_for_losing,
-    records_for_return,
+    records_for_lost_broker,
+    records_for_returned_broker,
 )
 from broker.metadata.image import Image
-from broker.metadata.listeners import MetadataListener, tell
+from broker.metadata.listeners import MetadataListener, notify
 from broker.metadata.values import (
     TOPIC_RESOURCE,
     AnyRecord,
@@ -96,7 +96,7 @@ class Controller:
             if record is not None:
                 apply(self.image, record, changes)
         for listener in tuple(self.listeners):
-            tell(listener, self.image, changes)
+            notify(listener, self.image, changes)
 
     def state(self, name: str = TOPIC, index: int = 0) -> PartitionState:
         return self.image.topics[name].partitions[index]
@@ -166,7 +166,7 @@ class Nodes:
 
     def lose(self, node_id: int) -> None:
         controller = self.controller
-        gone = list(records_for_losing(controller.image, node_id, controller.allows_unclean))
+        gone = list(records_for_lost_broker(controller.image, node_id, controller.allows_unclean))
         controller.brokers[node_id] = replace(controller.brokers[node_id], fenced=True)
         controller.commit(gone)
 
@@ -185,7 +185,7 @@ class Nodes:
         controller = self.controller
         before = controller.brokers[node_id]
         controller.brokers[node_id] = replace(before, epoch=before.epoch + 1, fenced=False)
-        controller.commit(records_for_return(controller.image, node_id, controller.allows_unclean))
+        controller.commit(records_for_returned_broker(controller.image, node_id, controller.allows_unclean))
         self.running[node_id].start_timers()
 
     def end(self) -> None:

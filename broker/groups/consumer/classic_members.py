@@ -123,7 +123,7 @@ def join(
     else:
         old = static_member_of(group, instance_id, member_id)
     subscription = joiner.subscription()
-    new = _said(old, joiner, subscription)
+    new = _updated_member(old, joiner, subscription)
     out = decision.records
     if new is not old:
         out.append(records.member_subscription(group.group_id, new))
@@ -159,7 +159,9 @@ def join(
     return decision
 
 
-def _said(old: ConsumerGroupMember, joiner: ClassicJoiner, subscription: Subscription) -> ConsumerGroupMember:
+def _updated_member(
+    old: ConsumerGroupMember, joiner: ClassicJoiner, subscription: Subscription
+) -> ConsumerGroupMember:
     request = joiner.request
     protocols = tuple(ClassicProtocol(name=name, metadata=metadata) for name, metadata in joiner.protocols)
     return old.evolve(

@@ -120,7 +120,9 @@ def heartbeat(
         check_size(context, group, request.member_id)
         old = known_member(group, request.member_id, request.instance_id)
         check_epoch(old, request.member_epoch, request.topic_partitions)
-    new = advance(context, group, old, said(old, request, client), request, decision, resolving=resolving)
+    new = advance(
+        context, group, old, updated_member(old, request, client), request, decision, resolving=resolving
+    )
     decision.timers.append(Arm(session_timer(new.member_id), context.settings.session_timeout_ms))
     decision.response = _response(context, old, new, request)
     return decision
@@ -132,7 +134,7 @@ def _group_of_member(found: ConsumerGroup | ClassicGroup | None, group_id: str) 
     return live_group(found, group_id)
 
 
-def said(
+def updated_member(
     old: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerGroupMember:
     """The member with the fields of the request; fields that the request leaves out do not change."""

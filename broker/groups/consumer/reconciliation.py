@@ -84,7 +84,7 @@ def _revoke_unsubscribed(member: ConsumerGroupMember, goal: Goal) -> ConsumerGro
     )
 
 
-class _Parted(NamedTuple):
+class _Difference(NamedTuple):
     """The difference between current and target assignment, and whether a new partition still belongs to another member."""
 
     kept: dict[UUID, dict[int, int]]
@@ -93,8 +93,8 @@ class _Parted(NamedTuple):
     has_unreleased: bool
 
 
-def _part(member: ConsumerGroupMember, goal: Goal) -> _Parted:
-    parted = _Parted({}, {}, {}, False)
+def _difference(member: ConsumerGroupMember, goal: Goal) -> _Difference:
+    difference = _Difference({}, {}, {}, False)
     unreleased = False
     revoked: dict[UUID, dict[int, int]] = {}
     for topic_id in dict.fromkeys((*goal.target, *member.assigned)):
@@ -110,29 +110,29 @@ def _part(member: ConsumerGroupMember, goal: Goal) -> _Parted:
             else:
                 gained.append(index)
         if kept:
-            parted.kept[topic_id] = kept
+            difference.kept[topic_id] = kept
         if lost:
             revoked[topic_id] = lost
         if gained:
-            parted.gained[topic_id] = gained
-    return parted._replace(revoked=revoked, has_unreleased=unreleased)
+            difference.gained[topic_id] = gained
+    return difference._replace(revoked=revoked, has_unreleased=unreleased)
 
 
 def _next_assignment(member: ConsumerGroupMember, goal: Goal, epoch: int) -> ConsumerGroupMember:
-    parted = _part(member, goal)
-    if parted.revoked and has_any(parted.revoked, goal.owned):
+    difference = _difference(member, goal)
+    if difference.revoked and has_any(difference.revoked, goal.owned):
         return member.at_epoch(
             epoch,
-            assigned=parted.kept,
-            pending_revocation=parted.revoked,
+            assigned=difference.kept,
+            pending_revocation=difference.revoked,
             state=MemberState.UNREVOKED_PARTITIONS,
         )
-    assigned = parted.kept
-    for topic_id, indexes in parted.gained.items():
+    assigned = difference.kept
+    for topic_id, indexes in difference.gained.items():
         assigned.setdefault(topic_id, {}).update(dict.fromkeys(indexes, goal.epoch))
     return member.at_epoch(
         goal.epoch,
         assigned={topic_id: dict(sorted(epochs.items())) for topic_id, epochs in assigned.items()},
         pending_revocation=NO_PARTITIONS,
-        state=MemberState.UNRELEASED_PARTITIONS if parted.has_unreleased else MemberState.STABLE,
+        state=MemberState.UNRELEASED_PARTITIONS if difference.has_unreleased else MemberState.STABLE,
     )

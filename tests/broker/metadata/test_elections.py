@@ -14,8 +14,8 @@ from broker.metadata.elections import (
     record_for_isr,
     record_for_reassignment,
     records_for_balance,
-    records_for_losing,
-    records_for_return,
+    records_for_lost_broker,
+    records_for_returned_broker,
     records_for_unclean_elections,
 )
 from broker.metadata.image import Image
@@ -81,13 +81,13 @@ def always(topic: Topic) -> bool:
     ],
 )
 def test_a_broker_is_lost(before: Image, lost: int, leader: int, isr: tuple[int, ...], epoch: int) -> None:
-    after = apply(before, records_for_losing(before, lost, never))
+    after = apply(before, records_for_lost_broker(before, lost, never))
     assert (after.leader, after.isr, after.leader_epoch) == (leader, isr, epoch)
 
 
 def test_an_unclean_election_makes_the_new_leader_the_only_one_in_sync() -> None:
     before = image(isr=(1,))
-    after = apply(before, records_for_losing(before, 1, always))
+    after = apply(before, records_for_lost_broker(before, 1, always))
     assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), 1)
     recovered = apply(before, [record_for_isr(before, before.topics["t"], after, 6, [2])])
     assert recovered.leader_recovery_state == 0
@@ -95,14 +95,14 @@ def test_an_unclean_election_makes_the_new_leader_the_only_one_in_sync() -> None
 
 def test_who_was_the_last_in_sync_leads_when_it_is_back() -> None:
     alone = image(isr=(1,), leader=-1, fenced=[1])
-    after = apply(alone, records_for_return(alone, 1, never))
+    after = apply(alone, records_for_returned_broker(alone, 1, never))
     assert (after.leader, after.isr, after.leader_epoch) == (1, (1,), 6)
 
 
 def test_who_was_not_in_sync_does_not_lead_when_it_is_back() -> None:
     alone = image(isr=(1,), leader=-1, fenced=[1, 2])
-    assert list(records_for_return(alone, 2, never)) == []
-    after = apply(alone, records_for_return(alone, 2, always))
+    assert list(records_for_returned_broker(alone, 2, never)) == []
+    after = apply(alone, records_for_returned_broker(alone, 2, always))
     assert (after.leader, after.isr) == (2, (2,))
 
 
