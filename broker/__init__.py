@@ -1,4 +1,4 @@
-"""The broker: what a node answers, and what it does by itself."""
+"""The Kafka broker: connections, request handlers, partitions, coordinators and cluster metadata."""
 
 from compiled.finder import use_compiled
 

@@ -1,8 +1,8 @@
-"""Modules that others import at each start, and a broker may never use: loaded when something of them is first asked for.
+"""Lazy loading of modules that the standard library or a dependency imports at start, and that a broker may never use.
 
 asyncio imports `ssl` and `inspect`, `logging` imports `textwrap`, and so on: 15 ms of a start and some megabytes of memory,
-for functions that a broker does not call. A module of this kind stands in ``sys.modules`` from the beginning; an attribute
-of it is the real module's, at any time and in any thread.
+for functions that a broker may never call. `install` puts a `LateModule` into ``sys.modules`` for each of them. The first
+access to an attribute loads the real module, in any thread.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ NAMES: Final = (
 )
 _IS_LATE: Final = "__late__"
 _CO_COROUTINE: Final = 0x80
-# Of the making of modules only, never while one is imported. A destructor may come in between.
+# Held only while a `LateModule` is replaced, never during an import. Reentrant: a destructor may load a module meanwhile.
 _LOCK: Final = _thread.RLock()
 
 
 class LateModule(ModuleType):
-    """Stands for a module until something of it is asked for, and passes on what it is asked for from then on."""
+    """Placeholder that loads the real module at the first access to an attribute, and then returns its attributes."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__path__" and _IS_LATE in self.__dict__:
-            # `from x import y` asks whether x is a package; none of these is.
+            # `from x import y` reads `__path__` to see whether x is a package; none of these modules is.
             raise AttributeError(name)
         value = getattr(load(self), name)
-        # From now on Python finds it without this function.
+        # Cache it, so that Python finds it without calling this function again.
         self.__dict__.setdefault(name, value)
         return value
 
@@ -56,7 +56,7 @@ class LateModule(ModuleType):
 
 
 def load(module: LateModule) -> ModuleType:
-    """The module that ``module`` stands for. If a second thread asks meanwhile, the import system lets it wait."""
+    """Return the real module of a placeholder. The import system makes a second thread wait for the same import."""
     with _LOCK:
         if module.__dict__.pop(_IS_LATE, False) and sys.modules.get(module.__name__) is module:
             del sys.modules[module.__name__]
@@ -64,12 +64,15 @@ def load(module: LateModule) -> ModuleType:
 
 
 def install() -> None:
-    """For this process, before others import them. A module that is loaded already stays."""
+    """Install the placeholders of `NAMES` in this process, before they are imported. Loaded modules stay as they are."""
     _stand_in({name: _ASKED_AT_IMPORT.get(name, {}) for name in NAMES})
 
 
 def install_functions(functions: Mapping[str, Collection[str]]) -> None:
-    """The same for modules of which others import these functions, by module, and call none of them yet."""
+    """Install placeholders for modules from which others import the named functions, without calling them at import time.
+
+    ``functions`` has the names by module.
+    """
     _stand_in(
         {
             module: {name: _late_function(module, name) for name in names}
@@ -79,7 +82,7 @@ def install_functions(functions: Mapping[str, Collection[str]]) -> None:
 
 
 def _stand_in(asked: Mapping[str, Mapping[str, Any]]) -> None:
-    """``asked`` has what each module gives before it is loaded."""
+    """Put placeholders into ``sys.modules``. ``asked`` has, by module, attributes that are available before it is loaded."""
     for name, values in asked.items():
         if name not in sys.modules:
             module = LateModule(name)
@@ -88,7 +91,7 @@ def _stand_in(asked: Mapping[str, Mapping[str, Any]]) -> None:
     for name in asked:
         package, _, child = name.rpartition(".")
         if package:
-            # An import of a module that is there already does not do this.
+            # The import statement does not set this attribute for a module that is already in ``sys.modules``.
             vars(import_module(package)).setdefault(child, sys.modules[name])
 
 
@@ -100,18 +103,18 @@ def _late_function(module: str, name: str) -> Callable[..., Any]:
 
 
 def is_late(name: str) -> bool:
-    """Whether a module that others have imported is not loaded yet."""
+    """Whether an imported module is still a placeholder."""
     return _IS_LATE in vars(sys.modules[name])
 
 
-# What uvloop, uuid and pathlib take from such a module while they are imported themselves.
+# Functions that uvloop, uuid and pathlib use while they are imported.
 
 
 def _iscoroutinefunction(function: object) -> bool:
     while isinstance(function, partial):
-        function = function.func  # what `asyncio.to_thread` hands to the loop
+        function = function.func  # `asyncio.to_thread` passes a partial to the loop
     if isinstance(function, BuiltinFunctionType | MethodDescriptorType):
-        return False  # a method of a compiled class, too
+        return False  # this includes methods of compiled classes
     if type(function) is FunctionType and not vars(function):
         return bool(function.__code__.co_flags & _CO_COROUTINE)
     inspect: Any = load_by_name("inspect")
@@ -127,7 +130,7 @@ def _system() -> str:
 
 
 def load_by_name(name: str) -> ModuleType:
-    """The real module of this name."""
+    """Import the module of this name, and load it if it is a placeholder."""
     module = sys.modules.get(name)
     return load(module) if isinstance(module, LateModule) else import_module(name)
 
@@ -139,11 +142,11 @@ _ASKED_AT_IMPORT: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-# uvloop takes from `ssl` what it needs for TLS, for which few brokers have a listener: OpenSSL costs 10 ms and 4 MB.
+# uvloop imports names from `ssl`, which only TLS listeners need. Loading OpenSSL costs 10 ms and 4 MB.
 
 
 class _NoTLS(Exception):
-    """Stands for exceptions and classes of `ssl`."""
+    """Placeholder for the exceptions and classes of `ssl`."""
 
 
 _TAKEN_BY_UVLOOP: Final = {
@@ -165,9 +168,9 @@ _TAKEN_BY_UVLOOP: Final = {
 
 
 def import_without_tls(name: str) -> ModuleType:
-    """Import uvloop for a process whose loop never does TLS: it would refuse every SSLContext, as no instance of its class.
+    """Import uvloop without `ssl`, for a process whose loop never does TLS: that uvloop rejects every SSLContext.
 
-    Where `ssl` is loaded already, or uvloop, nothing is gained, and TLS stays.
+    If `ssl` or uvloop is loaded already, it is imported normally, and TLS works.
     """
     known = sys.modules.get("ssl")
     if not (isinstance(known, LateModule) and _IS_LATE in vars(known)):
@@ -177,7 +180,7 @@ def import_without_tls(name: str) -> ModuleType:
     sys.modules["ssl"] = stand_in
     try:
         return import_module(name)
-    except AttributeError:  # a later uvloop takes more
+    except AttributeError:  # a later uvloop imports more names from `ssl`
         return _import_again(name, known)
     finally:
         sys.modules["ssl"] = known

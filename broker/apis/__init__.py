@@ -1,1 +1,1 @@
-"""One module per API. The file name is the API's name in Kafka, in snake case."""
+"""One module per API, named like Kafka's API in snake case."""

@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn: the partition of a group's offsets joins the transaction.
+"""AddOffsetsToTxn: add the __consumer_offsets partition of a group to the transaction.
 
-KIP-98. v2 may answer PRODUCER_FENCED (KIP-588); v3 is flexible. Clients of transaction version 2 do without it.
+KIP-98. v2 may return PRODUCER_FENCED (KIP-588); v3 is flexible. Clients of transaction version 2 do not send this request.
 """
 
 from __future__ import annotations

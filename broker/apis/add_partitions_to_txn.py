@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn: partitions join a transaction before their first batch.
+"""AddPartitionsToTxn: add partitions to a transaction before their first batch.
 
-KIP-98. v0-v3 are the clients' (one transaction); v2 may answer PRODUCER_FENCED (KIP-588); v3 is flexible. v4 and v5 are
-the brokers' (KIP-890): many transactions, ``verify_only`` to ask without adding.
+KIP-98. Clients send v0-v3, with one transaction; v2 may return PRODUCER_FENCED (KIP-588); v3 is flexible. Brokers send v4
+and v5 (KIP-890), with many transactions; ``verify_only`` checks that the partitions were added, and adds none.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def _for_client(
 async def _for_broker(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
-    """All of them side by side, in one turn where none has to wait."""
+    """Handle all transactions concurrently, within one turn if none has to wait."""
     life = context.node.life
     under_way = [fork(_run(transaction, context), life) for transaction in request.transactions]
     results = []
@@ -75,16 +75,17 @@ async def _for_broker(
 
 
 async def _run(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> Errors:
-    """One transaction: an error for each of its partitions."""
+    """Add or verify the partitions of one transaction. Returns an error code for each partition."""
     keys = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     is_client = context.api_version < FIRST_BROKER_VERSION
     transactional_id = transaction.transactional_id
-    asks = is_client and context.node.authorizer is not None  # a broker has asked about its client already
+    # v4 and later come from a broker, which has authorized its client.
+    asks = is_client and context.node.authorizer is not None
     if asks and not context.authorize("WRITE", "TRANSACTIONAL_ID", transactional_id):
         return dict.fromkeys(keys, ErrorCode.transactional_id_authorization_failed)
     refused = _refused(keys, context)
     if refused:
-        # All or nothing: the others are told that nothing was tried.
+        # All or nothing: the valid partitions get OPERATION_NOT_ATTEMPTED.
         return {key: refused.get(key, ErrorCode.operation_not_attempted) for key in keys}
     if not transactional_id:
         return dict.fromkeys(keys, ErrorCode.invalid_request)
@@ -98,8 +99,10 @@ async def _run(transaction: AddPartitionsToTxnTransaction, context: RequestConte
 
 
 def _refused(keys: Sequence[TopicPartition], context: RequestContext) -> Errors:
-    """Partitions that do not exist, and topics that a client may not write to: internal ones it may never add (offsets
-    have AddOffsetsToTxn)."""
+    """Errors of partitions that do not exist, and of topics that a client may not write to.
+
+    A client may never add a partition of an internal topic; for offsets there is AddOffsetsToTxn.
+    """
     refused: Errors = {}
     from_client = context.api_version < FIRST_BROKER_VERSION
     denied: Collection[str] = ()

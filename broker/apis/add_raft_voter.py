@@ -1,4 +1,4 @@
-"""AddRaftVoter: the quorum has one voter, and is static (kraft.version 0, KIP-853)."""
+"""AddRaftVoter: always refused, since the quorum is static with one voter (kraft.version 0, KIP-853)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""AlterClientQuotas: set and unset the quotas of users, client ids and addresses (KIP-546).
+"""AlterClientQuotas: set and remove quotas of users, client ids and IP addresses (KIP-546).
 
-No version has changed anything but the encoding.
+The versions differ in their encoding only.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def alter_client_quotas(
 
 
 def _refused(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """Each entry as it was asked for, also one that comes twice."""
+    """An error for each entry of the request, repeated entities included."""
     return AlterClientQuotasResponse(
         entries=[
             ResponseEntryData(

@@ -1,6 +1,6 @@
-"""AlterConfigs: all settings of topics, brokers, groups and client metrics; what is not named is unset.
+"""AlterConfigs: replace all settings of topics, brokers, groups and client metrics; unlisted settings are removed.
 
-The older of the two: IncrementalAlterConfigs changes single settings. No version has changed anything but the encoding.
+IncrementalAlterConfigs, which changes single settings, has superseded it. The versions differ in their encoding only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments: partitions move to other brokers, or a move is given up (KIP-455).
+"""AlterPartitionReassignments: move partitions to other brokers, or cancel such a move (KIP-455).
 
-v1 can forbid that the number of replicas changes (KIP-860).
+v1 can require that the number of replicas stays the same (KIP-860).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def alter_partition_reassignments(
     if denied is not None:
         return _refused(request, denied)
     if not request.topics:
-        # Kafka's default for the words, where all other answers without an error have none.
+        # Kafka responds with the schema's default "" here, and with null in all other responses without an error.
         return AlterPartitionReassignmentsResponse(error_message="")
     wanted = [
         ((topic.name, partition.partition_index), partition.replicas)

@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs: move replicas between the log directories of a node (KIP-113), of which ours has one.
+"""AlterReplicaLogDirs: move replicas between the log directories of a node (KIP-113). Nodes of this broker have only one.
 
-No version has changed anything but the encoding.
+The versions differ in their encoding only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocol.messages.alter_replica_log_dirs import (
 
 FUTURE_NAME_MAX: Final = 255
 FUTURE_SUFFIX_CHARACTERS: Final = len(".") + 32 + len("-future")
-"""What Kafka puts behind the name of a partition that is being moved: a unique id and a suffix."""
+"""Length of what Kafka appends to the directory name of a partition that is being moved: a unique id and ``-future``."""
 
 
 @api(key=34, versions=range(1, 3))
@@ -46,7 +46,7 @@ def alter_replica_log_dirs(
 
 
 def _move(path: str, name: str, index: int, context: RequestContext) -> ErrorCode:
-    """Where a replica is already it can be moved to; there is no other place."""
+    """Succeed if the replica is in the directory ``path`` already. There is no other directory to move it to."""
     replicas = context.node.replicas
     if len(f"{name}-{index}") + FUTURE_SUFFIX_CHARACTERS > FUTURE_NAME_MAX:
         return ErrorCode.invalid_topic_exception

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: set and delete credentials of users (KIP-554)."""
+"""AlterUserScramCredentials: set and delete SCRAM credentials of users (KIP-554)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""ApiVersions: what is served here, in which versions, at which feature levels. The first request of a connection.
+"""ApiVersions: the served APIs with their versions, and the feature levels. The first request of a connection.
 
-v3 (KIP-511) names the client's software, and is flexible in its body only: the response's header stays at version 0.
-v3 leaves out supported features whose lowest level is 0, which clients of that time refuse; v4 lists them (KIP-1022).
+v3 (KIP-511) has the name and version of the client's software. Its body is flexible, but the response header stays at
+version 0. v3 omits supported features with the minimum level 0, which clients of that time reject; v4 lists them (KIP-1022).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KEY: Final = 18
 VERSIONS: Final = range(5)
 CLIENT_METRICS_KEYS: Final = (71, 72)
-"""Clients push metrics as soon as these are announced."""
+"""Clients push metrics as soon as ApiVersions lists these APIs."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 
 
@@ -56,7 +56,7 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in metadata.features.items()
-            # A directory of Kafka's may hold levels of things that are not served here.
+            # A log directory written by Kafka may contain features that this broker does not support.
             if level > 0 and name in SUPPORTED_FEATURES
         ],
     )

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe: consumer groups (KIP-848), their members, what these have and what they shall have.
+"""ConsumerGroupDescribe: consumer groups (KIP-848) with their members, and the members' current and target assignments.
 
-v1 tells which protocol each member speaks.
+v1 has the type of each member: whether it uses the classic or the consumer protocol.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _described(group: ConsumerGroup, topics: TopicsImage, default_assignor: str)
 def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: TopicsImage) -> Member:
     current = {topic_id: list(epochs) for topic_id, epochs in member.assigned.items()}
     for topic_id, epochs in member.pending_revocation.items():
-        # What it has yet to give up is still its own.
+        # A partition that the member still has to revoke is part of its current assignment.
         current[topic_id] = [*current.get(topic_id, ()), *epochs]
     return Member(
         member_id=member.member_id,
@@ -120,7 +120,7 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: TopicsIma
 
 
 def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: TopicsImage) -> Assignment:
-    """A topic that was deleted has no name to be told by."""
+    """The assignment with topic names. Deleted topics have no name, and are left out."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))

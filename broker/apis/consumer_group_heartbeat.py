@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat: a member of a consumer group joins, is alive, leaves, and hears what it shall have.
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, stays alive, leaves, and receives its assignment.
 
-KIP-848. v1 subscribes by a regular expression and has clients choose their member ids (KIP-1082).
+KIP-848. v1 adds subscriptions by regular expression, and clients generate their member ids (KIP-1082).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def consumer_group_heartbeat(
 
 
 def serves_consumer_groups(context: RequestContext) -> bool:
-    """As the feature level and ``group.coordinator.rebalance.protocols`` say."""
+    """Whether the feature level of ``group.version`` and ``group.coordinator.rebalance.protocols`` allow consumer groups."""
     node = context.node
     return bool(node.metadata.features.get(GROUP_VERSION)) and is_enabled(node.config)
 

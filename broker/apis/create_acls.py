@@ -1,6 +1,6 @@
-"""CreateAcls: rules of who may do what. An ACL that is there already is created once more without an effect.
+"""CreateAcls: add ACLs. Creating an ACL that exists already succeeds without an effect.
 
-No version has changed anything but the encoding.
+The versions differ in their encoding only.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ async def create_acls(request: CreateAclsRequest, context: RequestContext) -> Cr
 
 
 def _refusal(request: CreateAclsRequest, context: RequestContext) -> ApiError | None:
-    """Why nothing of the request is done."""
+    """The error for the whole request, or None."""
     refusal = cluster_refusal(context, "ALTER")
     if refusal is not None:
         return refusal
     if context.node.authorizer is None:
         return ApiError(ErrorCode.security_disabled, NO_AUTHORIZER)
     if any(_is_for_filters(creation) for creation in request.creations):
-        # Kafka falls over it when it makes its own objects of the request.
+        # Kafka throws while it converts the request into its own objects.
         return ApiError(ErrorCode.unknown_server_error)
     return None
 
 
 async def _create(acls: Sequence[Acl], context: RequestContext) -> list[ApiError | None]:
-    """The resources are checked before the controller sees the rest."""
+    """Check the resources, and let the controller check and add the remaining ACLs. One result for each ACL."""
     refused: dict[Acl, ApiError] = {}
     for acl in acls:
         try:
@@ -89,5 +89,5 @@ def _codes(creation: AclCreation) -> tuple[int, int, int, int]:
 
 
 def _is_for_filters(creation: AclCreation) -> bool:
-    """`ANY`, or MATCH of a pattern: both are for filters."""
+    """Whether the ACL uses ANY, or the pattern type MATCH, which are allowed in filters only."""
     return ANY in _codes(creation) or creation.resource_pattern_type == MATCH

@@ -1,6 +1,6 @@
-"""CreateDelegationToken: a token for the client that asks, or for another user (KIP-48, KIP-373).
+"""CreateDelegationToken: create a delegation token for the requesting user, or for another one (KIP-48, KIP-373).
 
-v2 is flexible; v3 names the owner, and tells who asked.
+v2 is flexible; v3 can name the owner, and returns the requester.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ async def create_delegation_token(
     requester, control = context.principal, context.node.metadata.token_control
     owner = _owner(request, requester)
     if owner is None:
-        return _refused(ErrorCode.unknown_server_error, ANONYMOUS, ANONYMOUS)  # Kafka stumbles over the null
+        # Kafka throws NullPointerException here.
+        return _refused(ErrorCode.unknown_server_error, ANONYMOUS, ANONYMOUS)
     if not allows_token_requests(context):
         return _refused(ErrorCode.delegation_token_request_not_allowed, owner, requester)
     if owner != requester and not context.authorize("CREATE_TOKENS", "USER", owner):
@@ -38,7 +39,7 @@ async def create_delegation_token(
     try:
         token = await control.create(owner, requester, renewers, request.max_lifetime_ms)
     except ApiError as refusal:
-        response.error_code = refusal.error  # the times of a refusal of the controller are 0
+        response.error_code = refusal.error  # the timestamps stay 0, as in the controller's error response
         return response
     response.error_code = NONE
     response.issue_timestamp_ms = token.issue_timestamp_ms
@@ -50,7 +51,7 @@ async def create_delegation_token(
 
 
 def _owner(request: CreateDelegationTokenRequest, requester: str) -> str | None:
-    """None for one without a type."""
+    """Principal of the token's owner. None if the request has an owner without a principal type."""
     if not request.owner_principal_name:
         return requester
     if request.owner_principal_type is None:

@@ -1,4 +1,4 @@
-"""CreatePartitions (KIP-195): topics grow, and never shrink."""
+"""CreatePartitions (KIP-195): increase the number of partitions of topics."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""CreateTopics (KIP-4). Results are per topic, and come when the topics can be seen.
+"""CreateTopics (KIP-4), with a result for each topic. The response is sent when Metadata shows the topics.
 
-v4: -1 for partitions and replicas is the broker's default. v5: the answer tells sizes and settings (KIP-525). v7: topic ids.
+v4: -1 partitions or replicas mean the broker's default. v5: the response has partition counts and settings (KIP-525).
+v7: topic ids.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
             wanted, validate_only=request.validate_only, take=quota.take
         )
     except ApiError as refusal:
-        # Too much for one request: nothing of it is done.
+        # Over the limit of one request: no topic is created.
         return CreateTopicsResponse(
             topics=[_refused(topic.name, refusal.error, refusal.message, context) for topic in request.topics]
         )

@@ -1,6 +1,6 @@
-"""DeleteAcls: remove the ACLs that filters find; the response names them.
+"""DeleteAcls: delete the ACLs that match filters. The response lists them.
 
-v2 knows patterns of names (KIP-290); v3 is flexible.
+v2 adds pattern types of resource names (KIP-290); v3 is flexible.
 """
 
 from __future__ import annotations

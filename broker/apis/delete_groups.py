@@ -1,6 +1,6 @@
-"""DeleteGroups: groups without members, and all their offsets (KIP-229).
+"""DeleteGroups: delete groups without members, with all their offsets (KIP-229).
 
-No version has changed anything but the encoding.
+The versions differ in their encoding only.
 """
 
 from __future__ import annotations

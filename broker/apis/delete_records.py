@@ -1,6 +1,6 @@
-"""DeleteRecords: move the start of a partition forward, and answer once all live replicas have (KIP-107).
+"""DeleteRecords: advance the log start offset of partitions. The response waits for all live replicas (KIP-107).
 
-v1 changed the quota only, v2 is flexible.
+v1 changed only how quotas apply, v2 is flexible.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_LOW_WATERMARK: Final = -1
 
 @slotted
 class _Deletion:
-    """One partition of the request."""
+    """One partition of the request, with its result."""
 
     topic: str
     index: int
@@ -38,13 +38,13 @@ class _Deletion:
 
     @property
     def pending(self) -> bool:
-        """Some live replica still begins before the wanted offset."""
+        """Whether the log of some live replica still starts before the requested offset."""
         return self.error is NONE and self.low_watermark < self.before_offset
 
 
 @api(key=21, versions=range(3))
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    # A partition that is named twice counts once, by its last offset, as in Kafka.
+    # If a request names a partition twice, the last offset counts, as in Kafka.
     wanted = {
         (topic.name, partition.partition_index): partition.offset
         for topic in request.topics
@@ -86,7 +86,7 @@ def _delete(context: RequestContext, name: str, index: int, offset: int) -> _Del
 
 
 def _look_again(context: RequestContext, deletion: _Deletion) -> None:
-    """Ask the leader for its low watermark: to delete what is deleted changes nothing."""
+    """Update the error and the low watermark from the leader. Deleting the same records again has no effect."""
     partition = context.node.replicas.leader(deletion.topic, deletion.index)
     if isinstance(partition, ErrorCode):
         deletion.error, deletion.low_watermark = partition, NO_LOW_WATERMARK

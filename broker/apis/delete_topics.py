@@ -1,6 +1,6 @@
-"""DeleteTopics (KIP-4): by name, and since v6 by id (KIP-516). Names are free again when the answer comes.
+"""DeleteTopics (KIP-4): by name, and from v6 on by id (KIP-516). When the response is sent, the names can be reused.
 
-v5 adds messages to the errors.
+v5 adds error messages.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
 def _doomed(
     entries: list[DeleteTopicState], context: RequestContext, answers: list[DeletableTopicResult]
 ) -> dict[uuid.UUID, Topic]:
-    """The topics that are to go; what is wrong with the other entries is answered for."""
+    """The topics to delete, by id. Appends an error to ``answers`` for each entry that cannot be deleted."""
     by_name, by_id = [], []
     for entry in entries:
         if entry.name is not None and entry.topic_id is not None:
@@ -89,7 +89,7 @@ def _by_id(topic_id: uuid.UUID, context: RequestContext, answers: list[Deletable
         answers.append(_answer(None, topic_id, ErrorCode.unknown_topic_id))
         return None
     if not _may(context, "DELETE", topic.name):
-        # Who may not even know of the topic is not told its name.
+        # A client that may not describe the topic does not learn its name.
         name = topic.name if _may(context, "DESCRIBE", topic.name) else None
         answers.append(_answer(name, topic_id, ErrorCode.topic_authorization_failed))
         return None
@@ -113,7 +113,7 @@ def _may(context: RequestContext, operation: str, name: str) -> bool:
     return may_on_cluster(context, "DELETE", logs_denial=False) or context.authorize(operation, "TOPIC", name)
 
 
-# What `Errors.message()` says.
+# Messages of Kafka's ``Errors``.
 _MESSAGES: Final = {
     ErrorCode.unknown_topic_or_partition: "This server does not host this topic-partition.",
     ErrorCode.unknown_topic_id: "This server does not host this topic ID.",

@@ -1,6 +1,6 @@
-"""DescribeAcls: the ACLs that a filter finds, by the pattern of their resources.
+"""DescribeAcls: the ACLs that match a filter, grouped by resource pattern.
 
-v2 knows patterns of names (KIP-290); v3 is flexible.
+v2 adds pattern types of resource names (KIP-290); v3 is flexible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""DescribeClientQuotas: the quotas of users, client ids and addresses that a filter finds (KIP-546).
+"""DescribeClientQuotas: the quotas of users, client ids and IP addresses that match a filter (KIP-546).
 
-No version has changed anything but the encoding.
+The versions differ in their encoding only.
 """
 
 from __future__ import annotations

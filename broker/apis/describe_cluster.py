@@ -1,6 +1,7 @@
-"""DescribeCluster (KIP-700): brokers, controller, cluster id.
+"""DescribeCluster (KIP-700): brokers, controller and cluster id.
 
-v1: which kind of endpoint is meant (KIP-919). v2: fenced brokers, if they are asked for (KIP-1073).
+v1: the client says whether it expects a broker or a controller endpoint (KIP-919). v2: can include fenced brokers
+(KIP-1073).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ async def describe_configs(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
     if any(resource.resource_type not in _KINDS for resource in request.resources):
-        # One resource of an unknown kind spoils the whole request.
+        # One resource of an unknown type fails the whole request.
         return DescribeConfigsResponse(
             results=[_refused(one, ErrorCode.invalid_request, _MALFORMED) for one in request.resources]
         )
@@ -62,7 +62,7 @@ def _answer(request: DescribeConfigsRequest, context: RequestContext) -> Steps[D
 
 
 def _refusal(resource: DescribeConfigsResource, context: RequestContext) -> DescribeConfigsResult | None:
-    """Whether the principal may not know of its settings. What is refused stands last, as in Kafka."""
+    """The authorization error of a resource, or None. Refused resources come last in the response, as in Kafka."""
     _, resource_type, unauthorized, message = _KINDS[resource.resource_type]
     subject = CLUSTER_NAME if resource_type == "CLUSTER" else resource.resource_name
     if context.authorize("DESCRIBE_CONFIGS", resource_type, subject):
@@ -78,7 +78,7 @@ def _describe(
         settings = list(describe(resource.resource_name, context))
     except ApiError as refusal:
         return _refused(resource, refusal.error, refusal.message or "")
-    # No keys at all means every key, as null does.
+    # An empty list of keys means all keys, as null does.
     wanted = set(resource.configuration_keys or ())
     return DescribeConfigsResult(
         error_message="",
@@ -89,7 +89,7 @@ def _describe(
 
 
 def _entry(setting: Setting, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
-    # Kafka leaves the documentation of a logger empty where that of a setting is null.
+    # Without documentation, Kafka sends "" for a logger, and null for a setting.
     documented = request.include_documentation or setting.source == LOGGER_SOURCE
     return DescribeConfigsResourceResult(
         name=setting.name,
@@ -139,7 +139,7 @@ def _of_broker(name: str, context: RequestContext) -> Iterator[Setting]:
 
 
 def _of_loggers(name: str, context: RequestContext) -> Iterator[Setting]:
-    """One logger: this broker's lines all go through one."""
+    """The root logger, which is the only one."""
     if not name:
         raise ApiError(ErrorCode.invalid_request, "Broker id must not be empty")
     if _broker_id(name) != context.node.node_id:
@@ -171,7 +171,7 @@ def _broker_id(name: str) -> int:
 
 _CLUSTER: Final = ("CLUSTER", ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
 
-# Resource type: its settings, the kind of resource that a right is needed on, and how the lack of it is answered.
+# By resource type: the function for its settings, and for authorization the resource type, error code and message.
 _KINDS: Final[dict[int, tuple[_Describe, str, ErrorCode, str]]] = {
     TOPIC_RESOURCE: (
         _of_topic,

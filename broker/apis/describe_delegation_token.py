@@ -1,6 +1,6 @@
-"""DescribeDelegationToken: the tokens that the client may see, with their HMACs (KIP-48, KIP-373).
+"""DescribeDelegationToken: the delegation tokens that the client may see, with their HMACs (KIP-48, KIP-373).
 
-v2 is flexible; v3 tells who asked for a token.
+v2 is flexible; v3 has the requester of each token.
 """
 
 from __future__ import annotations

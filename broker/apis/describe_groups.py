@@ -1,7 +1,7 @@
 """DescribeGroups: classic groups and their members.
 
-v3 may ask for the operations that the caller is allowed; KIP-345 (v4) shows static members; KIP-1043 (v6) says
-GROUP_ID_NOT_FOUND where older versions show a Dead group.
+v3 can include the operations that the client is authorized to do; KIP-345 (v4) shows static members; KIP-1043 (v6) returns
+GROUP_ID_NOT_FOUND where older versions return a group in state Dead.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
 
 
 def _described(group: ClassicGroup) -> DescribedGroup:
-    """Only a Stable group has a protocol that its members' metadata could be told by."""
+    """The group with its members. Only a Stable group has a protocol, and so the members' metadata for it."""
     protocol = group.protocol_name if group.state is ClassicGroupState.STABLE else None
     return DescribedGroup(
         group_id=group.group_id,

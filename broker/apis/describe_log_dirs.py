@@ -1,7 +1,7 @@
-"""DescribeLogDirs: how large the partitions of this node are, and what room there is (KIP-113).
+"""DescribeLogDirs: sizes of the partitions on this node, size and free space of the volume (KIP-113).
 
-v3 has an error of the whole request, v4 the sizes of the volume (KIP-827), v5 whether a directory is closed to new
-partitions (KIP-1066), which ours never is.
+v3 has an error for the whole request, v4 the sizes of the volume (KIP-827), v5 whether a directory is cordoned, that is,
+closed to new partitions (KIP-1066), which is never so here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def describe_log_dirs(
     keys = _hosted(request, context)
     replicas = context.node.replicas
     opened = {(each.topic, each.index): each for each in replicas.opened()}
-    # An unopened partition is not opened for this: a thread measures its files, for there may be thousands.
+    # Partitions that are not open stay closed, since there may be thousands. A thread adds up the sizes of their files.
     closed = [key for key in keys if key not in opened]
     directory = replicas.directory
     result = DescribeLogDirsResult(log_dir=str(directory.path.absolute()))
@@ -55,7 +55,7 @@ async def describe_log_dirs(
 
 
 def _hosted(request: DescribeLogDirsRequest, context: RequestContext) -> list[PartitionKey]:
-    """What was asked for, or everything, as far as a replica of it is here and its files can be used."""
+    """The requested partitions, or all, of which this node has a usable replica."""
     node = context.node
     keys: Iterable[PartitionKey]
     if request.topics is None:

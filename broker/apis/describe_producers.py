@@ -1,6 +1,6 @@
-"""DescribeProducers: which producers a partition knows, and which transactions are open in it (KIP-664).
+"""DescribeProducers: the active producers of a partition, and their open transactions (KIP-664).
 
-Any replica answers, not only the leader: each has producer state of its own, and an operator may compare them.
+Any replica responds, not only the leader: each has its own producer state, and an operator may compare them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protocol.messages.describe_producers import (
     TopicResponse,
 )
 
-# What Kafka says beside a refusal of the whole topic; of a single partition it gives the code alone.
+# Kafka sends a message if the whole topic is refused. For a single partition it sends only the code.
 _MESSAGES = {
     ErrorCode.topic_authorization_failed: "Topic authorization failed.",
     ErrorCode.unknown_topic_or_partition: "This server does not host this topic-partition.",
@@ -45,7 +45,7 @@ def _topic(asked: TopicRequest, context: RequestContext) -> TopicResponse:
 
 
 def _refusal(name: str, context: RequestContext) -> tuple[ErrorCode, str | None]:
-    """Why nothing can be said of any partition of a topic."""
+    """Error for all partitions of a topic, with its message; NONE if there is none."""
     invalid = invalid_topic_name(name)
     if invalid is not None:
         return ErrorCode.invalid_topic_exception, invalid

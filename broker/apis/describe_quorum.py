@@ -1,8 +1,8 @@
-"""DescribeQuorum: who votes on the metadata, and who follows it (KIP-595).
+"""DescribeQuorum: voters and observers of the metadata quorum (KIP-595).
 
-The process has one controller, which stands for the first node: the one voter, and the leader. All other nodes that are
-alive are observers, whose copies of the log are as long as it. v1 has times, v2 directories and the listeners of voters
-(KIP-853), which are those of the node: it answers what a controller would.
+The process has one controller, with the id of the first node: it is the only voter, and the leader. All other live nodes are
+observers, whose copies of the metadata log are never behind. v1 has timestamps, v2 directory ids and the voters' listeners
+(KIP-853). The listeners are those of the node, because a node responds here in place of the controller.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> 
 
 
 def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Kafka answers so for all partitions, if they are any others."""
+    """An error for each requested partition, as Kafka responds to a request for any other partition than the metadata's."""
     error = ErrorCode.unknown_topic_or_partition
     return DescribeQuorumResponse(
         error_message="",

@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions (KIP-966): what leads what, in pages.
+"""DescribeTopicPartitions (KIP-966): topics with their partitions, leaders and replicas, in pages.
 
-Lists are empty and never null here: the Java client stumbles over a null list of eligible leader replicas.
+Lists are empty, never null: the Java client throws NullPointerException for a null list of eligible leader replicas.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def describe_topic_partitions(
     if cursor is not None and (cursor.partition_index < 0 or (asked and after not in wanted)):
         return _refusal(asked, ErrorCode.invalid_request)
     if cursor is None and "" in asked:
-        # Kafka takes the empty name for that of the cursor that is not there, and falls over it.
+        # Kafka takes the empty name for the topic of the missing cursor, and throws.
         return _refusal(asked, ErrorCode.unknown_server_error)
     allowed = sorted(name for name in wanted if context.authorize("DESCRIBE", "TOPIC", name))
     room = max(min(context.node.config.max_request_partition_size_limit, request.response_partition_limit), 1)
@@ -50,12 +50,12 @@ def describe_topic_partitions(
 def _page(
     context: RequestContext, names: list[str], first: dict[str, int], room: int, *, asked: bool
 ) -> DescribeTopicPartitionsResponse:
-    """Topics until there is no room for more partitions, and where to go on."""
+    """At most ``room`` partitions, and a cursor to the first partition of the next page, None if there is no next page."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     live = live_brokers(context)
     for name in names:
         if room == 0:
-            # Everything before this topic is told; whether it exists the next page will say.
+            # The cursor may name a topic that does not exist; the next page checks it.
             return DescribeTopicPartitionsResponse(topics=topics, next_cursor=_cursor(name, 0))
         topic = context.node.metadata.topic(name)
         if topic is None:
@@ -118,7 +118,7 @@ def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _refusal(asked: list[str], error: ErrorCode) -> DescribeTopicPartitionsResponse:
-    """A request that makes no sense: Kafka has no other place for the error than the topics."""
+    """The error for an invalid request. Kafka has no top-level field for it, so each topic has it."""
     return DescribeTopicPartitionsResponse(
         topics=[DescribeTopicPartitionsResponseTopic(error_code=error, name=name) for name in asked]
     )

@@ -1,7 +1,7 @@
-"""DescribeTransactions: where the transactions of some ids stand, from their coordinator (KIP-664).
+"""DescribeTransactions: states of transactions, from the coordinator of their transactional ids (KIP-664).
 
-The partitions are those that still wait for their marker, so the list grows while the transaction is open and shrinks
-while it ends: ``kafka-transactions.sh find-hanging`` tells by it who will still be repaired without help.
+The listed partitions are those that still need a marker. The list grows while the transaction is open and shrinks while it
+ends. ``kafka-transactions.sh find-hanging`` tells by it which transactions their coordinator will still end.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _describe(transactional_id: str, context: RequestContext) -> TransactionStat
 
 
 def _topics(entry: Entry, context: RequestContext) -> list[TopicData]:
-    """By topic, and only those that the caller may know of."""
+    """The partitions of the transaction, by topic, without the topics that the client may not describe."""
     return [
         TopicData(topic=name, partitions=indexes)
         for name, indexes in by_topic(sorted(entry.unmarked)).items()

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which mechanisms users have credentials for, and of how many iterations (KIP-554)."""
+"""DescribeUserScramCredentials: mechanisms and iteration counts of the users' SCRAM credentials (KIP-554)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ def describe_user_scram_credentials(
 
 
 def _refused(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    """With an entry for each user, and without a name. Of a request about all users Kafka makes nothing at all, and its
-    client waits in vain (docs/differences.md)."""
+    """An error entry for each requested user, without the name.
+
+    Kafka sends no response at all to a refused request about all users, so its client times out (docs/differences.md).
+    """
     error = ErrorCode.cluster_authorization_failed
     return DescribeUserScramCredentialsResponse(
         error_code=error,

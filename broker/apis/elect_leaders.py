@@ -1,6 +1,6 @@
-"""ElectLeaders: leadership goes to the preferred replica, or, where no replica is in sync, to any live one.
+"""ElectLeaders: elect the preferred replica as leader, or, if no replica is in sync, any live one (unclean election).
 
-KIP-183; v1 knows the unclean election and an error of the whole request (KIP-460), v2 is flexible.
+KIP-183; v1 adds the unclean election and a top-level error code (KIP-460), v2 is flexible.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -
 
 
 async def _elect_everywhere(kind: Election, context: RequestContext) -> ElectLeadersResponse:
-    """All partitions: the response has each topic, and each partition that changed or failed."""
+    """Elect leaders of all partitions. The response has each topic, and those partitions that changed or failed."""
     topics = context.node.metadata.topics
     wanted = [(name, state.index) for name, topic in topics.items() for state in topic.partitions]
     rows: dict[str, list[PartitionResult]] = {name: [] for name in topics}
@@ -64,7 +64,7 @@ async def _elect_everywhere(kind: Election, context: RequestContext) -> ElectLea
 
 
 def _refused(request: ElectLeadersRequest, refusal: ApiError) -> ElectLeadersResponse:
-    """The request as a whole: v0 has no other place for the code than with each partition."""
+    """The error for the whole request. Each partition has it as well, since v0 has no top-level code."""
     count = sum(len(topic.partitions) for topic in request.topic_partitions or ())
     return ElectLeadersResponse(
         error_code=refusal.error, replica_election_results=_phrase(request, iter([refusal] * count))

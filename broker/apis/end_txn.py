@@ -1,7 +1,7 @@
-"""EndTxn: the producer commits or aborts its transaction.
+"""EndTxn: commit or abort the producer's transaction.
 
-KIP-98. v2 may answer PRODUCER_FENCED (KIP-588); v3 is flexible; v4 knows TRANSACTION_ABORTABLE; from v5 on each end takes
-the producer to its next epoch, which the answer carries (KIP-890).
+KIP-98. v2 may return PRODUCER_FENCED (KIP-588); v3 is flexible; v4 may return TRANSACTION_ABORTABLE; from v5 on the end of a
+transaction bumps the producer epoch, and the response has the new producer id and epoch (KIP-890).
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ async def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResp
         bumps_epoch=version >= FIRST_VERSION_THAT_BUMPS,
     )
     error = fenced_error_for(outcome.error, version, FIRST_VERSION_WITH_PRODUCER_FENCED)
-    # Versions below 5 have no producer fields; the encoder leaves them out.
+    # The encoder omits the producer fields below version 5, which has them first.
     return EndTxnResponse(error_code=error, producer_id=outcome.producer_id, producer_epoch=outcome.epoch)

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken: a token expires at another time, or at once (KIP-48). v2 is flexible."""
+"""ExpireDelegationToken: change the expiry of a delegation token, or expire it now (KIP-48). v2 is flexible."""
 
 from __future__ import annotations
 

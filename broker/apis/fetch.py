@@ -1,8 +1,8 @@
-"""Fetch: batches from an offset on, at once or when there are enough of them.
+"""Fetch: batches from an offset on, at once or when at least ``min_bytes`` of them are available.
 
-KIP-74 (v3) bounds the answer by bytes; KIP-98 (v4) adds read_committed, where the broker sends aborted data
-too and says what was aborted; KIP-227 (v7) sessions; KIP-320 (v9, v12) leader epochs; KIP-392 (v11) the rack;
-KIP-516 (v13) topic ids for names; KIP-903 (v15) moves the follower's id; KIP-951 (v16) names the leader.
+KIP-74 (v3) limits the bytes of the response; KIP-98 (v4) adds read_committed, where the broker also sends aborted batches
+and lists the aborted transactions; KIP-227 (v7) sessions; KIP-320 (v9, v12) leader epochs; KIP-392 (v11) the rack;
+KIP-516 (v13) topic ids in place of names; KIP-903 (v15) moves the follower's id; KIP-951 (v16) names the current leader.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     reading = FetchReading(request, context, opened.wanted, follower, quota.bytes_max)
     outcome = reading.read()
     enough = request.max_wait_ms <= 0 or outcome.must_answer or outcome.bytes_read >= reading.min_bytes
-    # Kafka looks before it parks: an offset past what may be read, or in an older segment, waits for nothing.
+    # As Kafka, do not wait if the offset is beyond what may be read, or in an older segment (`FetchReading.ready`).
     if not enough and not reading.ready():
         watched = [partition for _, partition in reading.readable]
         gives_way = context.node.config.fetch_gives_way
@@ -65,7 +65,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
 
 
 def _impossible(request: FetchRequest) -> FetchResponse:
-    """An isolation level that there is not: Kafka fails as a whole, and says so everywhere."""
+    """The response for an unknown isolation level. Kafka fails as a whole, with the error for every partition."""
     error = ErrorCode.unknown_server_error
     return FetchResponse(
         error_code=error,
@@ -116,13 +116,13 @@ def _open(request: FetchRequest, context: RequestContext, *, is_follower: bool) 
 
 
 def _throttled(opened: Opened, throttle_ms: int) -> FetchResponse:
-    """The client waits, and asks again: its session has not moved."""
+    """An empty response with the throttle time. The session is unchanged, so the client can repeat the same Fetch later."""
     error, session_id = opened.answer_nothing()
     return FetchResponse(error_code=error, session_id=session_id, throttle_time_ms=throttle_ms)
 
 
 def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
-    """Neighbours of one topic share an entry; the order stays, so a topic may come twice."""
+    """Group adjacent partitions of one topic into one entry. Keeps the order, so a topic may occur several times."""
     responses: list[FetchableTopicResponse] = []
     if len(answers) == 1:
         wanted, answer = answers[0]
@@ -143,10 +143,10 @@ def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
 
 
 def _leaders(context: RequestContext, answers: Answers) -> Sequence[NodeEndpoint]:
-    """Where a consumer finds the leaders that errors of this answer name (KIP-951)."""
+    """Endpoints of the leaders that the errors in this response name (KIP-951)."""
     leaders: set[int] = set()
     for _, answer in answers:
-        if answer.error_code:  # only an error names one
+        if answer.error_code:  # only errors have a current leader
             leaders.add(answer.current_leader.leader_id)
     if not leaders:
         return ()

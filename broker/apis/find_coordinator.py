@@ -1,7 +1,8 @@
-"""FindCoordinator: which broker keeps a group, or a transactional id.
+"""FindCoordinator: the broker that coordinates a group or a transactional id.
 
-v1 asks for transactional ids too, v4 for many keys at once (KIP-699), v6 for share partitions (KIP-932; not served).
-The internal topic is made within the request that first needs it, so 15 is left for brokers that are really away.
+v1 adds transactional ids, v4 several keys in one request (KIP-699), v6 share partitions (KIP-932, not served).
+The request creates the internal topic if it is missing and waits for it, so COORDINATOR_NOT_AVAILABLE means that the
+coordinator's broker is not available, or that the topic cannot be created.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ log = get_logger()
 
 
 class _Kind(NamedTuple):
-    """A kind of key: where its state is kept, and what asking for it needs."""
+    """A kind of key: the internal topic with its state, the resource type for authorization, and the error without it."""
 
     topic: str
     resource_type: str
@@ -42,7 +43,7 @@ _KINDS: Final = {
 }
 
 SHARE: Final = 2
-"""A share partition: known to Kafka, and not served here."""
+"""Key type of share partitions, which Kafka serves and this broker does not."""
 SHARE_SINCE: Final = 6
 MANY_KEYS_SINCE: Final = 4
 
@@ -57,14 +58,17 @@ async def find_coordinator(
     if kind is None:
         return _refused_kind(request, context)
     if context.node.metadata.topic(kind.topic) is None and _finds_any(request, context, kind):
-        # Where more replicas are asked for than there are brokers there is no coordinator: Kafka responds 15, and so do we.
+        # With fewer brokers than the replication factor the topic cannot be created: COORDINATOR_NOT_AVAILABLE, as on Kafka.
         with contextlib.suppress(ApiError):
             await context.node.metadata.auto_topic_creation.ensure_internal_topic(kind.topic)
     return await context.node.slices.run(_answer(request, context, kind))
 
 
 def _refused_kind(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """A kind that is not served: a broker asks for share partitions, everything else is a mistake."""
+    """The error for key types that are not served.
+
+    For share keys Kafka checks authorization first: only brokers send them.
+    """
     error = ErrorCode.invalid_request
     is_share = request.key_type == SHARE and context.api_version >= SHARE_SINCE
     if is_share and request.coordinator_keys and not may_on_cluster(context, "CLUSTER_ACTION"):
@@ -72,7 +76,7 @@ def _refused_kind(request: FindCoordinatorRequest, context: RequestContext) -> F
     message = _MESSAGES[error]
     if context.api_version < MANY_KEYS_SINCE:
         return FindCoordinatorResponse(error_code=error, error_message=message, node_id=-1, port=-1)
-    # The words come with an exception only; a share key that is refused by its form has none.
+    # Kafka sends a message with an exception only. It rejects the format of a share key without an exception.
     words = "" if request.key_type == SHARE and error is ErrorCode.invalid_request else message
     return FindCoordinatorResponse(
         coordinators=[
@@ -83,7 +87,7 @@ def _refused_kind(request: FindCoordinatorRequest, context: RequestContext) -> F
 
 
 def _finds_any(request: FindCoordinatorRequest, context: RequestContext, kind: _Kind) -> bool:
-    """The internal topic is made for a client that may ask for what is kept there."""
+    """Whether the client may describe one of the keys. Only then the internal topic is created."""
     keys = request.coordinator_keys if context.api_version >= MANY_KEYS_SINCE else (request.key,)
     return any(context.authorize("DESCRIBE", kind.resource_type, key) for key in keys)
 
@@ -131,13 +135,13 @@ def _leader(context: RequestContext, topic: Topic, kind: _Kind, key: str) -> Add
     coordinator = node.groups if kind.topic == CONSUMER_OFFSETS else node.transactions
     partition = topic.partition(coordinator.partition_for(key))
     if partition is None:
-        return None  # the topic has fewer partitions than when the coordinator started
+        return None  # the topic was recreated with fewer partitions than the coordinator has counted
     if partition.leader == node.node_id and node.replicas.is_offline(topic.name, partition.index):
-        return None  # another node's files are for the metadata to say
+        return None  # checked for this node only; for other nodes the metadata decides
     return address_of(context, partition.leader)
 
 
-# What `Errors.message()` says.
+# Messages of Kafka's ``Errors``.
 _MESSAGES: Final = {
     NONE: "NONE",
     ErrorCode.coordinator_not_available: "The coordinator is not available.",

@@ -1,6 +1,6 @@
-"""GetTelemetrySubscriptions: which metrics the broker wants of this client (KIP-714).
+"""GetTelemetrySubscriptions: the metrics that this client should push (KIP-714).
 
-Announced only where the metrics go somewhere; served always, as on Kafka.
+ApiVersions lists it only if a receiver of client metrics is configured. It is always served, as on Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive, and learns whether it must join again.
+"""Heartbeat: keep a member of a classic group alive, and tell it whether the group rebalances.
 
 KIP-345 (v3) adds static members.
 """

@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs: some settings of topics, brokers, groups, client metrics and loggers (KIP-339).
+"""IncrementalAlterConfigs: change single settings of topics, brokers, groups, client metrics and loggers (KIP-339).
 
-No version has changed anything but the encoding.
+The versions differ in their encoding only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def incremental_alter_configs(
     ]
 
     def handled(each: Wanted) -> bool:
-        """The levels of loggers are this broker's own, and are in no log."""
+        """Set log levels here: they belong to this broker and are not in the metadata. False for all other resources."""
         if each.resource.kind == LOGGER_RESOURCE:
             change_loggers(each, context, validate_only=request.validate_only)
             return True

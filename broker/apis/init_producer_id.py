@@ -1,7 +1,7 @@
-"""InitProducerId: a producer gets its id and epoch; with a transactional id, the next epoch of that id.
+"""InitProducerId: assign a producer id and epoch; for a transactional id, bump its epoch.
 
-KIP-98. v2 is flexible; v3 takes the current id and epoch, to ask for a bump (KIP-360); v4 may answer PRODUCER_FENCED
-(KIP-588), older ones read INVALID_PRODUCER_EPOCH; v6 (two-phase commit) is not announced, as on Kafka 4.3.
+KIP-98. v2 is flexible; v3 sends the current id and epoch, to request a bump (KIP-360); v4 may return PRODUCER_FENCED
+(KIP-588) where older versions return INVALID_PRODUCER_EPOCH; v6 (two-phase commit) is not announced, as on Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
 
 
 def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCode:
-    """An idempotent producer needs a right on the cluster, or, since KIP-679, to write to whatever topic."""
+    """The authorization error, or NONE. An idempotent producer needs IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
     if request.transactional_id is not None:
         if context.authorize("WRITE", "TRANSACTIONAL_ID", request.transactional_id):
             return NONE
@@ -57,7 +57,7 @@ def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCo
 
 
 async def _fresh_id(context: RequestContext) -> InitProducerIdResponse:
-    """An idempotent producer without a name: nothing is stored."""
+    """A new producer id for an idempotent producer without a transactional id."""
     allocated = await fresh_producer_id(context.node.metadata, context.node.node_id)
     if allocated is None:
         return _failure(ErrorCode.coordinator_load_in_progress)

@@ -1,8 +1,8 @@
-"""JoinGroup: a member wants to be in the next generation of a group.
+"""JoinGroup: join the next generation of a classic group. The response waits until all members have joined.
 
-KIP-62 (v1) adds the rebalance timeout; KIP-394 (v4) has new members come twice, with an id the second time; KIP-345 (v5)
-static members; KIP-559 (v7) tells the protocol's type, and its name may be null; KIP-800 (v8) carries a reason; KIP-814
-(v9) lets a static leader that came back skip the assignment. The response waits until all members have joined.
+KIP-62 (v1) adds the rebalance timeout; KIP-394 (v4) makes new members join twice, the second time with the id that they got;
+KIP-345 (v5) adds static members; KIP-559 (v7) the protocol type in the response, where the protocol name may be null;
+KIP-800 (v8) a reason; KIP-814 (v9) lets a static leader that rejoins skip the assignment.
 """
 
 from __future__ import annotations

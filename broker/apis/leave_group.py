@@ -1,7 +1,7 @@
-"""LeaveGroup: members go, or are sent away.
+"""LeaveGroup: remove members from a group, at their own request or an administrator's.
 
-KIP-345 (v3) takes many members, by id or by instance, with a result for each; KIP-800 (v5) carries a reason. Before v3 the
-one member's result is the answer's.
+KIP-345 (v3) takes several members, by member id or instance id, with a result for each; KIP-800 (v5) adds a reason. Before
+v3 the top-level error is the result of the one member.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ListConfigResources: which topics, brokers, groups and client metrics have settings (KIP-1142).
+"""ListConfigResources: the topics, brokers, groups and client metrics subscriptions that have settings (KIP-1142).
 
-v1 asks for kinds of resources; v0 is KIP-714's ListClientMetricsResources.
+v1 can select resource types; v0 is ListClientMetricsResources of KIP-714.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from broker.node.context import RequestContext
 
 KINDS_SINCE: Final = 1
-# In the order of the answer.
+# In the order of Kafka's response.
 _KINDS: Final = (GROUP_RESOURCE, METRICS_RESOURCE, LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE)
 
 
@@ -48,7 +48,7 @@ def list_config_resources(
 
 
 def _names(kind: int, context: RequestContext) -> Iterable[str]:
-    """Topics and brokers are all listed, groups and subscriptions where they have settings of their own."""
+    """All topics and brokers, but only those groups and subscriptions that have settings of their own."""
     image = context.node.metadata.image
     if kind == TOPIC_RESOURCE:
         return image.topics

@@ -1,7 +1,7 @@
 """ListGroups: the groups that this broker coordinates.
 
-KIP-518 (v4) filters by state and tells it; KIP-848 (v5) the same for the kind of group. An unknown state or kind is one that
-no group has.
+KIP-518 (v4) adds the state and a filter by it; KIP-848 (v5) adds the same for the group type. An unknown state or type in a
+filter matches no group.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ListOffsets: where a partition begins and ends, and which record came first after a time.
+"""ListOffsets: the first and last offset of a partition, and the first offset at or after a timestamp.
 
-KIP-98 (v2) adds the isolation level; KIP-320 (v4) leader epochs; KIP-207 (v5) OFFSET_NOT_AVAILABLE; KIP-734
-(v7) the largest timestamp; KIP-405 (v8), KIP-1005 (v9) and KIP-1023 (v11) ask about tiers, which are not
-here; v10 says how long a search in a tier may take.
+KIP-98 (v2) adds the isolation level; KIP-320 (v4) leader epochs; KIP-207 (v5) OFFSET_NOT_AVAILABLE; KIP-734 (v7) the
+offset of the largest timestamp; KIP-405 (v8), KIP-1005 (v9) and KIP-1023 (v11) query tiered storage, which this broker
+does not have; v10 adds a timeout for searches in it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
 DEBUGGING: Final = -2
-"""A tool that may ask a follower, too."""
+"""Replica id of a debugging tool, which may send the request to a follower."""
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -46,7 +46,7 @@ SINCE: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""Timestamps that mean something else than a time, and the first version that knows each."""
+"""Special values of the timestamp, and the first version that has each."""
 NEVER: Final = 1 << 15
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
@@ -57,7 +57,7 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
 
 
 def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
-    """The response; stops after each slice of partitions, and while a batch of many records is searched."""
+    """Build the response. Yields after each slice of partitions, and while a large batch is searched for a timestamp."""
     denied = unauthorized(context, "DESCRIBE", "TOPIC", [topic.name for topic in request.topics])
     asked = [
         (topic.name, partition)
@@ -70,7 +70,7 @@ def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListO
     for number, (name, partition) in enumerate(asked, 1):
         index = partition.partition_index
         if times[name, index] > 1:
-            # A partition that is asked for twice is answered once, with an error.
+            # A partition that is requested twice has one result, an error.
             result = TimestampOffset(ErrorCode.invalid_request)
         else:
             result = yield from _find(request, context, name, partition)
@@ -117,14 +117,14 @@ def _find(
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return TimestampOffset(ErrorCode.unknown_server_error)
     if asked.timestamp == LATEST and request.replica_id != CONSUMER:
-        # ReplicaManager, and tools that debug as one, see the whole log.
+        # A debugging consumer sees the whole log, up to the log end offset.
         return TimestampOffset(NONE, partition.log_end_offset, -1, partition.leader_epoch)
     epoch = partition.leader_epoch
     result = yield from _look_up(
         partition, asked.timestamp, read_committed=request.isolation_level == READ_COMMITTED
     )
     if find(name, index) is not partition or partition.leader_epoch != epoch:
-        return TimestampOffset(ErrorCode.not_leader_or_follower)  # it has moved while records were searched
+        return TimestampOffset(ErrorCode.not_leader_or_follower)  # the leader changed during the search
     if result.error is ErrorCode.offset_not_available and context.api_version < OFFSET_NOT_AVAILABLE_SINCE:
         return TimestampOffset(ErrorCode.leader_not_available)
     return result
@@ -136,7 +136,7 @@ def _look_up(partition: Partition, timestamp: int, *, read_committed: bool) -> S
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return partition.earliest()
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return TimestampOffset(NONE)  # nothing is ever in a tier
+        return TimestampOffset(NONE)  # no offset: there is no tiered storage
     if timestamp == MAX_TIMESTAMP:
         return (yield from partition.max_timestamp(read_committed=read_committed))
     return (yield from partition.offset_for_timestamp(timestamp, read_committed=read_committed))

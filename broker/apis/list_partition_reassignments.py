@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the moves of partitions that are under way (KIP-455)."""
+"""ListPartitionReassignments: the partition reassignments in progress (KIP-455)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def list_partition_reassignments(
 def _refused(
     request: ListPartitionReassignmentsRequest, refusal: ApiError
 ) -> ListPartitionReassignmentsResponse:
-    """With all that was asked for, and nothing about it, as Kafka does."""
+    """The error with all requested partitions, without their replicas, as in Kafka."""
     return ListPartitionReassignmentsResponse(
         error_code=refusal.error,
         error_message=refusal.message,

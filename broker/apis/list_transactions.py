@@ -1,6 +1,6 @@
-"""ListTransactions: the transactional ids that this broker coordinates; the caller asks every broker (KIP-664).
+"""ListTransactions: the transactional ids that this broker coordinates. Clients ask every broker (KIP-664).
 
-v1 finds what has run for long (KIP-994), v2 what is called by a pattern (KIP-1152).
+v1 adds a filter by minimum duration (KIP-994), v2 one by pattern of the transactional id (KIP-1152).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def list_transactions(request: ListTransactionsRequest, context: RequestContext)
 
 
 def _is_wanted(txn: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
-    """Each filter that is there must let it through. An id without a transaction began in -1: it has run for ever."""
+    """Whether all filters match. Without a transaction the start is -1, so that such an id passes every duration filter."""
     if request.producer_id_filters and txn.producer_id not in request.producer_id_filters:
         return False
     if request.state_filters and txn.state.wire_name not in request.state_filters:
@@ -51,7 +51,7 @@ def _is_wanted(txn: Transaction, request: ListTransactionsRequest, now_ms: int) 
 
 
 def _matcher(pattern: str | None) -> Matches | None:
-    """Does the whole id match? None for a pattern that is none. Null and the empty one match everything."""
+    """Return a function that matches the whole id; None for an invalid pattern. Null and the empty pattern match all ids."""
     if not pattern:
         return lambda transactional_id: True
     try:

@@ -1,8 +1,8 @@
-"""Metadata: brokers, topics, who leads what. Also how most topics come into being.
+"""Metadata: brokers, topics, and leaders of partitions. Most topics are auto-created by this request.
 
-v1: null is all topics, empty is none (v0: empty is all). v4: the client may forbid creation. v5: offline replicas. v7:
-leader epochs. v8: authorized operations (of the cluster until v10). v10: topic ids in the answer, v12 in the request.
-v13: a top-level error code (KIP-1102; never set here).
+v1: null requests all topics, an empty list none (v0: empty requests all). v4: the client can forbid auto-creation.
+v5: offline replicas. v7: leader epochs. v8: authorized operations (those of the cluster only until v10). v10: topic ids in
+the response, v12: in the request. v13: a top-level error code (KIP-1102; never set here).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 ELEMENTS_PER_SLICE: Final = 500
-"""Topics and partitions that are put together in one go: two milliseconds."""
+"""Topics and partitions that one slice adds to the response, which takes about two milliseconds."""
 
 
 @api(key=3, versions=range(14))
@@ -46,7 +46,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
 
 
 def _answer(request: MetadataRequest, context: RequestContext) -> Generator[None, None, MetadataResponse]:
-    """The response; stops after each slice of topics."""
+    """Build the response. Yields after each slice of topics."""
     refusal = _malformed(request, context)
     if refusal is not None:
         return _refusal(request, refusal)
@@ -95,10 +95,10 @@ def _found(request: MetadataRequest, context: RequestContext, live: Live) -> Ite
             if topic is not None and context.authorize("DESCRIBE", "TOPIC", name, logs_denial=False):
                 yield _existing(context, live, topic)
         return
-    # One id among the entries, and the names are not looked at.
+    # If any entry has an id, the names are ignored.
     topic_ids = dict.fromkeys(one.topic_id for one in wanted or () if one.topic_id is not None)
     if topic_ids:
-        # Those that no topic has stand first.
+        # Unknown ids come first.
         ordered = sorted(topic_ids, key=lambda topic_id: cluster.topic_by_id(topic_id) is not None)
         yield from _refused_last(_by_id(context, live, topic_id) for topic_id in ordered)
     else:
@@ -126,18 +126,18 @@ def _wants_all(request: MetadataRequest, context: RequestContext) -> bool:
 
 
 def _malformed(request: MetadataRequest, context: RequestContext) -> ErrorCode | None:
-    """Before v12 only names are asked for, although v10 and v11 have a place for ids."""
+    """The error for an invalid request, or None. v10 and v11 have a field for ids, but may request names only."""
     entries = request.topics or ()
     null_name = None in [one.name for one in entries]
     has_id = [one.topic_id for one in entries].count(None) < len(entries)
     if context.api_version < 12:
         return ErrorCode.invalid_request if null_name or has_id else None
-    # Without any id all names are looked up, and Kafka falls over one that is null.
+    # Without ids Kafka looks up all names, and throws for a null name.
     return ErrorCode.unknown_server_error if null_name and not has_id else None
 
 
 def _refusal(request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
-    """What Kafka answers when it cannot make sense of the request: nothing but the error, for each topic."""
+    """Kafka's response to an invalid request: only the error, for each topic."""
     return MetadataResponse(
         error_code=error,
         topics=[
@@ -198,7 +198,7 @@ def _partition(
 
 
 def _create_missing(context: RequestContext, answers: Iterable[MetadataResponseTopic]) -> None:
-    """Begin to create what is missing. As on Kafka this answer still says 3, and the client asks again."""
+    """Start creating missing topics. As on Kafka, this response still has UNKNOWN_TOPIC_OR_PARTITION: the client retries."""
     missing = [one.name or "" for one in answers if one.error_code == ErrorCode.unknown_topic_or_partition]
     if missing:
         context.node.metadata.auto_topic_creation.create_in_background(missing)

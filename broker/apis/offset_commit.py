@@ -1,7 +1,7 @@
-"""OffsetCommit: a group's positions.
+"""OffsetCommit: commit the offsets of a group.
 
-v2 to v4 may ask for a retention of their own, later versions leave it to the broker (KIP-211); KIP-320 (v6) adds leader
-epochs; KIP-345 (v7) static members; KIP-848 (v9) member epochs and GROUP_ID_NOT_FOUND; v10 names topics by their ids.
+v2 to v4 can set a retention time, later versions use the broker's (KIP-211); KIP-320 (v6) adds leader epochs; KIP-345 (v7)
+static members; KIP-848 (v9) member epochs and GROUP_ID_NOT_FOUND; v10 uses topic ids.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -
 def _existing(
     asked: OffsetCommitRequestTopic, context: RequestContext, answer: _Answer
 ) -> Iterable[OffsetToCommit]:
-    """The offsets of partitions that exist; for the others the answer is known already."""
+    """Yield the offsets of authorized, existing partitions. Adds an error to ``answer`` for each of the others."""
     metadata = context.node.metadata
     uses_id = context.api_version >= TOPIC_IDS_SINCE
     topic = metadata.topic_by_id(asked.topic_id) if uses_id else metadata.topic(asked.name)
@@ -77,7 +77,7 @@ def _existing(
 
 
 class _Answer:
-    """Partitions by topic, in the order in which they are decided: what is refused at once comes first."""
+    """The response under construction. Refused partitions come before committed ones, grouped by topic."""
 
     def __init__(self) -> None:
         self._topics: dict[tuple[str, UUID | None], list[OffsetCommitResponsePartition]] = {}

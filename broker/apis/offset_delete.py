@@ -1,4 +1,4 @@
-"""OffsetDelete: offsets of topics that a group is not subscribed to (KIP-496). One version."""
+"""OffsetDelete: delete offsets of topics that the group is not subscribed to (KIP-496). There is one version."""
 
 from __future__ import annotations
 

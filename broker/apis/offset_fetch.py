@@ -1,7 +1,7 @@
-"""OffsetFetch: where a group is.
+"""OffsetFetch: the committed offsets of groups.
 
-v2 has null for all topics and an error for the whole group; KIP-320 (v5) leader epochs; KIP-447 (v7) stable offsets only;
-KIP-709 (v8) many groups; KIP-848 (v9) member ids and epochs, which consumer groups check; v10 names topics by ids.
+v2 allows null for all topics and has an error for the group; KIP-320 (v5) adds leader epochs; KIP-447 (v7) stable offsets
+only; KIP-709 (v8) several groups; KIP-848 (v9) member ids and epochs, which consumer groups check; v10 uses topic ids.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def _fetch(group: OffsetFetchRequestGroup, require_stable: bool, context: 
 def _resolve(
     topics: Sequence[OffsetFetchRequestTopics], context: RequestContext
 ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
-    """(topics to look up, answers for those that are not looked up). A name needs no topic: its offsets may outlive it."""
+    """(topics to look up, error results of the others). With names the topic need not exist: offsets may outlive it."""
     known, refused = [], []
     for topic in topics:
         name = topic.name
@@ -94,7 +94,10 @@ def _with(answer: _Group, refused: Sequence[OffsetFetchResponseTopics]) -> _Grou
 
 
 def _visible(answer: _Group, context: RequestContext) -> _Group:
-    """All topics, but for those that the principal may not see, and those that have no id where ids are asked for."""
+    """All topics of the group, without those that the client may not describe.
+
+    With topic ids, deleted topics are left out, too.
+    """
     visible = []
     for topic in answer.topics:
         if not context.authorize("DESCRIBE", "TOPIC", topic.name):

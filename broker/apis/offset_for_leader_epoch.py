@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends, so that a reader notices when its log has left ours.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which a reader detects that its log diverged from the leader's.
 
-KIP-101; KIP-320 lets consumers ask. v3 adds the replica id, v4 is flexible.
+KIP-101; KIP-320 lets consumers send it. v3 adds the replica id, v4 is flexible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     denied: frozenset[str] = frozenset()
-    # A follower may; consumers need the topic.
+    # Followers have CLUSTER_ACTION; consumers need DESCRIBE on the topic.
     if not may_on_cluster(context, "CLUSTER_ACTION", logs_denial=False):
         denied = unauthorized(context, "DESCRIBE", "TOPIC", [topic.topic for topic in request.topics])
     results = [

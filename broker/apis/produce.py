@@ -1,8 +1,9 @@
-"""Produce: record batches are appended to the logs of the partitions that this node leads.
+"""Produce: append record batches to the logs of partitions that this node leads.
 
-v3 is the first with format 2 (KIP-98); v5 log start offset; v7 zstd (KIP-110); v8 record errors (KIP-467); v9 is flexible;
-v10 leader hints (KIP-951); v11 TRANSACTION_ABORTABLE; v12 adds partitions to the transaction by itself (KIP-890); v13 topic
-ids (KIP-516). v0-v2 are announced and not served, as on Kafka: old librdkafka reads codec support from the range.
+v3 is the first with magic 2 (KIP-98); v5 adds the log start offset; v7 zstd (KIP-110); v8 record errors (KIP-467); v9 is
+flexible; v10 names the current leader (KIP-951); v11 may return TRANSACTION_ABORTABLE; v12 adds partitions to the
+transaction implicitly (KIP-890); v13 uses topic ids (KIP-516). v0-v2 are announced and not served, as on Kafka: old
+librdkafka derives the supported codecs from the range.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def produce(
 
 
 def _be_silent(work: Produce) -> NoResponse:
-    """acks=0: no answer at all; an error can only be told by closing the connection."""
+    """Send no response, as the client asked with acks=0; on an error, close the connection instead."""
     for item in work.items:
         if item.result is not None and item.result.error is not NONE:
             where = f"{item.name}-{item.index}"
@@ -86,7 +87,7 @@ def _explain(response: PartitionProduceResponse, result: AppendResult) -> None:
 
 
 def _hint_leader(response: PartitionProduceResponse, item: Item, context: RequestContext) -> None:
-    """Tell who leads now, so that the client need not ask for metadata (KIP-951)."""
+    """Add the current leader to an error, so that the client need not request metadata (KIP-951)."""
     if response.error_code != ErrorCode.not_leader_or_follower:
         return
     topic = context.node.metadata.topic(item.name)
@@ -97,7 +98,7 @@ def _hint_leader(response: PartitionProduceResponse, item: Item, context: Reques
 
 
 def _endpoints(context: RequestContext, leaders: Iterable[int]) -> list[NodeEndpoint]:
-    """Where to find the leaders that the response names, as far as they are alive."""
+    """Endpoints of the leaders that the response names. Leaders that are not alive are left out."""
     addresses = (address_of(context, node_id) for node_id in sorted(leaders))
     return [
         NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)

@@ -1,6 +1,6 @@
-"""PushTelemetry: the metrics of a client, in OpenTelemetry's format (KIP-714).
+"""PushTelemetry: receive the metrics of a client, in OpenTelemetry's format (KIP-714).
 
-Announced only where the metrics go somewhere; served always, as on Kafka.
+ApiVersions lists it only if a receiver of client metrics is configured. It is always served, as on Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RenewDelegationToken: a token expires later, up to its longest lifetime (KIP-48). v2 is flexible."""
+"""RenewDelegationToken: extend the expiry of a delegation token, up to its maximum lifetime (KIP-48). v2 is flexible."""
 
 from __future__ import annotations
 

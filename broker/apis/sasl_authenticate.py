@@ -1,4 +1,4 @@
-"""SaslAuthenticate: a token of the client, and the broker's response (KIP-152). v1 tells how long the session lasts."""
+"""SaslAuthenticate: exchange SASL tokens of client and broker (KIP-152). v1 returns the lifetime of the session."""
 
 from __future__ import annotations
 

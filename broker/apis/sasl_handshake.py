@@ -1,4 +1,4 @@
-"""SaslHandshake: the client chooses a mechanism. After version 0 its tokens come without a request around them (KIP-43)."""
+"""SaslHandshake: the client selects a SASL mechanism. After version 0, tokens follow without request headers (KIP-43)."""
 
 from __future__ import annotations
 

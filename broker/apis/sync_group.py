@@ -1,7 +1,7 @@
-"""SyncGroup: a member asks for its assignment, and the leader brings those of all.
+"""SyncGroup: distribute the assignments of a classic group. The leader sends all of them, and each member receives its own.
 
-KIP-345 (v3) adds static members; KIP-559 (v5) the protocol's type and name, which must be there and be the group's. The
-answer waits for the leader.
+KIP-345 (v3) adds static members; KIP-559 (v5) the protocol type and name, which must be present and be the group's. The
+response waits until the leader has sent the assignments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit: a group's offsets, visible if and only if the transaction commits.
+"""TxnOffsetCommit: offsets of a group that become visible if and only if the transaction commits.
 
-KIP-98. v2 leader epochs; v3 is flexible and carries the member (KIP-447); v4 knows TRANSACTION_ABORTABLE; v5 adds the
-offsets partition to the transaction by itself (KIP-890).
+KIP-98. v2 adds leader epochs; v3 is flexible and has the group member (KIP-447); v4 may return TRANSACTION_ABORTABLE; v5
+adds the __consumer_offsets partition to the transaction implicitly (KIP-890).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ FIRST_VERSION_WITH_ABORTABLE = 4
 FIRST_VERSION_WITH_IMPLICIT_ADD = 5
 NO_SEQUENCE = -1
 
-# What a refused verification means to a client of the group coordinator.
+# Errors of the verification, and the codes that the group coordinator returns for them.
 _VERIFICATION_ERRORS = {**CLIENT_ERRORS, ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch}
 
 
 class TxnOffsetCommit:
-    """One request: which partitions exist, what the transaction coordinator says, what the group says."""
+    """One request: check authorization and partitions, verify the transaction, commit the offsets in the group."""
 
     def __init__(self, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
         self._request = request
@@ -57,7 +57,7 @@ class TxnOffsetCommit:
         index = groups.partition_for(self._request.group_id)
         partition = self._context.node.replicas.leader(CONSUMER_OFFSETS, index)
         if not isinstance(partition, Partition):
-            # The leader looks for the partition to verify the transaction there, before it looks for the group.
+            # Kafka looks up the leader's partition to verify the transaction there, before it looks up the group.
             if not self._context.node.config.transaction_partition_verification_enable:
                 return self._all(ErrorCode.not_coordinator)
             return self._all(CLIENT_ERRORS.get(partition, ErrorCode.not_coordinator))
@@ -73,7 +73,7 @@ class TxnOffsetCommit:
         return self._committed(await self._commit(check))
 
     def _refusal(self) -> ErrorCode:
-        """The transactional id stands for the producer, so nothing is asked about that."""
+        """Authorization error for the whole request, or NONE. The producer id needs no check of its own."""
         context, request = self._context, self._request
         if not context.authorize("WRITE", "TRANSACTIONAL_ID", request.transactional_id):
             return ErrorCode.transactional_id_authorization_failed
@@ -82,7 +82,7 @@ class TxnOffsetCommit:
         return NONE
 
     def _refused(self, error: ErrorCode) -> TxnOffsetCommitResponse:
-        """One error for everything, and nothing about which of it exists."""
+        """Set the error for all partitions, without checking which of them exist."""
         for topic in self._request.topics:
             for partition in topic.partitions:
                 self._errors[topic.name, partition.partition_index] = error
@@ -117,7 +117,7 @@ class TxnOffsetCommit:
                 )
 
     async def _commit(self, check: Check) -> Sequence[ErrorCode]:
-        """The group's part: an error for each offset."""
+        """Commit the offsets in the group. Returns an error code for each offset."""
         request = self._request
         return await self._context.node.groups.commit_transactional(
             request.group_id,
@@ -145,14 +145,14 @@ class TxnOffsetCommit:
         return _VERIFICATION_ERRORS.get(error, error)
 
     def _older(self, error: ErrorCode) -> ErrorCode:
-        """Clients before v2 crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+        """Translate the code for old versions: clients before v2 crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
         too_new = self._context.api_version < FIRST_VERSION_WITH_LOADING
         if too_new and error is ErrorCode.coordinator_load_in_progress:
             return ErrorCode.coordinator_not_available
         return error
 
     def _all(self, error: ErrorCode) -> TxnOffsetCommitResponse:
-        """One error for every partition that exists."""
+        """Set the error for every partition that exists and is authorized."""
         for offset in self._offsets:
             self._errors[offset.topic, offset.partition] = self._older(error)
         return self._phrase()

@@ -1,7 +1,7 @@
-"""UnregisterBroker: forget a broker that will not come back.
+"""UnregisterBroker: remove the registration of a broker that will not return.
 
-A broker of this process that is stopped or killed is registered until then, and registers anew when it starts. One that is
-alive is not forgotten (docs/differences.md).
+A node of this process that is stopped or killed stays registered, and registers again when it starts. A live node cannot be
+unregistered (docs/differences.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""UpdateFeatures (KIP-584): finalize a feature at another level, for the cluster as a whole.
+"""UpdateFeatures (KIP-584): finalize a feature at another level, for the whole cluster.
 
-v1 has the kind of upgrade and asks without doing (KIP-778); v2 answers for the request only, since all of it is done or
-nothing (KIP-1022).
+v1 adds the upgrade type and validation without a change (KIP-778). v2 has one error for the request, since either all
+updates happen or none (KIP-1022).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def update_features(request: UpdateFeaturesRequest, context: RequestContex
     denied = cluster_refusal(context, "ALTER")
     if denied is not None:
         return UpdateFeaturesResponse(error_code=denied.error, error_message=denied.message)
-    # Of a feature that is named twice the last level counts, as in Kafka's map.
+    # If a feature is named twice, the last level counts, as in Kafka's map.
     wanted = {update.feature: update for update in request.feature_updates}
     try:
         for update in wanted.values():
@@ -54,7 +54,7 @@ async def update_features(request: UpdateFeaturesRequest, context: RequestContex
 
 
 def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
-    """``FeatureControlManager.updateFeature``, in its order."""
+    """Validate an update as ``FeatureControlManager.updateFeature`` does, in the same order of checks."""
     name, level = update.feature, update.max_version_level
     kind = update.upgrade_type  # v0's allow_downgrade is ignored, in Kafka too
     current = context.node.metadata.features.get(name, 0)
@@ -80,8 +80,10 @@ def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
 
 
 def _refused_metadata_version(level: int, current: int, kind: int) -> ApiError:
-    """One version of the record formats is written here, so there is nothing to change to. Kafka refuses the way down from
-    4.3-IV0 too: it changed the metadata."""
+    """The error for a change of metadata.version, which is fixed since this broker writes one version of the records.
+
+    Kafka refuses the downgrade from 4.3-IV0 as well, because that version changed the metadata.
+    """
     if level > current:
         return _refused(METADATA_VERSION, level, "Refusing to change the metadata.version of this broker.")
     reason = "Refusing to perform the requested downgrade because it might delete metadata information."

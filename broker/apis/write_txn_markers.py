@@ -1,6 +1,6 @@
-"""WriteTxnMarkers: a coordinator (or an operator's tool) ends transactions in the partitions that this node leads.
+"""WriteTxnMarkers: a coordinator (or kafka-transactions.sh) ends transactions in partitions that this node leads.
 
-KIP-98; v1 is flexible; v2 carries the transaction version, which decides how strictly the epoch is checked (KIP-1228).
+KIP-98; v1 is flexible; v2 has the transaction version, which decides how strictly the epoch is checked (KIP-1228).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Results = dict[int, dict[TopicPartition, ErrorCode]]
 async def write_txn_markers(
     request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse:
-    # Operators abort hanging transactions with the right to alter the cluster (KIP-664).
+    # Operators abort hanging transactions with ALTER on the cluster (KIP-664).
     if not may_on_cluster(context, "ALTER", logs_denial=False) and not may_on_cluster(
         context, "CLUSTER_ACTION"
     ):
@@ -46,7 +46,7 @@ async def write_txn_markers(
         for topic in marker.topics
         for index in topic.partition_indexes
     ]
-    # What is not committed in time may be later: the coordinator sends it again.
+    # A marker that misses the timeout may still be committed later; the coordinator sends it again.
     timer = _time_out([written for _, _, written in under_way], context)
     for producer_id, key, written in under_way:
         results[producer_id][key] = await written
@@ -68,7 +68,7 @@ def _refused(request: WriteTxnMarkersRequest) -> Results:
 async def _write(marker: WritableTxnMarker, key: TopicPartition, context: RequestContext) -> ErrorCode:
     partition = context.node.replicas.leader(*key)
     if not isinstance(partition, Partition):
-        # Kafka looks among its online partitions only.
+        # Kafka looks only among its online partitions here.
         offline = partition is ErrorCode.kafka_storage_error
         return ErrorCode.unknown_topic_or_partition if offline else partition
     return await write_marker(
@@ -82,7 +82,7 @@ async def _write(marker: WritableTxnMarker, key: TopicPartition, context: Reques
 
 
 def _time_out(markers: Sequence[Waiter[ErrorCode]], context: RequestContext) -> Timer | None:
-    """REQUEST_TIMED_OUT for what is not committed by then; None if all is."""
+    """Set REQUEST_TIMED_OUT for markers that are not committed in time. None if all are committed already."""
     waiting = [written for written in markers if not written.done()]
     if not waiting:
         return None
@@ -96,7 +96,7 @@ def _time_out(markers: Sequence[Waiter[ErrorCode]], context: RequestContext) -> 
 
 
 def _phrase(results: Results) -> WriteTxnMarkersResponse:
-    """One entry per producer id, whatever the number of its markers."""
+    """Build the response, with one entry per producer id, however many markers the request has for it."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(errors))

@@ -1,8 +1,8 @@
-"""One listening socket, from which connections are taken while there is room for them.
+"""One listening socket. Connections are accepted from it while the connection limits permit.
 
-As Kafka's (``SocketServer.Acceptor``, ``ConnectionQuotas.waitForConnectionSlot``): above max.connections, and when the
-process has no descriptor left, nothing more is accepted until a connection has gone. Clients that connect meanwhile wait in
-the socket's backlog. The loops' own servers cannot be paused, and libuv closes what it cannot accept.
+As in Kafka (``SocketServer.Acceptor``, ``ConnectionQuotas.waitForConnectionSlot``): at max.connections, or when the process
+has no free file descriptor, nothing more is accepted until a connection closes. Clients that connect meanwhile wait in the
+socket's backlog. The servers of the event loops are not used: they cannot be paused, and libuv closes what it cannot accept.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final
 from broker.logging import get_logger
 from broker.resources.descriptors import SLOTS
 
-# In one turn of the loop.
+# Connections accepted in one turn of the event loop.
 ACCEPTS_PER_TURN: Final = 64
-# After a failed accept, unless a connection goes before.
+# Seconds until the next try after a failed accept, unless a connection closes earlier.
 RETRY_S: Final = 1.0
 
 log = get_logger()
 
 
 class Acceptor:
-    """Hands each accepted socket to a protocol that ``factory`` makes. It calls ``has_room`` before each accept.
+    """Accepts connections and gives each a protocol made by ``factory``. Calls ``has_room`` before each accept.
 
-    ``shake_hands`` gets the socket instead where the listener has TLS.
+    On a TLS listener, ``shake_hands`` is called with the accepted socket instead.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class Acceptor:
         self._closed = False
 
     def start(self, backlog: int) -> None:
-        """Listen; OSError if that cannot be."""
+        """Listen and start accepting. Raises OSError if the socket cannot listen."""
         self._socket.setblocking(False)
         self._socket.listen(backlog)
         self._loop.add_reader(self._socket.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept nothing more. The socket is its owner's."""
+        """Accept nothing more. The caller closes the socket."""
         if not self._closed:
             self._closed = True
             self._stop_retry()
@@ -100,7 +100,7 @@ class Acceptor:
     def _pause(self, reason: str) -> None:
         self._loop.remove_reader(self._socket.fileno())
         SLOTS.wait(self._resume)
-        if not SLOTS.arriving:  # else it is asked again at once
+        if not SLOTS.arriving:  # connections in progress free their slots soon, and accepting resumes
             log.warning("accept paused", reason=reason, connections=SLOTS.open)
 
     def _resume(self) -> None:
@@ -115,7 +115,7 @@ class Acceptor:
 
 
 def peer_of(accepted: socket.socket) -> str:
-    """The address of a client; empty if it has gone."""
+    """IP address of the client; empty if it has disconnected."""
     try:
         return str(accepted.getpeername()[0])
     except OSError:

@@ -1,8 +1,8 @@
-"""Writes to clients, several of them one behind the other.
+"""Batching of the writes to clients within one turn of the event loop (ADR 24).
 
-A write wakes the client's process, which costs more than all the rest of a small write. Where many connections are served in
-one turn of the loop, their answers are written at its end: the client wakes once, and finds several. A client that is alone
-gets its answer at once.
+A write wakes the client's process, which costs more than the rest of a small write. If several connections are served in one
+turn of the event loop, their responses are written together at its end, so that a client wakes once and finds several. If
+only one connection is active, its response is written at once.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ import asyncio
 from typing import Final, Protocol
 
 AT_ONCE: Final = 64
-"""So many answers are written at once after a turn in which one connection was served; then a turn is looked at again."""
+"""Responses that are written at once after a turn that served one connection, before the number is determined again."""
 TOGETHER: Final = 8
-"""So many connections are written to together: the client works on their answers while the broker serves the others."""
+"""Connections that are written together. Their client processes the responses while the broker serves the others."""
 
 
 class Writer(Protocol):
-    """A connection with answers."""
+    """A connection with responses to write."""
 
     def write_answers(self) -> None:
-        """Hand them to the transport; nothing, if there are none by now."""
+        """Pass the responses to the transport, if there are any."""
         ...
 
 
 class Answers:
-    """The connections of a node that have answers to be written in this turn of the loop."""
+    """The connections of a node that have responses to write in this turn of the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.writers: list[Writer] = []
-        """Those whose answers are not written yet."""
+        """Connections whose responses are not written yet."""
         self._in_turn = self._at_once = 0
 
     def write(self, writer: Writer) -> None:
-        """Write the answers of a connection: at once, or at the end of this turn."""
+        """Write the responses of a connection, at once or at the end of this turn."""
         if self._at_once:
             self._at_once -= 1
             writer.write_answers()
@@ -47,7 +47,7 @@ class Answers:
             self._write_all()
 
     def end_turn(self) -> None:
-        """The loop calls it once all that had come has been served."""
+        """Write all responses. The event loop calls this after it has served what had arrived."""
         if self._in_turn == 1:
             self._at_once = AT_ONCE
         self._in_turn = 0

@@ -1,7 +1,7 @@
-"""The port for interceptors of requests: a request and its response as they see it.
+"""The port for interceptors of requests: an interceptor sees each request and its response as a `Call`.
 
-``CallInterceptors`` belongs to the broker, and serves the connections of all its nodes. While there is no interceptor a
-request costs one test of one attribute (``python -m benchmarks.ports``).
+The broker has one `CallInterceptors` for the connections of all its nodes. While there is no interceptor, a request only
+tests one attribute (``python -m benchmarks.ports``).
 """
 
 from __future__ import annotations
@@ -54,63 +54,63 @@ class ClientConnection(Protocol):
 
 
 class CallEvent(Enum):
-    """What happened to a call, for an interceptor that only watches."""
+    """Events of a call, for its watchers."""
 
     HELD = "held"
-    """An interceptor stopped the request on arrival: it is not handled, or not yet."""
+    """An interceptor holds the request: it is not handled yet, and perhaps never."""
     DELAYED = "delayed"
-    """The handler waits: for data, for replicas, for the disk, for other members."""
+    """The handler waits for data, replicas, the disk or group members."""
     HANDLED_ALONE = "handled alone"
-    """Handled again, or after its connection ended: no client gets the response."""
+    """Handled a second time, or after the connection closed: no client gets the response."""
     ANSWERED = "answered"
     UNANSWERED = "unanswered"
-    """Handled, and no response is sent, as the client asked (acks=0)."""
+    """Handled; no response is sent, as the client asked (acks=0)."""
     KEPT_BACK = "kept back"
-    """Handled, and an interceptor keeps the response back for good."""
+    """Handled, and an interceptor suppresses the response."""
     GONE = "gone"
-    """The connection ended before there was a response."""
+    """The connection closed before the response."""
 
 
 @slotted(eq=False)
 class Call:
-    """One request on a connection of a node, and its response. Made only while there is an interceptor."""
+    """One request on a connection, and its response. Created only while there is an interceptor."""
 
     connection: ClientConnection
     context: RequestContext
     route: Route
     header: RequestHeader
     frame: bytes
-    """The request without its size field; a copy of its own."""
+    """The request without its size field, as a copy."""
     received: Any
-    """What the handler takes: the request, or what a proxy passes on."""
+    """The argument of the handler: the decoded request, or on a proxy the undecoded one."""
     received_ms: int
     interceptor: CallInterceptor
-    """The interceptor that saw the request arrive; it sees the response too, even if it was removed meanwhile."""
+    """The interceptor to which the request was shown. It is shown the response too, even if it was removed meanwhile."""
     answer: bytes | None = None
     """The response without its size field; None until there is one, and for requests without a response (acks=0)."""
     outcome: object = None
-    """What came of it, as the hooks have left it, before it is encoded."""
+    """The handler's result after the hooks, before it is encoded."""
     watchers: tuple[Watcher, ...] = ()
-    """Each is called with each event of the call."""
+    """Called with each event of the call."""
     before_answer: list[Callable[[], bool]] | None = None
-    """Functions that an interceptor adds when the request arrives: each says whether the response may be sent."""
+    """Functions that an interceptor adds on arrival. Each returns whether the response may be sent."""
     outcome_hooks: list[OutcomeHook] | None = None
-    """Functions that an interceptor adds before the request is handled: see ``on_outcome``."""
+    """Functions that an interceptor adds with `on_outcome` before the request is handled."""
     rule: int | None = None
-    """The rule, by its number, that has answered instead of the handler or altered its answer; None if none has."""
+    """Number of the rule that produced or changed the response; None if none did."""
 
     @property
     def request(self) -> Any:
-        """The request, decoded."""
+        """The decoded request."""
         return self.route.request_of(self.received)
 
     @property
     def response(self) -> Any:
-        """What came of it, decoded: a response, ``NO_RESPONSE``, the exception in which it ended, None while it is open."""
+        """The decoded response, ``NO_RESPONSE``, or the exception that the handler raised; None while it is pending."""
         return None if self.outcome is None else self.route.response_of(self.outcome)
 
     def error_codes(self) -> Iterable[int]:
-        """Each error code of the response, 0 included; of a request that ended in an exception that of an unknown error."""
+        """All error codes in the response, 0 included. UNKNOWN_SERVER_ERROR if the handler raised an exception."""
         response = self.response
         if response is None or response is NO_RESPONSE:
             return ()
@@ -120,33 +120,33 @@ class Call:
 
     @property
     def node(self) -> ServedNode:
-        """The node at which it arrived, as interceptors may know it."""
+        """The node that received the request."""
         return self.context.node
 
     def move_to(self, node: ServedNode) -> None:
-        """Another life of the node handles it."""
+        """Have the request handled by another life of the node."""
         self.context.node = cast("Node", node)
 
     def watch(self, watcher: Watcher) -> None:
-        """Call it with each event from now on. An interceptor that only watches does so on arrival."""
+        """Call ``watcher`` with each event from now on. Interceptors that only watch call this on arrival."""
         self.watchers = (*self.watchers, watcher)
 
     def note(self, event: CallEvent) -> None:
-        """Tell the watchers."""
+        """Call the watchers."""
         for watcher in self.watchers:
             watcher(self, event)
 
     def on_outcome(self, hook: OutcomeHook) -> None:
-        """Show ``hook`` what came of the request, before it is encoded: it returns what is encoded instead.
+        """Add a hook. It is called with the handler's result before encoding, and returns the result to encode.
 
-        That is a response, ``NO_RESPONSE``, or the exception in which the request ended.
+        A result is a response, ``NO_RESPONSE``, or the exception that the handler raised.
         """
         if self.outcome_hooks is None:
             self.outcome_hooks = []
         self.outcome_hooks.append(hook)
 
     def hooked(self, outcome: Any) -> Any:
-        """What came of the request, as the hooks leave it."""
+        """Result of the handler after all hooks."""
         if self.outcome_hooks is None:
             return outcome
         shown = seen = self.route.response_of(outcome)
@@ -155,11 +155,11 @@ class Call:
         return outcome if seen is shown else seen
 
     def proceed(self) -> None:
-        """Handle the request as if it had not been held. The answer goes out on its connection."""
+        """Handle a held request. The response is sent on its connection."""
         self.connection.proceed(self)
 
     def handle_without_response(self) -> None:
-        """Handle the request once more, or late, without a client that gets the answer. A node that died handles nothing."""
+        """Handle the request again, or late, without sending the response. Does nothing if the node is dead."""
         if not self.node.life.alive:
             self.note(CallEvent.GONE)
             return
@@ -167,7 +167,7 @@ class Call:
         try:
             outcome = self.route.handler(self.received, self.context)
         except Exception as error:
-            # Not kept in a variable of this frame, to which its traceback leads: the two would keep the request.
+            # Not kept in a local variable: its traceback refers to this frame, and the cycle would keep the request alive.
             self._handled_alone(error)
             return
         if hasattr(outcome, "send"):  # a coroutine
@@ -190,25 +190,25 @@ class Call:
 
 
 class CallInterceptor(Protocol):
-    """Sees requests once they are decoded, and their answers before they are written."""
+    """Is called with requests after decoding, and with responses before they are written."""
 
     def wants(self, api_key: int) -> bool:
-        """Is it concerned with requests of this API at all? Asked of every request, so answered at once."""
+        """Whether requests of this API should be shown. Called for every request, so it must be fast."""
         ...
 
     def arrived(self, call: Call) -> bool:
-        """True: handle it now. False: the connection waits until ``proceed`` or ``answer_held``, which may be
-        called from here already, or until it is closed."""
+        """True: handle the request now. False: the connection waits until ``proceed`` or ``answer_held`` is called, possibly
+        from within this method, or until it closes."""
         ...
 
     def answering(self, call: Call) -> bool:
-        """``call.answer`` is complete. False: it is never sent, and the interceptor decides about the connection."""
+        """Called with the complete ``call.answer``. False: do not send it; the interceptor decides about the connection."""
         ...
 
 
 @slotted(frozen=True)
 class _Chain:
-    """Several interceptors. Those behind one that stops a call do not see it."""
+    """Several interceptors in order. When one holds a call, the later ones do not see it."""
 
     interceptors: tuple[CallInterceptor, ...]
 
@@ -223,22 +223,22 @@ class _Chain:
 
 
 class CallInterceptors:
-    """Those that are in use, in their order."""
+    """The installed interceptors, in order."""
 
     __slots__ = ("_all", "chain")
 
     def __init__(self) -> None:
         self.chain: CallInterceptor | None = None
-        """What connections ask; None while there is no interceptor."""
+        """The interceptor that connections call, None if there is none."""
         self._all: tuple[CallInterceptor, ...] = ()
 
     def add(self, interceptor: CallInterceptor, *, first: bool = False) -> None:
-        """Show it all calls from now on, after the others, or before them: what only watches stands first."""
+        """Show it all further calls, after the others; or before them, for one that only watches (``first``)."""
         self._all = (interceptor, *self._all) if first else (*self._all, interceptor)
         self._link()
 
     def remove(self, interceptor: CallInterceptor) -> None:
-        """Show it no further call. It still sees the responses of the calls that it saw."""
+        """Show it no further calls. It is still shown the responses of calls that it has seen."""
         self._all = tuple(each for each in self._all if each is not interceptor)
         self._link()
 

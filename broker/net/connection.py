@@ -1,9 +1,10 @@
-"""One client's connection: frames are cut from the stream, requests answered one at a time and in order.
+"""One client's connection: splits the stream into frames, and handles one request at a time, in order.
 
-Kafka's rules (``SocketServer.scala``, ``SocketChannel`` muting): while a request waits for its answer, nothing that the same
-client sent behind it is looked at. So a connection is a small machine that serves the next frame whenever nothing holds it,
-and six things can: a request in progress, a reader that is too slow for its answers, its turn on the loop being over, a rule
-that holds it, a paused node, and the end. What arrives meanwhile is kept, up to ``BACKLOG_BYTES_MAX``; then reading stops.
+As in Kafka (``SocketServer.scala``, muting of ``SocketChannel``), later requests of the client wait until the response of
+the current one is sent. A connection is a state machine that serves the next frame unless there is a reason to hold it back.
+There are six: a request in progress, a client that does not read its responses, the end of the connection's turn, a fault
+rule, a paused node, and closing. Up to ``BACKLOG_BYTES_MAX`` of further bytes are buffered; then the connection stops
+reading.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ log = get_logger()
 
 
 class Connection:
-    """See above. Created by the server per accepted socket; lives until ``connection_lost``."""
+    """One client connection. The server creates it for each accepted socket; it ends with ``connection_lost``."""
 
     __slots__ = (
         "_answers",
@@ -86,27 +87,27 @@ class Connection:
         self.listener = listener
         self.connection_id = 0
         self.host, self.port, self.peer = "", 0, ""
-        self.address = ("", 0)  # ours: what the peer has connected to
+        self.address = ("", 0)  # the local address, to which the client has connected
         self.authentication: SaslServerAuthenticator | None = None
         self.last_active_tick = shared.tick
         self._transport: asyncio.Transport | None = None
         self._holds, self._reading, self._muted = 0, True, False
-        self._kept = b""  # not yet cut into frames
+        self._kept = b""  # received, and not yet split into frames
         self._frame: PartialFrame | None = None
         self._pending: WaitingRequest | None = None
-        self._contexts: dict[int, RequestContext] = {}  # by API and version, of the last requests
+        self._contexts: dict[int, RequestContext] = {}  # contexts of the last requests, by API and version
         self._answers: list[bytes | memoryview] = []
         self._answers_bytes = 0
         self._unsent = Unsent()
 
-    # ---- what the transport tells us
+    # ---- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         (self.host, self.port), self.address = addresses(transport)
         self.peer, self.client = f"/{as_java_writes(self.host)}", ClientInformation(self.port)
         if not self._shared.life.alive:
-            # The loop had accepted it before the node was killed: the kernel would have reset it with the process.
+            # Accepted before the node was killed. The kernel would have reset it at the death of the process.
             self.reset()
             return
         self._transport.set_write_buffer_limits(high=0)  # see Unsent
@@ -145,7 +146,7 @@ class Connection:
                 self.write_answers()
                 shared.frame_buffers.give_back(frame.buffer)
                 if frame.size >= FRAME_BYTES_PER_TURN:
-                    # First what others have sent while it was written: the next may be as large.
+                    # Serve other connections first: the next frame may be as large.
                     self._end_turn(is_large=True)
                     self._start_or_stop_reading()
         elif self._holds:
@@ -153,7 +154,7 @@ class Connection:
             self._give_way()
             self._start_or_stop_reading()
         elif self._kept:
-            # The first bytes of a size, or what was kept to the end of a turn.
+            # The rest of a size field, or bytes buffered at the end of the last turn.
             data, self._kept = self._kept + shared.landing[:nbytes], b""
             self._cut(memoryview(data))
         else:
@@ -166,27 +167,27 @@ class Connection:
         self._unsent.taken()
         self._lift(WRITE_BUFFER_FULL)
 
-    # ---- what the server tells us
+    # ---- called by the server and by interceptors
 
     @property
     def is_closed(self) -> bool:
-        """It takes no more requests; requests of it that are held get no response."""
+        """Whether the connection handles no further requests. Held requests get no response."""
         return bool(self._holds & CLOSED)
 
     @property
     def in_progress(self) -> bool:
-        """Is there a request that waits for its answer, or to be handled?"""
+        """Whether a request waits for its response, or is held or decoded in slices."""
         return self._pending is not None or bool(self._holds & (HELD | SLICED))
 
     def close(self, reason: str, **facts: object) -> None:
-        """End the connection because the peer, or its number, broke a rule: one line says which."""
+        """Close the connection because of an error or limit, and log the reason."""
         log.warning(
             "connection closed", reason=reason, peer=self.host, connection=self.connection_id, **facts
         )
         self.hang_up()
 
     def hang_up(self) -> None:
-        """End the connection once the answers given are written. The second call waits for nothing."""
+        """Close the connection once pending responses are written. A second call aborts it."""
         if self._transport is None:
             return
         if self._holds & CLOSED:
@@ -198,13 +199,13 @@ class Connection:
         self._transport.close()
 
     def pause(self) -> None:
-        """Read, handle and send nothing until ``resume``; the connection stays open."""
+        """Stop reading, handling and writing until `resume`. The connection stays open."""
         if self._transport is not None:
             self._holds |= PAUSED
             self._transport = paused(self._transport, reads=self._reading)
 
     def resume(self) -> None:
-        """Go on with what came meanwhile."""
+        """Continue after `pause`, with what arrived meanwhile."""
         if self._holds & PAUSED and self._transport is not None:
             self.last_active_tick = self._shared.tick
             self._transport = resumed(self._transport)
@@ -213,7 +214,7 @@ class Connection:
     # ---- frames
 
     def _cut(self, data: memoryview) -> None:
-        """Serve the frames that lie whole in ``data``, and keep what is behind them."""
+        """Serve the complete frames in ``data``, and buffer the rest."""
         position, end, served = 0, len(data), 0
         authentication = self.authentication
         limit = self._shared.quotas.request_bytes_max
@@ -232,7 +233,7 @@ class Connection:
                 position = end
                 break
             position = start + size
-            # A copy: what is decoded may refer to its frame for long, the landing buffer is filled again.
+            # A copy: decoded objects may refer to their frame for long, and the landing buffer is reused.
             self._serve(bytes(data[start:position]))
             served += 1
             if served == REQUESTS_PER_TURN and position < end:
@@ -246,20 +247,20 @@ class Connection:
             self._start_or_stop_reading()
 
     def _end_turn(self, is_large: bool = False) -> None:
-        # Else libuv would read this socket up to 32 times before it turns to the next one.
+        # Otherwise libuv would read from this socket up to 32 times before it continues with the next one.
         self._holds |= TURN_OVER
         call_soon, lift = self._shared.loop.call_soon, partial(self._lift, TURN_OVER)
         call_soon(partial(call_soon, lift) if is_large else lift)
 
     def _lift(self, hold: int) -> None:
-        """One thing that held the next request back is over."""
+        """Clear a hold bit and serve buffered frames."""
         self._holds &= ~hold
         kept, self._kept = self._kept, b""
         self._cut(memoryview(kept))
 
     def _start_or_stop_reading(self) -> None:
-        # A client that does not take its answers is not read from. One whose request waits is, within bounds:
-        # the end of the stream must be seen, so that a parked Fetch does not outlive its connection.
+        # Do not read from a client that does not read its responses. While a request waits, continue reading within limits:
+        # the end of the stream must be noticed, so that a parked Fetch does not outlive its connection.
         wanted = not self._holds & (WRITE_BUFFER_FULL | TURN_OVER) and len(self._kept) < BACKLOG_BYTES_MAX
         if wanted == self._reading or self._transport is None or self._transport.is_closing():
             return
@@ -270,7 +271,7 @@ class Connection:
     # ---- requests
 
     def _serve(self, frame: Frame) -> None:
-        """Handle one request. ``frame`` must never change: records stay views of it if it is one."""
+        """Handle one request. The bytes of ``frame`` must not change later, since decoded records are views of it."""
         shared, authentication = self._shared, self.authentication
         assert shared.life.alive, "a node that died has reset all of its connections"
         if authentication is not None and authentication.takes_raw_tokens:
@@ -299,7 +300,7 @@ class Connection:
         if context is None or context.client_id != header.client_id or shared.calls.chain is not None:
             context = self._begin_context(header, identity)
         if isinstance(request, GeneratorType):
-            # The view in ``frame`` ends with this call, the bytes do not.
+            # ``frame`` is released after this call; a view of its own keeps the bytes.
             start_in_background(
                 self._decode_long(header, route, memoryview(frame), context, request), shared.life
             )
@@ -309,8 +310,8 @@ class Connection:
             self._decoded(header, route, frame, context, request)
 
     def _begin_context(self, header: RequestHeader, identity: int) -> RequestContext:
-        """The circumstances of this request; and of those like it that follow, once the client is known, unless an
-        interceptor may change them."""
+        """Return a context for this request. It is cached for similar requests once the client is authenticated, unless an
+        interceptor may change it."""
         shared = self._shared
         key, version, client_id = header.api_key, header.api_version, header.client_id
         client, ends = self.client, (self.peer, self.connection_id)
@@ -334,7 +335,7 @@ class Connection:
     async def _decode_long(
         self, header: RequestHeader, route: Route, frame: Frame, context: RequestContext, steps: Steps[Any]
     ) -> None:
-        """Read a request in slices, and handle it; the next request is looked at after that."""
+        """Decode a request in slices, handle it, and then continue with the next frames."""
         try:
             request = await self._in_slices(steps)
         except Exception as error:
@@ -343,10 +344,11 @@ class Connection:
             return
         if not self._holds & CLOSED:
             self._decoded(header, route, frame, context, request)
-            self._lift(0)  # what it began holds the next request: a handler that waits, a long answer
+            # Serve buffered frames, unless the request holds them: a waiting handler, a long response.
+            self._lift(0)
 
     async def _in_slices(self, steps: Steps[Any]) -> Any:
-        """What the steps return; meanwhile no request is handled."""
+        """Run the steps in slices and return their result. No request is handled meanwhile."""
         self._holds |= SLICED
         try:
             return await self._shared.node.slices.run(steps)
@@ -362,7 +364,7 @@ class Connection:
             if hasattr(outcome, "send"):  # a coroutine
                 outcome = begin(outcome, context.node.life)
         except Exception as error:
-            # Not kept in a variable of this frame, to which its traceback leads: the two would keep the request.
+            # Not kept in a local variable: its traceback refers to this frame, and the cycle would keep the request alive.
             self._answer(route, correlation_id, error, call)
             return
         if not isinstance(outcome, Suspended):
@@ -374,33 +376,33 @@ class Connection:
             call.note(CallEvent.DELAYED)
 
     def proceed(self, call: Call) -> None:
-        """Handle a request that was held; not if its connection is closed, since no client waits for it."""
+        """Handle a held request, unless the connection is closed, where no client waits for it."""
         if self._holds & CLOSED:
             return
         self._handle(call.route, call.header.correlation_id, call.received, call.context, call)
         self._lift(HELD)
 
     def answer_held(self, call: Call, response: object) -> None:
-        """Answer a request that was held with something else than what handling it would bring."""
+        """Send a response to a held request without handling it."""
         if self._holds & CLOSED:
             return
         self._answer(call.route, call.header.correlation_id, response, call)
         self._lift(HELD)
 
     def answer_token(self, token: bytes) -> None:
-        """Answer a token that came without a request around it (SaslHandshake v0)."""
+        """Send the response to a SASL token without a request header (SaslHandshake v0)."""
         if not self._holds & CLOSED:
             self._answers += [SIZE.pack(len(token)), token]
             self._answers_bytes += SIZE.size + len(token)
             self._lift(HELD)
 
     def mute(self) -> None:
-        """From now on nothing is written to the peer any more; what it asks is still done."""
+        """Write nothing to the client from now on. Its requests are still handled."""
         self._muted = True
         self._answers.clear()
 
     def reset(self) -> None:
-        """End the connection at once, as a process does that dies: what is not written yet is lost."""
+        """Reset the connection at once, as the death of a process does. Unwritten responses are lost."""
         if self._transport is not None:
             self._answers.clear()
             self._holds |= CLOSED
@@ -408,8 +410,8 @@ class Connection:
             reset_transport(self._transport)
 
     def _give_way(self) -> None:
-        """A Fetch waits for data, and its client for something else behind it: Kafka lets it wait. Not for a further Fetch:
-        two of them would keep each other, and us, busy for nothing."""
+        """Make a parked Fetch respond early if another request follows it on the connection; Kafka lets that wait. A further
+        Fetch does not count: two Fetches that end each other would be a busy loop."""
         if (
             self._pending is not None
             and len(self._kept) >= SIZE_AND_KEY.size
@@ -417,17 +419,17 @@ class Connection:
         ):
             self._pending.give_way()
 
-    # ---- answers
+    # ---- responses
 
     def _answer(self, route: Route, correlation_id: int, outcome: Any, call: Call | None = None) -> None:
-        """Encode what came of a request: a response, ``NO_RESPONSE``, or the exception it ended in."""
+        """Encode and send the result of a request: a response, ``NO_RESPONSE``, or the exception that was raised."""
         if call is not None:
             outcome = call.outcome = call.hooked(outcome)
         if outcome is NO_RESPONSE:
             if call is not None and call.interceptor.answering(call):
                 call.note(CallEvent.UNANSWERED)
             return
-        chunks: Any = None  # on a connection that is closed: the node was killed while it handled the request
+        chunks: Any = None  # stays None on a closed connection, for example if the node was killed meanwhile
         if not self._holds & CLOSED:
             failed = isinstance(outcome, BaseException)
             try:
@@ -442,7 +444,7 @@ class Connection:
     async def _send_long(
         self, route: Route, correlation_id: int, call: Call | None, steps: Steps[Any]
     ) -> None:
-        """Encode a response in slices, and send it; the next request is looked at after that."""
+        """Encode a response in slices, send it, and then continue with the next frames."""
         try:
             chunks = await self._in_slices(steps)
         except Exception as error:
@@ -465,7 +467,7 @@ class Connection:
         kept_back = self._muted
         if call is not None:
             call.answer = b"".join((correlation_id.to_bytes(4, "big", signed=True), tail, *chunks))
-            # The interceptor that saw the request arrive may keep its response back.
+            # The interceptor that saw the request may suppress the response.
             kept_back = not call.interceptor.answering(call) or kept_back
             call.note(CallEvent.KEPT_BACK if kept_back else CallEvent.ANSWERED)
         if kept_back:
@@ -477,7 +479,7 @@ class Connection:
             self.write_answers()
 
     def write_answers(self) -> None:
-        """Hand the answers given so far to the transport, in one write."""
+        """Pass the collected responses to the transport, in one write."""
         if not self._answers or self._transport is None:
             return
         answers, size, self._answers, self._answers_bytes = self._answers, self._answers_bytes, [], 0

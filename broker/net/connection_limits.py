@@ -1,14 +1,14 @@
-"""How much one connection may keep, and do in one turn of the loop."""
+"""Limits for one connection: buffered bytes, and work in one turn of the event loop."""
 
 from typing import Final
 
-# Sent by the client behind a request in progress.
+# Bytes that the client sent after a request that is still in progress.
 BACKLOG_BYTES_MAX: Final = 64 * 1024
-# Answers of one turn are collected up to this size and written with one system call.
+# Responses of one turn are collected up to this size, and written with one system call.
 ANSWERS_COLLECTED_BYTES: Final = 64 * 1024
-# Smaller ones are copied together: that is cheaper than to hand the system a list of pieces.
+# Up to this size, collected responses are joined by copying, which is cheaper than a vectored write.
 ANSWERS_JOINED_BYTES_MAX: Final = 16 * 1024
-# Of one connection in one turn of the loop: thousands of tiny requests wait for those of others.
+# Requests of one connection in one turn of the event loop. Further ones wait for those of other connections.
 REQUESTS_PER_TURN: Final = 32
-# A frame as large as this is the last of its connection in a turn.
+# After a frame of at least this size, the connection's turn is over.
 FRAME_BYTES_PER_TURN: Final = 256 * 1024

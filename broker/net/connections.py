@@ -1,4 +1,4 @@
-"""The register of a node's connections, and what they share: limits, buffers, the tick of idleness."""
+"""The register of a node's connections, and what they share: limits, buffers and idle timer."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from broker.node import Node
     from broker.node.served import ServedNode
 
-# Where the kernel puts what has arrived, for all connections in turn. A frame that is not whole there, and so
-# every frame above this size, gets a buffer of its own, which the kernel fills.
+# Size of the receive buffer that all connections share. A frame that is not complete in it, and so every larger frame, gets
+# a buffer of its own, into which the kernel writes.
 LANDING_BYTES: Final = 64 * 1024
-# The idle time is counted in ticks of one timer for all connections: a connection ends at most one tick late.
+# The idle time is counted in ticks of one timer for all connections, so a connection is closed at most one tick late.
 IDLE_TICKS: Final = 20
 IDLE_TICK_MS_MIN: Final = 10
-# How long a stop waits for answers to leave. What a client has not taken by then is cut off.
+# Seconds that a stop waits until pending responses are written. Then connections are aborted.
 CLOSE_GRACE_S: Final = 0.3
 
 log = get_logger()
 
 
 class Registered(Protocol):
-    """A connection as the register sees it."""
+    """A connection or handshake, as the register uses it."""
 
     connection_id: int
     host: str
@@ -55,7 +55,7 @@ class Registered(Protocol):
 
 
 class Expected(Registered, Protocol):
-    """What will be a connection once the client has shaken hands."""
+    """A handshake, which becomes a connection when it succeeds."""
 
     @property
     def connection(self) -> object: ...
@@ -63,12 +63,12 @@ class Expected(Registered, Protocol):
 
 @slotted(frozen=True)
 class ConnectionQuotas:
-    """What one client may take from the others; Kafka's names are in the comments."""
+    """Limits for clients. The comments have the names of Kafka's settings."""
 
     request_bytes_max: int = 104_857_600  # socket.request.max.bytes
     connections_max: int = 2**31 - 1  # max.connections
     connections_per_ip_max: int = 2**31 - 1  # max.connections.per.ip
-    idle_ms_max: int = 600_000  # connections.max.idle.ms; negative is for ever
+    idle_ms_max: int = 600_000  # connections.max.idle.ms; negative means no limit
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ConnectionQuotas:
@@ -81,7 +81,7 @@ class ConnectionQuotas:
 
 
 class Connections:
-    """What the connections of a node share, and the register of those that are open."""
+    """The register of a node's open connections, and the state that they share."""
 
     def __init__(
         self,
@@ -94,46 +94,46 @@ class Connections:
         on_disconnected: Callable[[int], object] = lambda connection_id: None,
         security: Mapping[str, ListenerSecurity] | None = None,
     ) -> None:
-        # Handlers of a broker take more of their node than a proxy has, whose routes have other handlers.
+        # A cast, since handlers of a broker use a `Node`. A proxy passes a smaller class, with handlers of its own.
         self.node = cast("Node", node)
         self.on_disconnected = on_disconnected
-        """Called with the number of each connection that has ended."""
+        """Called with the id of each connection that has closed."""
         self.calls = calls or CallInterceptors()
         self.security = security or {}
-        """What listeners ask of their clients, by the name of the listener; PLAINTEXT asks nothing."""
+        """TLS and SASL by listener name; PLAINTEXT listeners are missing."""
         self.life = node.life
         self.routes = routes
         self.quotas = quotas
         self.loop = loop
-        # Receiving and looking at what was received is one step without an await, so one buffer serves all.
+        # Bytes are received and processed in one step without an await, so one buffer serves all connections.
         self.landing = memoryview(bytearray(LANDING_BYTES))
         self.frame_buffers = FrameBuffers()
         self.answers = Answers(loop)
         self.large_tokens = TurnsApart()
-        """Of clients whose large SASL tokens are evaluated."""
+        """Lets clients with large SASL tokens take turns."""
         self.tick = 0
         self.requests = 0
         self.accepted = 0
         self.paused = False
-        """The node is: connections that come meanwhile are open, and wait."""
+        """Whether the node is paused: new connections are accepted, and wait."""
         self.clock = clock
         self.cluster_ms = clock.cluster_ms
-        self._open: dict[Registered, None] = {}  # in the order of their coming
+        self._open: dict[Registered, None] = {}  # in the order of arrival
         self._expected: dict[object, Expected] = {}
-        """Of those that are open, the ones that are no connections yet; by what they will be."""
+        """The handshakes in `_open`, by the connection that each will become."""
         self._per_ip: Counter[str] = Counter()
         self.on_left: Callable[[], object] | None = None
-        """Called when one of them has ended; None: there is nothing to do then."""
+        """Called after a connection has closed; None if there is nothing to do."""
         self._timer: Periodic | None = None
         self._ticked_ms: float = 0
-        """When the present tick began, by the domain ``connections``."""
+        """Start of the current tick, in ms of the domain ``connections``."""
         self._all_gone: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
         return len(self._open)
 
     def admit(self, connection: Registered) -> str | None:
-        """Register a new connection. The answer is why it must go at once; None to let it stay."""
+        """Register a new connection. Returns the reason for which it must be closed, None if it may stay."""
         expected = self._expected.pop(connection, None)
         if expected is None:
             self._enter(connection)
@@ -148,7 +148,7 @@ class Connections:
         return refusal
 
     def expect(self, expected: Expected) -> str | None:
-        """Register a client that is shaking hands; the answer as of ``admit``."""
+        """Register a handshake. Returns the reason for which it must end, as `admit`."""
         self._enter(expected)
         self._expected[expected.connection] = expected
         return self._refusal(expected)
@@ -174,7 +174,7 @@ class Connections:
 
     @property
     def has_room(self) -> bool:
-        """May one more be accepted, by max.connections and by what the process may open?"""
+        """Whether another connection may be accepted, by max.connections and the process's descriptor limit."""
         return SLOTS.has_room and len(self._open) + SLOTS.arriving < self.quotas.connections_max
 
     def forget(self, connection: Registered) -> None:
@@ -183,7 +183,7 @@ class Connections:
             self._leave(connection)
 
     def forget_expected(self, expected: Expected) -> bool:
-        """Whether it was still expected: a connection that has taken its place stays."""
+        """Remove a handshake that has ended. False if a connection has replaced it."""
         if self._expected.pop(expected.connection, None) is None:
             return False
         self._leave(expected)
@@ -204,7 +204,7 @@ class Connections:
             del self._per_ip[connection.host]
 
     def watch_idleness(self) -> None:
-        """Start the one timer that ends connections which nothing was heard from for too long."""
+        """Start the timer that closes idle connections."""
         if self.quotas.idle_ms_max < 0:
             return
         self._ticked_ms = self.clock.now_ms(Domain.CONNECTIONS)
@@ -222,7 +222,7 @@ class Connections:
         return max(IDLE_TICK_MS_MIN, self.quotas.idle_ms_max / IDLE_TICKS)
 
     def _idle_until_ms(self) -> float | None:
-        """When the first connection has been idle for too long, as things are; None while there is none to close."""
+        """When the first connection will have been idle for too long, in ms; None if there is no idle connection."""
         ticks = (each.last_active_tick for each in self._open if not each.in_progress)
         first = min(ticks, default=None)
         if first is None:
@@ -239,14 +239,14 @@ class Connections:
         someone_idle = False
         for connection in list(self._open):
             if not connection.in_progress and self.tick - connection.last_active_tick > IDLE_TICKS:
-                # The second time it was idle and closed, and its peer never took what was left for it.
+                # A connection that is still here at the next tick did not write its last responses; hang_up then aborts it.
                 log.debug("idle connection closed", peer=connection.host, connection=connection.connection_id)
                 connection.hang_up()
                 someone_idle = True
         return None if someone_idle else NOTHING_DONE
 
     def pause(self) -> None:
-        """Read and send nothing on any connection, as a process does that was stopped by SIGSTOP."""
+        """Stop reading and writing on all connections, as a process stopped by SIGSTOP does."""
         self.paused = True
         for connection in list(self._open):
             connection.pause()
@@ -257,14 +257,14 @@ class Connections:
             connection.resume()
 
     def reset(self) -> None:
-        """End all connections as the death of a process does: what was not written is lost, peers see a reset."""
+        """Reset all connections, as the death of a process does. Unwritten responses are lost."""
         if self._timer is not None:
             self._timer.cancel()
         for connection in list(self._open):
             connection.reset()
 
     async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
-        """End all connections: answers already given leave first, if the peers take them in time."""
+        """Close all connections. Pending responses are written if clients read them within ``grace_s`` seconds."""
         if self._timer is not None:
             self._timer.cancel()
         self._all_gone = self.loop.create_future()

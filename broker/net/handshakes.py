@@ -1,11 +1,11 @@
-"""TLS handshakes that are under way. Each counts as a connection, and ends as one, before there is any.
+"""TLS handshakes in progress. Each counts as a connection before there is one.
 
     handshake = Handshake(accepted, BufferedConnection(connections, listener), connections, tls)
     handshake.begin()
 
-As in Kafka, whose channels are in the selector from the accept on: max.connections and max.connections.per.ip count a
-client that does not go on with its handshake, connections.max.idle.ms ends it, and so do a stop and a kill of the node. It
-ends after `HANDSHAKE_S_MAX` in any case, also that of a client which sends a byte from time to time.
+As in Kafka, which registers a channel at the accept, max.connections and max.connections.per.ip include clients that do not
+continue their handshake, and connections.max.idle.ms, a stop and a kill of the node end it. In any case a handshake ends
+after `HANDSHAKE_S_MAX`, even if the client sends a byte now and then.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from broker.net.connections import Connections
 
 HANDSHAKE_S_MAX: Final = 60.0
-"""Of real time. Kafka has no such limit: its clients may be idle for connections.max.idle.ms, ten minutes by default."""
+"""Seconds of real time. Kafka has no such limit, only connections.max.idle.ms, ten minutes by default."""
 
 log = get_logger()
 
 
 class Handshake:
-    """With one client. In the register until ``connection`` takes its place (`Connections.admit`)."""
+    """The handshake with one client. It is registered until ``connection`` replaces it (`Connections.admit`)."""
 
     __slots__ = (
         "_accepted",
@@ -65,7 +65,7 @@ class Handshake:
         self.last_active_tick = connections.tick
 
     def begin(self) -> None:
-        """Enter the register, and shake hands; not before the node goes on, if it is paused."""
+        """Register, and start the handshake, or wait for `resume` if the node is paused."""
         refusal = self._connections.expect(self)
         if refusal is not None:
             self._log(refusal)
@@ -73,32 +73,32 @@ class Handshake:
         elif not self._connections.paused:
             self.resume()
 
-    # ---- what the register tells us
+    # ---- called by `Connections`
 
     def resume(self) -> None:
-        """The node goes on; so do the handshakes that have begun before it was paused."""
+        """Start a handshake that waited because the node was paused."""
         if self._task is None:
             self.last_active_tick = self._connections.tick
             self._task = self._connections.loop.create_task(self._run())
             self._task.add_done_callback(self._end)
 
     def pause(self) -> None:
-        """What is under way comes to its end: the client's first request waits."""
+        """A running handshake finishes; the connection is then paused before its first request."""
 
     def hang_up(self) -> None:
-        """Idle for too long, or the node stops."""
+        """End the handshake: it was idle for too long, or the node stops."""
         if self._task is None:
             self._end()
         else:
             self._task.cancel()
 
     def reset(self) -> None:
-        """The node is dead: the client sees a reset."""
+        """End the handshake with a TCP reset, as the death of a process does."""
         with contextlib.suppress(OSError):
             self._accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
         self.hang_up()
 
-    # ---- its end
+    # ---- the handshake
 
     async def _run(self) -> None:
         loop = self._connections.loop
@@ -114,15 +114,15 @@ class Handshake:
             )
         except OSError as error:
             self._log("TLS handshake failed", str(error) or "the client has closed the connection")
-            # asyncio's frames, to which the traceback leads, refer to the error, and to 256 KiB of buffer.
+            # Break a cycle: asyncio's frames, to which the traceback refers, hold the error and 256 KiB of buffer.
             error.__traceback__ = None
-        except Exception as error:  # no context could be made
+        except Exception as error:  # the TLS context could not be made
             log.error("TLS handshake failed", connection=self.connection_id, exc_info=error)
 
     async def _has_begun(self) -> bool:
-        """Wait for the client's first byte; False if it leaves without one, as a TCP probe of the port does.
+        """Wait for the client's first byte. False if it disconnects without one, as a TCP health check does.
 
-        A probe a second would fill the log. Kafka logs such a client at level debug, a failed handshake at level info.
+        Logging a health check every second would fill the log. Kafka logs these at debug level, failed handshakes at info.
         """
         loop = self._connections.loop
         while True:
@@ -145,7 +145,7 @@ class Handshake:
                 loop.remove_reader(self._accepted.fileno())
 
     def _end(self, *_: object) -> None:
-        """Of the handshake: its socket is the connection's, or goes."""
+        """Handshake finished: the connection owns the socket; close it otherwise."""
         if self._connections.forget_expected(self):
             self._accepted.close()
 

@@ -1,4 +1,4 @@
-"""What holds the next request of a connection back, as bits."""
+"""Reasons for which a connection does not handle its next request, as bits."""
 
 from typing import Final
 
@@ -7,5 +7,5 @@ WRITE_BUFFER_FULL: Final = 2
 TURN_OVER: Final = 4
 CLOSED: Final = 8
 HELD: Final = 16
-PAUSED: Final = 64  # its node is
-SLICED: Final = 32  # a long request is read, or a long answer written, a slice a turn
+PAUSED: Final = 64  # the node is paused
+SLICED: Final = 32  # a long request is being decoded, or a long response encoded, in slices

@@ -1,4 +1,4 @@
-"""A request on its way past the interceptors of calls."""
+"""Shows a request to the interceptors before it is handled."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def offer(
     request: Any,
     context: RequestContext,
 ) -> None:
-    """Let the interceptors see this call, and decide."""
+    """Show the request to the interceptors, and handle it unless one of them holds it."""
     shared = connection._shared
     interceptors = cast(CallInterceptor, shared.calls.chain)
     kept = bytes(frame)
-    if kept is not frame:  # they may keep it for longer than its buffer lasts
+    if kept is not frame:  # interceptors may keep the request for longer than its buffer is valid
         request = route.decode(memoryview(kept), header.body_offset)
     call = Call(
         cast(ClientConnection, connection),

@@ -1,4 +1,4 @@
-"""What a listener asks of its clients before it serves them: TLS, SASL, or both."""
+"""Security of one listener: TLS, SASL, or both, for its clients."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ log = get_logger()
 
 @slotted
 class ListenerSecurity:
-    """Of one listener."""
+    """TLS and SASL settings of one listener, and the steps that they add to its connections."""
 
     clock: Clock
     tls: Callable[[], ssl.SSLContext] | None = None
-    """The context for the next connection; None: the listener has no TLS."""
+    """Returns the TLS context for the next connection; None if the listener has no TLS."""
     principal_of: Callable[[bytes | None], str] | None = None
-    """The principal of a client, of its certificate (DER) if it has shown one; `MappingFailed` if no rule fits."""
+    """Returns the principal for a client's certificate (DER, or None); raises `MappingFailed` if no rule matches."""
     mechanisms: Mechanisms | None = None
-    """None: the listener has no SASL."""
+    """The SASL mechanisms; None if the listener has no SASL."""
     failure_delay_ms: int = 100
     token_bytes_max: int = TOKEN_BYTES_MAX
 
@@ -52,7 +52,10 @@ class ListenerSecurity:
         transport: asyncio.BaseTransport,
         turn: Callable[[], Awaitable[None]],
     ) -> None:
-        """A client has connected, and shaken hands by TLS if there is any. ``turn``: that of a large token."""
+        """Start authentication on a new connection, after its TLS handshake if any.
+
+        ``turn`` waits for a large token's turn.
+        """
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and self._has_expired(tls):
             connection.close(AUTHENTICATION_FAILED, error="the client's certificate has expired")
@@ -71,15 +74,15 @@ class ListenerSecurity:
                 connection.close(AUTHENTICATION_FAILED, error=str(error))
 
     def _has_expired(self, tls: ssl.SSLObject) -> bool:
-        """By the broker's clock, which may be ahead of the one that the handshake has asked."""
+        """Whether the client certificate has expired by the broker's clock, which may be ahead of the system's."""
         from broker.security.tls.ageing import has_expired
 
         return has_expired(tls, self.clock.now_ms(Domain.CONNECTIONS))
 
     def checked(self, authentication: SaslServerAuthenticator, route: Route) -> Route:
-        """The route of a request that may be handled, or one that refuses it.
+        """Return the route of a request if SASL permits it now, else a route that rejects it.
 
-        `CloseConnection` where the connection ends without a response.
+        Raises `CloseConnection` if the connection must close without a response.
         """
         try:
             is_in_order = authentication.check(route.api.key, route.api.name)
@@ -88,7 +91,7 @@ class ListenerSecurity:
         return route if is_in_order else route.handled_by(_refuse_out_of_order)
 
     async def answer_token(self, connection: ServedConnection, token: bytes) -> None:
-        """Evaluate a token that came without a request around it; the response is one, too (SaslHandshake v0)."""
+        """Evaluate a token without a request header, and respond with one (SaslHandshake v0)."""
         authentication = connection.client.authentication
         try:
             evaluated = await authentication.evaluate(token)
@@ -106,8 +109,8 @@ class ListenerSecurity:
 
 
 async def _refuse_out_of_order(request: Any, context: RequestContext) -> NoReturn:
-    """Handle a request in the middle of an exchange: each but SaslAuthenticate is out of order, and the end."""
-    # Only a client that breaks the order pays for the import.
+    """Reject a request during a SASL exchange, in which only SaslAuthenticate is allowed, and close the connection."""
+    # Imported here, since only misbehaving clients need it.
     from broker.requests.error_answers import error_answer
 
     authentication = context.client.authentication

@@ -1,4 +1,4 @@
-"""What a connection of a paused node writes to: nothing leaves before the node is resumed."""
+"""Replacement for the transport of a connection while its node is paused: nothing is sent before the node is resumed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, cast
 
 
 def paused(transport: asyncio.Transport, *, reads: bool) -> asyncio.Transport:
-    """In its place, until `resumed`."""
+    """Return a replacement for the transport, which buffers writes until `resumed`."""
     return cast(asyncio.Transport, PausedTransport(transport, reads=reads))
 
 
 def resumed(transport: asyncio.Transport) -> asyncio.Transport:
-    """The transport itself again; what was written meanwhile is on its way."""
+    """Send what was written meanwhile, and return the original transport."""
     stand_in = cast(PausedTransport, transport)
     stand_in.resume()
     return stand_in.real
 
 
 class PausedTransport:
-    """Stands in for the transport of a connection, which costs the others nothing. The peer sees an open connection."""
+    """Buffers writes in place of a connection's transport. The client sees an open connection."""
 
     def __init__(self, real: asyncio.Transport, *, reads: bool) -> None:
         self.real = real
@@ -31,7 +31,7 @@ class PausedTransport:
             real.pause_reading()
 
     def resume(self) -> None:
-        """Send what was written meanwhile, and go on as it was asked for meanwhile."""
+        """Send the buffered writes, and then close or read as was requested meanwhile."""
         if self.real.is_closing():
             return
         if self._written:
@@ -62,7 +62,7 @@ class PausedTransport:
         self._closes = True
 
     def abort(self) -> None:
-        """The node is killed: that is not put off."""
+        """Abort at once, also during the pause, since the node is killed."""
         self.real.abort()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

@@ -1,9 +1,9 @@
-"""The ports of a broker's listeners: bound for the nodes that run, and held for those that do not.
+"""The ports of a broker's listeners: bound for nodes that run, and reserved for those that do not.
 
 ports = Ports()
-sockets = ports.bind(endpoint)     # one for each address of the host; not listening yet
-ports.release(sockets[0])          # the node is gone: clients are refused, and the port is still ours
-ports.bind(endpoint)               # its next life gets it back
+sockets = ports.bind(endpoint)     # one socket for each address of the host; not listening yet
+ports.release(sockets[0])          # the node stopped: clients are refused, and the port stays reserved
+ports.bind(endpoint)               # the node's next life gets the port again
 ports.close()
 """
 
@@ -22,23 +22,23 @@ _Place = tuple[int, str, int]
 
 
 class BindError(Exception):
-    """A listener cannot be opened; the text says which and why."""
+    """A listener cannot be opened. The message says which, and why."""
 
 
 class Ports:
-    """All nodes of a process share one.
+    """The ports of a process, shared by all its nodes.
 
-    The system gives a free port to any process that binds port 0. While a node was dead, another broker could get
-    its port: clients of this cluster would come to that one, and the node could not start again.
+    The operating system gives free ports to any process that binds port 0. Without the reservation, another broker could get
+    the port of a dead node: clients of this cluster would connect to it, and the node could not start again.
     """
 
     def __init__(self, bind: Bind | None = None) -> None:
-        """``bind`` is that of a loop that has a network of its own."""
+        """``bind`` replaces the binding of sockets, for event loops with a simulated network."""
         self._bind_elsewhere = bind
         self._held: dict[_Place, socket.socket] = {}
 
     def bind(self, endpoint: Endpoint) -> Sequence[socket.socket]:
-        """One socket per address of the host: ``localhost`` is reached by IPv4 and by IPv6. ``BindError``."""
+        """Bind one socket per address of the host (``localhost`` has an IPv4 and an IPv6 address). Raises ``BindError``."""
         if self._bind_elsewhere is not None:
             return self._bind_elsewhere(endpoint)
         bound: list[socket.socket] = []
@@ -48,7 +48,7 @@ class Ports:
                 try:
                     bound.append(self._take((family, address, port)))
                 except OSError as error:
-                    # A second address that this machine does not have is one that no client would use.
+                    # A further address that this machine does not have is skipped; clients could not use it.
                     if not bound or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                         raise
                 port = bound[0].getsockname()[1]
@@ -62,8 +62,8 @@ class Ports:
         return self._held.pop(place) if place in self._held else _bind_one(*place)
 
     def release(self, bound: socket.socket) -> None:
-        """Close a socket, and hold its port until the next `bind`: connections to it are refused meanwhile."""
-        if not isinstance(bound, socket.socket):  # of a loop that has a network of its own
+        """Close a socket, and reserve its port until the next `bind`. Connections to it are refused meanwhile."""
+        if not isinstance(bound, socket.socket):  # from a loop with a simulated network
             bound.close()
             return
         address, port = bound.getsockname()[:2]
@@ -71,45 +71,45 @@ class Ports:
         bound.close()
         with contextlib.suppress(
             OSError
-        ):  # it is only less sure then that the port is free for the next life
+        ):  # without it, another process may take the port before the next life
             self._held[place] = _bind_one(*place)
 
     def close(self) -> None:
-        """Give all ports back."""
+        """Free all reserved ports."""
         while self._held:
             self._held.popitem()[1].close()
 
 
 def _addresses(endpoint: Endpoint) -> list[tuple[int, str]]:
     if endpoint.host in ("", "0.0.0.0"):
-        # Every address of the machine: one socket for both families where the system can. Java binds 0.0.0.0 so too.
+        # All addresses: one dual-stack socket if the system supports it, as Java does for 0.0.0.0.
         if socket.has_dualstack_ipv6():
             return [(socket.AF_INET6, "::")]
         return [(socket.AF_INET, "0.0.0.0")]
     with contextlib.suppress(OSError, ValueError):
-        # To be looked up, a name is encoded as one of the internet's: an address needs neither.
+        # An IPv4 address needs no lookup (and no encoding as a host name).
         socket.inet_pton(socket.AF_INET, endpoint.host)
         return [(socket.AF_INET, endpoint.host)]
     found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     addresses = {(int(family), str(address[0])): None for family, _, _, _, address in found}
-    # IPv4 first: it decides which port a port 0 becomes.
+    # IPv4 first: its socket decides which port a port 0 becomes.
     return sorted(addresses, key=lambda each: each[0] != socket.AF_INET)
 
 
 def _bind_one(family: int, address: str, port: int) -> socket.socket:
-    # asyncio sets TCP_NODELAY only on sockets that say they are TCP.
+    # With the protocol, since asyncio sets TCP_NODELAY only on sockets that are declared as TCP.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if family == socket.AF_INET6:
             with contextlib.suppress(OSError):
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
         if port:
-            # A restart must get its port back while connections of the last run linger.
+            # A restart must get its port although connections of the last run are in TIME_WAIT.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((address, port))
         if not port:
-            # Only now: the system would hand the same port to two sockets that do not listen yet. All connections
-            # of this one inherit it, and a node that starts again asks for the port that it had.
+            # After the bind, since the system would otherwise give one port to two sockets that do not listen yet. Accepted
+            # connections inherit the option, and the node binds this port again when it restarts.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except BaseException:
         bound.close()
@@ -118,7 +118,7 @@ def _bind_one(family: int, address: str, port: int) -> socket.socket:
 
 
 def cannot_listen(name: str, host: str, port: int, error: OSError) -> str:
-    """Why a listener cannot be opened."""
+    """Error message for a listener that cannot be opened."""
     if isinstance(error, socket.gaierror):
         return f"listener {name}: no address is known for the host {host!r}"
     if error.errno == errno.EADDRINUSE:

@@ -1,4 +1,4 @@
-"""What a connection answers to a request that it cannot answer as it was asked."""
+"""Responses to requests that a connection cannot handle: not served, malformed, or failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.frame import API_VERSIONS
 from protocol.versions import message_name
 
 _TLS_HANDSHAKE: Final = b"\x16\x03"
-"""A record of type handshake, of any version."""
+"""First bytes of a TLS record of type handshake, of any version."""
 _FIRST_BYTES: Final = {
     **dict.fromkeys(
         (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC"),
@@ -22,10 +22,10 @@ _FIRST_BYTES: Final = {
     b"PROX": "a PROXY protocol header: the load balancer before this listener must send none",
     b"\r\n\r\n": "a PROXY protocol header: the load balancer before this listener must send none",
 }
-"""By which other protocols are known; Kafka takes them for the size of a request."""
+"""First bytes of other protocols, which would be read as the size of a request, and a hint for the log."""
 
 _REMOVED: Final = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata", 7: "ControlledShutdown"}
-"""APIs of ZooKeeper's time, which Kafka 4 has no messages of: their headers can be read all the same."""
+"""APIs of ZooKeeper clusters. Kafka 4 has no messages for them, but their headers can still be read."""
 
 if TYPE_CHECKING:
     from broker.net.routes import Route
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 def refuse(connection: ServedConnection, api_key: int, api_version: int, correlation_id: int) -> None:
-    """An API or a version that is not served: the end, but for ApiVersions, by which clients find out."""
+    """Close the connection for an unsupported API or version. Unsupported ApiVersions gets a response (KIP-511)."""
     if api_key != API_VERSIONS:
         facts = _unserved(connection._shared.routes.apis.get(api_key), api_key, api_version)
         connection.close("API or version not served", api_key=api_key, api_version=api_version, **facts)
         return
-    # Answered as version 0: the client cannot know the layout of versions that we do not.
+    # Version 0: the client cannot know the layout of a version that this broker does not support.
     from broker.requests.error_answers import unsupported_version_response
 
     route = connection._shared.routes[API_VERSIONS << 16]
@@ -48,7 +48,7 @@ def refuse(connection: ServedConnection, api_key: int, api_version: int, correla
 
 
 def _unserved(api: Api | None, api_key: int, api_version: int) -> dict[str, str]:
-    """The API by Kafka's name, the versions that are served, and what the client may be."""
+    """Fields for the log: Kafka's name of the API, the served versions, and a hint for old clients."""
     from protocol.messages.index import APIS
 
     facts = {"api": message_name(APIS[api_key][0]) if api_key in APIS else _REMOVED[api_key]}
@@ -64,7 +64,7 @@ def _unserved(api: Api | None, api_key: int, api_version: int) -> dict[str, str]
 
 
 def bad_size(connection: ServedConnection, size: int) -> None:
-    """The first four bytes of a frame are no size: most often they are those of another protocol."""
+    """Close the connection because a frame's size is invalid, most often since the client speaks another protocol."""
     hint = _hint(size.to_bytes(4, "big", signed=True))
     connection.close("bad request size", size=size, **({"hint": hint} if hint else {}))
 
@@ -78,12 +78,12 @@ def _hint(first: bytes) -> str | None:
 
 
 def failed(connection: ServedConnection, route: Route, error: BaseException) -> list[Any] | None:
-    """The answer to a request that ended in an exception; None if there is none and the connection ends instead."""
+    """Response to a request whose handler raised an exception; None if the connection closes without one."""
     if isinstance(error, CloseConnection):
         if error.answer is None:
             connection.close(str(error), api=route.api.name, **error.facts)
             return None
-        # Behind the answer, which is written in this turn.
+        # Close after the response, which is written in this turn.
         close = partial(connection.close, str(error), api=route.api.name, **error.facts)
         connection._shared.loop.call_soon(close)
         return route.encode(error.answer)

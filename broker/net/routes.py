@@ -1,4 +1,4 @@
-"""Where a request goes: from its API key and version to the codec and the handler."""
+"""Maps the API key and version of a request to its codec and handler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = get_logger()
 
 @slotted
 class Route:
-    """All that a request of one version of one API needs, looked up at once."""
+    """Codec and handler for one version of one API."""
 
     api: Api
     version: int
@@ -30,7 +30,7 @@ class Route:
     decode_steps: Callable[[bytes | memoryview, int], Any] = field(init=False)
     encode_steps: Callable[[Any], Any] = field(init=False)
     header_tail: bytes = field(init=False)
-    """What the response header has behind the correlation id: an empty tag section, or nothing."""
+    """The response header after the correlation id: an empty tag section, or nothing."""
 
     def __post_init__(self) -> None:
         codec = request_codec(self.api.key, self.version)
@@ -40,29 +40,29 @@ class Route:
         self.header_tail = response_header(self.api.key, self.version, 0)[4:]
 
     def handled_by(self, handler: Handler) -> Route:
-        """A route of the same requests with another handler."""
+        """Return a copy of this route with another handler."""
         route = Route(self.api, self.version)
         route.handler = handler
         return route
 
     def request_of(self, received: Any) -> Any:
-        """The request, of what ``decode`` returned: a proxy's routes leave it undecoded until someone looks at it."""
+        """The request for what ``decode`` returned. On a proxy, requests stay undecoded until this is called."""
         return received
 
     def response_of(self, outcome: Any) -> Any:
-        """The response, of what a handler returned, likewise."""
+        """The response for what a handler returned; on a proxy decoded by this call."""
         return outcome
 
     def log_failure(self, connection_id: int, error: Exception) -> None:
-        """A request of this route has ended in an exception that its handler did not expect."""
+        """Log an unexpected exception of this route's handler."""
         facts = {"api": self.api.name, "api_version": self.version, "connection": connection_id}
         log.error("request failed", **facts, exc_info=error)
 
     def encoded_failure(self) -> list[Any] | None:
-        """The response that says UNKNOWN_SERVER_ERROR, encoded; None where this version has no place for it.
+        """Encode a response with UNKNOWN_SERVER_ERROR; None if this version has no top-level error code.
 
-        Where errors stand per topic or partition only, there is nothing to say it with: such a client finds
-        its connection closed, and asks again.
+        If the response has error codes only per topic or partition, no valid one can be built without the request. The
+        connection is then closed, and the client retries.
         """
         response = at_version(self.api.key, self.version, "response")
         if all(wire.name != "error_code" for wire in response.__wire__):
@@ -70,13 +70,13 @@ class Route:
         try:
             return self.encode(response.__union__(error_code=UNKNOWN_SERVER_ERROR))
         except (TypeError, ValueError, AttributeError):
-            return None  # some other field of this version has no value that means nothing
+            return None  # another field of this version has no usable default
 
 
 class Routes(dict[int, Route | None]):
-    """Routes by ``key << 16 | version``, made at first use; None, not kept, for what is not served.
+    """Routes by ``key << 16 | version``, created at first use. None (not stored) for unsupported APIs and versions.
 
-    A negative version makes the whole number negative, and no API has a negative key.
+    A negative version makes the number negative, and no API has a negative key.
     """
 
     def __init__(self, apis: Mapping[int, Api]) -> None:
@@ -92,5 +92,5 @@ class Routes(dict[int, Route | None]):
         return route
 
     def route(self, api: Api, version: int) -> Route:
-        """A new one."""
+        """Create a route."""
         return Route(api, version)

@@ -1,4 +1,4 @@
-"""A connection as the modules see it that do a part of its work."""
+"""The interface of a connection for the modules that do a part of its work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class ServedConnection(Protocol):
-    """`broker.net.connection.Connection`, to modules that it imports itself."""
+    """`broker.net.connection.Connection`, for modules that it imports itself."""
 
     _pending: Any
     _shared: Any

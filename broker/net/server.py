@@ -1,7 +1,7 @@
-"""Sockets: the listeners of one node, and all connections that came in through them.
+"""The listeners of one node, with their sockets and connections.
 
-A listener's port is bound early, so that a port 0 has a number before the broker publishes it, and listened to
-late: who connects to a broker that is still reading its logs is refused and tries again, as with Kafka.
+A listener's port is bound early, so that port 0 has a number before the broker publishes it. It listens late: a client that
+connects while the broker still recovers its logs is refused and retries, as with Kafka.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from broker.node import Listener
 
 
 class BufferedConnection(Connection, asyncio.BufferedProtocol):
-    """A connection that asyncio's own loops know for what it is; uvloop looks at its methods."""
+    """A `Connection` that asyncio recognizes as a buffered protocol by its base class. uvloop only checks the methods."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Server:
         self._servers: list[tuple[asyncio.Server | Acceptor, socket.socket]] = []
 
     def bind(self, endpoints: Iterable[Endpoint], advertised: Iterable[Endpoint]) -> list[Listener]:
-        """Bind every listener's port. A port 0 is chosen here, and advertised where no other port is."""
+        """Bind the ports of all listeners. A port 0 is replaced by a free port, which is also advertised by default."""
         by_name = {endpoint.name: endpoint for endpoint in advertised}
         for endpoint in endpoints:
             sockets = self._ports.bind(endpoint)
@@ -56,10 +56,10 @@ class Server:
         return self.listeners
 
     async def accept(self, connections: Connections) -> None:
-        """From here on clients are let in. `LifeOver` if the node is killed meanwhile."""
+        """Start accepting clients. Raises `LifeOver` if the node is killed meanwhile."""
         loop = asyncio.get_running_loop()
         while self._sockets:
-            # No longer among those that a kill closes: the loop still works on it.
+            # Removed from `_sockets`, since a kill must not close a socket on which the loop is working.
             bound, listener = self._sockets.pop(0)
             factory = partial(BufferedConnection, connections, listener)
             server: asyncio.Server | Acceptor
@@ -68,7 +68,7 @@ class Server:
                     shake_hands = _shaking_hands(factory, connections, listener)
                     server = Acceptor(bound, factory, lambda: connections.has_room, loop, shake_hands)
                     server.start(self._backlog)
-                else:  # of a loop that has a network of its own
+                else:  # from a loop with a simulated network
                     server = await loop.create_server(factory, sock=bound, backlog=self._backlog)
             except OSError as error:
                 bound.close()
@@ -79,7 +79,7 @@ class Server:
                 raise LifeOver
 
     def stop_accepting(self) -> None:
-        """From here on clients are refused; the ports stay those of the node."""
+        """Refuse clients from now on. The ports stay reserved for the node."""
         for server, bound in self._servers:
             server.close()
             self._ports.release(bound)
@@ -91,7 +91,7 @@ class Server:
 def _shaking_hands(
     factory: Callable[[], asyncio.BaseProtocol], connections: Connections, listener: Listener
 ) -> Callable[[socket.socket], object] | None:
-    """How a client of this listener becomes a connection by TLS; None where it is one at once."""
+    """Return a function that starts the TLS handshake of an accepted socket; None if the listener has no TLS."""
     security = connections.security.get(listener.name)
     tls = None if security is None else security.tls
     if tls is None:

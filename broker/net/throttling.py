@@ -1,7 +1,7 @@
-"""Clients that take more than their quota wait: the response says for how long, and the channel is mute meanwhile (KIP-219).
+"""Throttling of clients that exceed their quotas: the response has the throttle time, and the connection is muted (KIP-219).
 
-An interceptor of calls (`broker.net.calls`) that is there only while quotas are set: without them a request costs nothing.
-It stands last, so a request that another interceptor has held is not counted.
+The interceptor (`broker.net.calls`) is installed only while quotas are set, so that without them requests cost nothing. It
+comes last, so that requests held by another interceptor are not counted.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 WRITE_TXN_MARKERS: Final = 27
 NS_PER_PERCENT: Final = 10_000_000
-"""Of one thread, for a second."""
+"""Nanoseconds per second in one percent of a thread."""
 
 
 @slotted
 class _Muted:
-    """A channel that waits, and the request that has come meanwhile."""
+    """A muted connection, and the request that arrived meanwhile."""
 
     next_call: Call | None = None
 
 
 class _Handling:
-    """How long the loop was busy with a request: until its response, or until the handler began to wait."""
+    """Measures how long the event loop was busy with a request: until its response, or until its handler suspended."""
 
     __slots__ = ("_began_ns", "_has_waited")
 
@@ -49,12 +49,12 @@ class _Handling:
 
     @property
     def took_ns(self) -> int:
-        """0 for one that has waited: how long it was handled before is not known."""
+        """Nanoseconds of handling; 0 if the handler suspended, since the time before that is not measured."""
         return 0 if self._has_waited else perf_counter_ns() - self._began_ns
 
 
 class Throttling:
-    """Counts what clients take, and holds them up."""
+    """Interceptor that counts requests against quotas, and mutes connections of clients that exceed them."""
 
     def __init__(self) -> None:
         self._muted: dict[ClientConnection, _Muted] = {}
@@ -78,7 +78,7 @@ class Throttling:
             call.on_outcome(partial(self._outcome, call, _Handling()))
 
     def _outcome(self, call: Call, handling: _Handling, outcome: Any) -> Any:
-        """Count the request, and say in its response how long its client has to wait."""
+        """Count the request, mute the connection if a quota is exceeded, and put the throttle time into the response."""
         if isinstance(outcome, BaseException):
             return outcome
         throttle_ms = max(_charged(call, outcome, handling.took_ns), _throttle_of(outcome))
@@ -87,7 +87,7 @@ class Throttling:
         self._mute(call, throttle_ms)
         if outcome is NO_RESPONSE or not hasattr(outcome, "throttle_time_ms"):
             return outcome
-        throttled = copy(outcome)  # a handler may answer several requests with one response
+        throttled = copy(outcome)  # a handler may return one response object for several requests
         throttled.throttle_time_ms = throttle_ms
         return throttled
 
@@ -105,13 +105,13 @@ class Throttling:
 
 
 def _is_exempt(call: Call) -> bool:
-    """Brokers among themselves have no quotas."""
+    """Whether the request comes from another broker, for which quotas do not apply."""
     api_key = call.context.api_key
     return api_key == WRITE_TXN_MARKERS or (api_key == FETCH and call.request.replica_id >= 0)
 
 
 def _throttle_of(outcome: Any) -> int:
-    """What the handler has decided: a quota of mutations or of a Fetch, or a rule."""
+    """Throttle time that the handler has set: by a controller mutation or fetch quota, or by a fault rule."""
     return int(getattr(outcome, "throttle_time_ms", 0) or 0)
 
 
@@ -128,7 +128,7 @@ def _charged(call: Call, outcome: Any, took_ns: int) -> int:
 
 
 class ThrottlingSwitch(MetadataListener):
-    """Has the interceptor in the chain while there are quotas."""
+    """Installs the interceptor while quotas are set."""
 
     def __init__(self, calls: CallInterceptors, image: Image) -> None:
         self._calls = calls

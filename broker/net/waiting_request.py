@@ -1,6 +1,6 @@
-"""The request of a connection that waits: its handler is a suspended coroutine.
+"""A request of a connection whose handler is suspended.
 
-Once it has an outcome, the connection responds in the next turn of the loop, and goes on with the next request.
+When the handler ends, the connection responds in the next turn of the event loop, and continues with the next request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class WaitingRequest:
-    """What `Suspended` tells its outcome, and its connection what the client does."""
+    """Receives the result of a `Suspended` handler, and what happens to the client's connection."""
 
     __slots__ = ("_call", "_connection", "_correlation_id", "_outcome", "_route", "_suspended")
 
@@ -43,13 +43,13 @@ class WaitingRequest:
         suspended.tell(self)
 
     def give_way(self) -> None:
-        """The client waits for something else, too."""
+        """Make a parked request respond early, because another request follows on the connection."""
         parked = self._suspended.waits_at
         if isinstance(parked, ParkedHere):
             parked.give_way()
 
     def client_gone(self) -> None:
-        """A request that is parked ends. Any other is carried out, and a failure of it is logged."""
+        """The client disconnected: end a parked request. Any other is carried out, and a failure is logged."""
         self._note_gone()
         parked = self._suspended.waits_at
         if isinstance(parked, ParkedHere):
@@ -66,7 +66,7 @@ class WaitingRequest:
 
     def _respond(self) -> None:
         connection = self._connection
-        # Not kept here: the traceback of an exception may lead back to this request.
+        # Not kept in the attribute: the traceback of an exception may refer back to this request.
         outcome, self._outcome = self._outcome, None
         connection._pending = None
         connection.last_active_tick = connection._shared.tick

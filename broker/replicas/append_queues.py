@@ -1,8 +1,8 @@
-"""Batches whose records the broker must read before the append keep their place before later batches (ADR 10).
+"""Queues that keep the order of appends to a partition, while the broker reads the records of an earlier batch (ADR 10).
 
-Kafka validates under the partition's lock: the next append waits. Here reading takes many turns of the loop, and the
-partition goes on with everything else; only what clients append to it waits. Sequences, verification and the state of
-transactions are looked at when the batch is appended, in that one turn, as Kafka does after the validation.
+Kafka validates records under the partition's lock, so the next append waits. Here reading the records takes many turns of
+the event loop, and only client appends to the same partition wait. Sequences, verification guard and transaction state are
+checked in the turn in which the batch is appended, after the records were validated, as in Kafka.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def limits_of(config: BrokerConfig) -> BatchLimits:
 
 
 class AppendQueues:
-    """One queue for each partition of this node that has a batch being read; a connection has at most one request there."""
+    """One queue for each partition of this node whose next batch is being read.
+
+    A connection has at most one request in it.
+    """
 
     def __init__(
         self,
@@ -42,24 +45,24 @@ class AppendQueues:
         limits: BatchLimits = LIMITS,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``alive`` tells whether the node is: what was read for a dead one is not appended."""
+        """``alive`` returns whether the node is alive. Batches that were read for a dead node are not appended."""
         self.limits = limits
         self._slices = slices or Slices()
         self._alive = alive
         self._queues: dict[Partition, deque[Waiter[None]]] = {}
         self._emptied: set[Partition] = set()
-        """The partitions whose next batches `leave` lets in at the moment."""
+        """Partitions for which a call of `leave` is waking queued batches right now."""
 
     def is_free(self, partition: Partition) -> bool:
-        """May a batch be appended at once that needs no reading?"""
+        """Whether a batch whose records need not be read may be appended at once."""
         return partition not in self._queues
 
     async def turn(
         self, partition: Partition, checked: Checked | Invalid | Steps[Checked | Invalid]
     ) -> Checked | Invalid:
-        """What the steps find, once they are done and all that came before to this partition is appended.
+        """Run the steps, wait until all earlier batches of the partition are appended, and return the result of the steps.
 
-        The caller appends at once, and then calls `leave`.
+        The caller then appends without suspending, and calls `leave`.
         """
         queue = self._queues.setdefault(partition, deque())
         place: Waiter[None] = Waiter()
@@ -78,17 +81,18 @@ class AppendQueues:
             return Invalid(ErrorCode.unknown_server_error, "the batch could not be read")
 
     def leave(self, partition: Partition) -> None:
-        """The batch whose turn it was is appended, or refused: the next one's turn. A dead node appends nothing more."""
+        """Remove the batch at the head of the queue, which is appended or refused, and wake the next ones, if the node
+        lives."""
         queue = self._queues[partition]
         queue.popleft()
         if partition in self._emptied:
-            return  # a call further down goes on with the next one: many that are ready cost no depth
+            return  # an outer call of this method wakes the next batch: no recursion, however many are ready
         self._emptied.add(partition)
         while queue and self._alive():
             first = queue[0]
             first.wake(None)
             if queue and queue[0] is first:
-                break  # its records are still being read
+                break  # this batch is still being read
         self._emptied.discard(partition)
         if not queue and self._queues.get(partition) is queue:
             del self._queues[partition]

@@ -1,6 +1,6 @@
-"""The logs of one node's log directory, as Kafka's ``LogManager``: opened, recovered, truncated, deleted.
+"""Opens, recovers, truncates and deletes the logs of one node's log directory, as Kafka's ``LogManager``.
 
-A log that cannot be opened takes nothing else with it: its partition is offline, in one line that names the file.
+If a log cannot be opened, only its partition goes offline. One log line names the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log_events = get_logger()
 class OpenedLog(NamedTuple):
     log: Log
     offline: str | None
-    """Why its files cannot be used; the log then serves nothing."""
+    """Why the files cannot be used; None if they can. The log of an offline partition serves nothing."""
 
 
 class LogManager:
@@ -46,7 +46,7 @@ class LogManager:
     ) -> None:
         self.checkpoints = Checkpoints(directory, in_background)
         self.was_clean = directory.was_clean
-        """The last stop was a clean one: the logs need no recovery."""
+        """Whether the last stop was clean, so that the logs need no recovery."""
         self._directory = directory
         self._config = config
         self._clock = clock
@@ -57,10 +57,13 @@ class LogManager:
             config.log_defaults,
             config.log_defaults,
         )
-        """Settings of a topic, the broker's, and what they come to. Partitions of a topic are mostly opened one by one."""
+        """Cache: a topic's own settings, the broker's, and the combined ones.
+
+        Partitions of a topic are mostly opened in a row.
+        """
 
     def log_config(self, topic: Topic) -> LogConfig:
-        """The topic's own settings above the broker's."""
+        """Settings of the topic's logs: its own override the broker's."""
         if not topic.configs:
             return self._config.log_defaults
         if (topic.configs, self._config.log_defaults) != self._latest[:2]:
@@ -69,9 +72,9 @@ class LogManager:
         return self._latest[2]
 
     def open(self, topic: Topic, index: int, high_watermark: int | None) -> OpenedLog:
-        """Open a partition's log, with a recovery where the last stop was not clean.
+        """Open a partition's log, and recover it if the last stop was not clean.
 
-        ``high_watermark`` is what was checkpointed of a partition with several replicas, else None.
+        ``high_watermark`` is the checkpointed one of a partition with several replicas, None for a single replica.
         """
         assert self._directory.is_open, "a log is opened under the lock of its directory"
         key = (topic.name, index)
@@ -79,7 +82,7 @@ class LogManager:
         try:
             set_aside_foreign(path, topic.topic_id)
             if not path.is_dir():
-                # Rows that remain are of an earlier topic of this name, which was deleted while this node was down.
+                # Checkpoint rows of this name belong to an earlier topic that was deleted while this node was down.
                 self.checkpoints.forget(key)
             recovered = open_log(path, self._options(topic, key, high_watermark))
             say_damage(key, recovered)
@@ -98,7 +101,7 @@ class LogManager:
         return OpenOptions(
             topic_id=topic.topic_id,
             config=self.log_config(topic),
-            # Idle producers are what an opened log looks for with it.
+            # Loading the producers drops the idle ones, by this time.
             now_ms=self._clock.now_ms(Domain.PRODUCERS),
             clean=self.was_clean,
             recovery_point=self.checkpoints.recovery_point(key),
@@ -109,7 +112,7 @@ class LogManager:
         )
 
     def truncate(self, partition: Partition, offset: int) -> None:
-        """Cut off what a follower's log has from ``offset`` on."""
+        """Truncate a follower's log to ``offset``."""
         options = OpenOptions(
             topic_id=partition.topic_id,
             config=partition.log.config,
@@ -121,19 +124,21 @@ class LogManager:
         truncate(partition.log, offset, options)
 
     def truncate_fully_and_start_at(self, partition: Partition, offset: int) -> None:
-        """Drop all that a follower's log has; it goes on at ``offset``, where the leader's log starts."""
+        """Delete all batches of a follower's log, and start it again at ``offset``, the leader's log start."""
         doomed = truncate_fully_and_start_at(partition.log, offset, self._clock.now_ms())
         if doomed:
             self._in_background(partial(remove_retired, doomed))
 
     def delete(self, topic: Topic, index: int) -> None:
-        """Free the name of a partition's folder at once; its files go after ``file.delete.delay.ms``."""
+        """Rename a partition's directory, so that its name is free; delete the files after ``file.delete.delay.ms``."""
         self.checkpoints.forget((topic.name, index))
         try:
             doomed = self._directory.mark_for_deletion(topic.name, index)
         except StorageError as failed:
-            # The topic is gone all the same; a later one of its name finds whose folder this was.
-            log_events.warning("folder of a deleted topic stays", file=failed.path, reason=str(failed))
+            # The topic is deleted nonetheless. A later topic of this name recognizes the directory by its topic id.
+            log_events.warning(
+                "directory of a deleted topic not removed", file=failed.path, reason=str(failed)
+            )
             return
         if doomed is not None:
             remove = partial(self._in_background, partial(self._directory.remove, doomed))
@@ -141,10 +146,10 @@ class LogManager:
             self._clock.call_later_ms(delay_ms, remove, Domain.RETENTION)
 
     def delete_marked(self) -> None:
-        """What was marked for deletion before the last stop goes now."""
+        """Delete the directories that were marked for deletion before the last stop."""
         for path in self._directory.doomed_directories():
             self._in_background(partial(self._directory.remove, path))
 
 
 def _say_snapshot_failed(error: StorageError) -> None:
-    log_events.warning("snapshot of the producers not written", file=error.path, reason=str(error))
+    log_events.warning("producer snapshot not written", file=error.path, reason=str(error))

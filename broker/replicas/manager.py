@@ -1,7 +1,7 @@
-"""All partitions of one node: opened when first needed, closed together, checkpointed now and then.
+"""All partitions of one node: opened at the first access, and closed together.
 
-What exists is the cluster metadata's to say; this room turns it into open logs. A partition's folder is made at its
-first append or at a clean stop, so partitions without writes cost a line of metadata and nothing else.
+The cluster metadata says which partitions exist; this module opens their logs. A partition's directory is created at its
+first append or at a clean stop, so a partition without writes costs only its metadata.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class ReplicaManager(MetadataListener):
-    """The partitions whose replicas this node holds."""
+    """The partitions of which this node has a replica."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class ReplicaManager(MetadataListener):
         peers: Peers | None = None,
         life: NodeLife | None = None,
     ) -> None:
-        """``peers`` finds the replicas of the other nodes, and these themselves; without it every replica is alone.
+        """``peers`` returns the `ReplicaManager` of any node, this one included; None means that there is no replication.
 
-        Once ``life`` is over no log is opened and no work begins.
+        Once ``life`` has ended, no log is opened and no background work starts.
         """
         self.node_id = node_id
         self.directory = directory
@@ -97,15 +97,15 @@ class ReplicaManager(MetadataListener):
             )
         metadata.subscribe(self)
 
-    # -- finding ------------------------------------------------------------------------------------------------
+    # -- lookup -------------------------------------------------------------------------------------------------
 
     def leader(self, topic: str, index: int, client_epoch: int = -1) -> Partition | ErrorCode:
-        """The partition, if this node leads it; else the code that a client gets.
+        """Return the partition if this node leads it, else the error code for the client.
 
-        ``client_epoch`` is the leader epoch that the client knows, -1 for none. A client with a wrong one is told so by a
-        follower too (``Partition.localLogWithEpochOrThrow``). `opened_leader` is the short form (ADR 23).
+        ``client_epoch`` is the leader epoch that the client sent, -1 for none. As in Kafka, a follower also returns the
+        error for a wrong epoch (``Partition.localLogWithEpochOrThrow``). `opened_leader` is the fast path (ADR 23).
         """
-        # `opened_leader`, without a call: each append asks.
+        # The body of `opened_leader`, inlined, since each append calls this.
         opened = self._partitions.get((topic, index))
         if (
             opened is not None
@@ -120,14 +120,18 @@ class ReplicaManager(MetadataListener):
         return partition
 
     def opened_leader(self, topic: str, index: int) -> Partition | None:
-        """The partition, if this node leads it and it was accessed before; None: ask `leader`, the full rule (ADR 23)."""
+        """The partition, if this node leads it and it is open; None means: call `leader`, which has the full rules (ADR
+        23)."""
         partition = self._partitions.get((topic, index))
         if partition is None or partition.leader_id != self.node_id or partition.offline is not None:
             return None
         return partition
 
     def hosted(self, topic: str, index: int, client_epoch: int = -1) -> Partition | ErrorCode:
-        """The partition, if this node has a replica of it, leader or not: what consumers may read from (KIP-392)."""
+        """Return the partition if this node has a replica of it, else an error code.
+
+        Consumers may read from any (KIP-392).
+        """
         partition = self.get(topic, index)
         if partition is None:
             known = self._metadata.topic(topic)
@@ -139,27 +143,27 @@ class ReplicaManager(MetadataListener):
         return partition if error is NONE else error
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, if a replica of it is hosted here (leader or not)."""
+        """The partition if this node has a replica of it, leader or follower; opened if necessary."""
         return self._partitions.get((topic, index)) or self._open_known(topic, index)
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether the files of a partition cannot be used, as far as an access has shown."""
+        """Whether the partition is open and its files cannot be used."""
         partition = self._partitions.get((topic, index))
         return partition is not None and partition.offline is not None
 
     def is_offline_on(self, node_id: int, topic: str, index: int) -> bool:
-        """The same of a node of this cluster, as its controller knows it (KIP-858); False while the node is away."""
+        """Whether the replica on this node of the cluster is offline (KIP-858). False while the node does not run."""
         if node_id == self.node_id:
             return self.is_offline(topic, index)
         replicas = self._peers(node_id) if self._peers is not None else None
         return replicas is not None and replicas.is_offline(topic, index)
 
     def opened(self) -> Iterator[Partition]:
-        """The partitions that were accessed so far."""
+        """The partitions that are open, that is, were accessed since the start."""
         return iter(tuple(self._partitions.values()))
 
     def unopened(self) -> list[PartitionKey]:
-        """Partitions that were not accessed since the start, whether there is a folder or not."""
+        """Keys of the partitions that were not accessed since the start, whether they have a directory or not."""
         return [
             (topic.name, state.index)
             for topic in self._metadata.topics.values()
@@ -168,12 +172,12 @@ class ReplicaManager(MetadataListener):
         ]
 
     def open_existing(self, topic: str, index: int) -> None:
-        """Open a partition, if it still exists and has a folder: something of it may have had its time."""
+        """Open a partition that exists and has a directory, so that retention checks its segments."""
         if self.directory.partition_path(topic, index).is_dir():
             self.get(topic, index)
 
     def add_listener(self, listener: PartitionListener[Partition]) -> None:
-        """Add a listener for what happens to partitions, those included that are open already."""
+        """Add a partition listener, and call its ``opened`` for the partitions that are already open."""
         self._listeners.members.append(listener)
         for partition in self.opened():
             if partition.offline is None:
@@ -182,7 +186,10 @@ class ReplicaManager(MetadataListener):
     # -- opening ------------------------------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """After a crash: open every folder and check what was not flushed, before clients are served."""
+        """Delete directories marked for deletion.
+
+        After a crash, also open and recover every log before clients are served.
+        """
         self._logs.delete_marked()
         unknown: dict[str, list[int]] = {}
         for key, _ in self.directory.partition_directories():
@@ -193,7 +200,7 @@ class ReplicaManager(MetadataListener):
         say_unknown(self.directory.path, unknown)
 
     def _known(self, topic: str, index: int) -> tuple[Topic, PartitionState] | None:
-        """What the cluster metadata says of a partition, if a replica of it belongs here."""
+        """Topic and state of a partition in the cluster metadata; None if this node is not one of its replicas."""
         known = self._metadata.topic(topic)
         state = known.partition(index) if known is not None else None
         return (
@@ -201,10 +208,10 @@ class ReplicaManager(MetadataListener):
         )
 
     def _open_known(self, topic: str, index: int) -> Partition | None:
-        """The partition, if there is a replica of it here. None also where opening it is what the node dies of."""
+        """Open the partition if this node has a replica of it. Returns None also if the node dies while opening it."""
         known = self._known(topic, index) if self._life.alive else None
         if known is None:
-            return None  # of a dead node: its next life has these files, or will have them
+            return None  # if this node is dead, its next life opens the files
         partition = self._open(*known)
         self._partitions[topic, index] = partition
         if partition.offline is None:
@@ -236,7 +243,7 @@ class ReplicaManager(MetadataListener):
         return partition
 
     def _checkpointed(self, topic: str, state: PartitionState) -> int | None:
-        """What was committed when it was last noted; all that a single replica has is committed, as soon as it leads."""
+        """Checkpointed high watermark; None for a single replica, whose leader commits everything it has."""
         if len(state.replicas) == 1:
             return None
         return self._logs.checkpoints.high_watermark((topic, state.index))
@@ -244,12 +251,12 @@ class ReplicaManager(MetadataListener):
     def _verification_enabled(self) -> bool:
         return self._config.transaction_partition_verification_enable
 
-    # -- following the metadata ---------------------------------------------------------------------------------
+    # -- metadata changes ---------------------------------------------------------------------------------------
 
-    # New topics and partitions need nothing here: a partition is opened at its first access.
+    # New topics and partitions need no callback: a partition is opened at its first access.
 
     def on_leader_changed(self, topic: Topic, state: PartitionState) -> None:
-        """The partition has a new leader or leader epoch, other replicas, or another ISR."""
+        """Apply a new leader, leader epoch, replicas or ISR to the partition."""
         if not self._life.alive:
             return
         key = (topic.name, state.index)
@@ -259,7 +266,7 @@ class ReplicaManager(MetadataListener):
                 self._clock.call_later_ms(0, partial(self.get, *key), Domain.REPLICATION)
             return
         if self._roles is not None and self.node_id not in state.replicas:
-            self._give_away(topic, state, partition)
+            self._remove_reassigned(topic, state, partition)
             return
         partition.apply_state(state)
         if state.leader != self.node_id:
@@ -270,7 +277,8 @@ class ReplicaManager(MetadataListener):
             self._roles.assume(partition, at_once=False)
 
     def _must_catch_up(self, state: PartitionState) -> bool:
-        """A replica here is behind: it opens its log to follow, though no request has accessed it yet."""
+        """Whether the replica on this node is behind, so that it must open its log and follow before any request needs
+        it."""
         return (
             self._roles is not None
             and self.node_id in state.replicas
@@ -278,8 +286,8 @@ class ReplicaManager(MetadataListener):
             and state.leader not in (NO_LEADER, self.node_id)
         )
 
-    def _give_away(self, topic: Topic, state: PartitionState, partition: Partition) -> None:
-        """The partition has moved to other nodes: its files go as those of a deleted topic do."""
+    def _remove_reassigned(self, topic: Topic, state: PartitionState, partition: Partition) -> None:
+        """Remove a partition that was reassigned to other nodes; its files are deleted like those of a deleted topic."""
         del self._partitions[topic.name, state.index]
         self._remove(topic, state.index, partition, ErrorCode.not_leader_or_follower)
 
@@ -289,7 +297,7 @@ class ReplicaManager(MetadataListener):
             self._configure(topic)
 
     def reconfigure(self) -> None:
-        """The broker's settings have changed, which topics follow that have none of their own."""
+        """Apply changed broker settings to the topics that do not override them."""
         for topic in self._metadata.topics.values():
             self._configure(topic)
         self._listeners.reconfigured()
@@ -303,10 +311,10 @@ class ReplicaManager(MetadataListener):
                 if partition.offline is None:
                     self._listeners.configured(partition)
                 if partition.leading is not None:
-                    partition.advance_high_watermark()  # fewer may have to be in sync now
+                    partition.advance_high_watermark()  # min.insync.replicas may be lower now
 
     def on_topic_deleted(self, topic: Topic) -> None:
-        """Its name is free at once; the files go in the background after ``file.delete.delay.ms``."""
+        """Remove the partitions and rename their directories; the files are deleted after ``file.delete.delay.ms``."""
         if not self._life.alive:
             return
         for state in topic.partitions:
@@ -325,9 +333,9 @@ class ReplicaManager(MetadataListener):
     # -- durability ---------------------------------------------------------------------------------------------
 
     def in_background(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run blocking work in a thread; ``close`` and ``await_termination`` wait for what is still running.
+        """Run blocking work in a thread. `close` and `await_termination` wait for it.
 
-        A node that died begins none: the future is cancelled.
+        If the node is dead, nothing is run, and the returned future is cancelled.
         """
         loop = asyncio.get_running_loop()
         if not self._life.alive:
@@ -341,12 +349,12 @@ class ReplicaManager(MetadataListener):
         return future
 
     def start_timers(self) -> None:
-        """Flushing, the expiry of idle producers, and all else that looks after partitions."""
+        """Start flushing, expiration of idle producers and the other partition listeners, and catch up as a follower."""
         self._listeners.start()
-        self._follow_where_behind()
+        self._catch_up()
 
-    def _follow_where_behind(self) -> None:
-        """This node is served from now on: it catches up with what went on without it."""
+    def _catch_up(self) -> None:
+        """Open and follow the partitions on which this node fell behind while it was not running."""
         if self._roles is None:
             return
         self._roles.look_again()
@@ -356,7 +364,7 @@ class ReplicaManager(MetadataListener):
                     self.get(topic.name, state.index)
 
     def abandon(self) -> None:
-        """The node is killed: descriptors are given back, memory is gone, and nothing is written any more."""
+        """Kill: close the files, fail waiting requests and forget all partitions, without writing anything."""
         self._life.end()
         self._stop()
         self._listeners.abandon()
@@ -366,7 +374,7 @@ class ReplicaManager(MetadataListener):
         self._partitions.clear()
 
     async def await_termination(self) -> None:
-        """Return once the threads of a killed node have let go of its files: its next life may open them then."""
+        """Return when no thread of a killed node uses its files any more. The node's next life may open them then."""
         await self._listeners.close()
         while self._background:
             await asyncio.wait(self._background)
@@ -376,10 +384,10 @@ class ReplicaManager(MetadataListener):
             self._roles.end()
 
     async def close(self, *, clean: bool) -> bool:
-        """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders.
+        """Close every log. A clean stop also flushes, writes checkpoints and snapshots, and creates missing directories.
 
-        Returns whether all of that could be done. If not, or if the node is killed meanwhile, the next start looks at
-        everything again.
+        Returns whether the stop was clean. If it was not, or if the node is killed meanwhile, the next start recovers all
+        logs.
         """
         self._stop()
         await self._listeners.close()
@@ -406,7 +414,7 @@ class ReplicaManager(MetadataListener):
         return all(partition.offline is None for partition in self._partitions.values())
 
     def _create_missing(self) -> None:
-        """Make the folders of partitions without a write; unopened folders are as the last clean stop left them."""
+        """Create the directories of partitions without a write. Existing directories of unopened partitions are complete."""
         now_ms = self._clock.now_ms()
         existing = {key for key, _ in self.directory.partition_directories()}
         for topic in self._metadata.topics.values():

@@ -1,4 +1,5 @@
-"""Folders in a log directory that the cluster metadata does not account for: never an empty topic without a word."""
+"""Stray and damaged partition directories: each is reported in the log, and no data is silently treated as an empty
+topic."""
 
 from __future__ import annotations
 
@@ -18,16 +19,19 @@ from storage.files import StorageError, rename
 from storage.recovery import Recovered
 
 GAP_LINES_MAX: Final = 10
-"""Of one partition."""
+"""Maximum number of log lines about gaps in one partition."""
 
 log_events = get_logger()
 
 
 def say_unknown(directory: Path, unknown: Mapping[str, Sequence[int]]) -> None:
-    """One line for each topic with folders here that the cluster metadata knows nothing of. Kafka renames them to strays."""
+    """Log one line for each topic that has directories here and is not in the cluster metadata.
+
+    Kafka renames such directories.
+    """
     for topic, indexes in unknown.items():
         log_events.warning(
-            "logs of a topic that is not in the cluster metadata are left alone",
+            "logs of a topic that is not in the cluster metadata are ignored",
             topic=topic,
             partitions=indexes,
             directory=str(directory),
@@ -35,7 +39,7 @@ def say_unknown(directory: Path, unknown: Mapping[str, Sequence[int]]) -> None:
 
 
 def say_damage(key: PartitionKey, recovered: Recovered) -> None:
-    """What was lost of a log that has been opened, and what was made good."""
+    """Log what the recovery cut off, rebuilt or found missing in a partition's log."""
     if recovered.cut_bytes:
         log_events.warning(
             "log cut at the first bad batch",
@@ -49,7 +53,7 @@ def say_damage(key: PartitionKey, recovered: Recovered) -> None:
         log_events.warning("file rebuilt from the log", topic=key[0], partition=key[1], reason=wrong)
     for first, last in recovered.gaps[:GAP_LINES_MAX]:
         log_events.error(
-            "offsets are in no segment: readers go on behind them",
+            "no segment has these offsets: readers skip them",
             topic=key[0],
             partition=key[1],
             first=first,
@@ -59,9 +63,9 @@ def say_damage(key: PartitionKey, recovered: Recovered) -> None:
 
 
 def set_aside_foreign(path: Path, topic_id: uuid.UUID) -> None:
-    """A folder of an earlier topic of the same name is not this topic's data (a deletion cut short by a crash).
+    """Rename a directory of an earlier topic with the same name, which a crash during its deletion left behind.
 
-    A ``partition.metadata`` with a few damaged bytes is this topic's all the same, and is written anew.
+    If only a few bytes of ``partition.metadata`` are damaged, the directory is this topic's, and the file is rewritten.
     """
     try:
         found = read_partition_metadata(path)
@@ -73,7 +77,7 @@ def set_aside_foreign(path: Path, topic_id: uuid.UUID) -> None:
         return
     if is_damaged_partition_metadata(path, topic_id):
         write_partition_metadata(path, topic_id)
-        log_events.error("damaged partition.metadata written anew", directory=str(path))
+        log_events.error("damaged partition.metadata rewritten", directory=str(path))
         return
     aside = path.with_name(f"{path.name}.{found.hex}-stray")
     rename(path, aside)

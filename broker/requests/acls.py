@@ -1,4 +1,4 @@
-"""What the requests for ACLs have in common."""
+"""Checks and messages shared by the handlers of CreateAcls, DeleteAcls and DescribeAcls."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 
 def refuse_unknown(codes: Iterable[Iterable[int]]) -> None:
-    """End the connection of a client that has sent the code UNKNOWN, as Kafka does while it parses the request.
+    """Close the connection if the client sent the code UNKNOWN, as Kafka does while it parses the request.
 
-    A code that Kafka does not know is answered: a later release may have it.
+    Codes that Kafka does not define are accepted, since a later release may define them.
     """
     if any(UNKNOWN in each for each in codes):
         raise CloseConnection("an ACL, or a filter of ACLs, with the code UNKNOWN")

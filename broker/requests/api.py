@@ -1,7 +1,7 @@
-"""The registry of APIs: what is served is what is registered, and what is registered is what is announced.
+"""The registry of APIs. ApiVersions announces exactly the APIs that are registered, and the broker serves them.
 
-An API is one module in ``broker/apis``. It names its key and versions once, in ``@api(...)``; there is no list to edit. Its
-module is imported for its first request: `broker.requests.served` says beforehand what it registers.
+An API is one module in ``broker/apis``, which states its key and versions in ``@api(...)``. There is no list to edit.
+The module is imported when its first request arrives. `broker.requests.served` records beforehand what it registers.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class CloseConnection(Exception):
-    """Raised by a handler: the connection ends, behind ``answer`` if there is one.
+    """Raised by a handler to close the connection, after sending the response ``answer`` if there is one.
 
-    The message is the reason in the log. What depends on the client's words is among ``facts``: it is not to make a kind of
-    lines of its own (`broker.logging.limits`).
+    The message is logged as the reason. Values that the client controls belong into ``facts``, because the log's rate limits
+    count lines by their message (`broker.logging.limits`).
     """
 
     def __init__(self, reason: str, answer: object = None, **facts: object) -> None:
@@ -30,13 +30,13 @@ class CloseConnection(Exception):
 
 
 class NoResponse:
-    """Returned by a handler whose request wants no answer (Produce with acks=0)."""
+    """Returned by a handler whose request gets no response (Produce with acks=0)."""
 
 
 NO_RESPONSE: Final = NoResponse()
 
 
-# A handler returns the response, or is a coroutine of it (`broker.loop.coroutines`) if it may have to wait.
+# A handler returns the response, or a coroutine (`broker.loop.coroutines`) that returns it, if it may have to wait.
 Handler = Callable[[Any, "RequestContext"], "object | Coroutine[Any, Any, object]"]
 H = TypeVar("H", bound="Callable[..., object]")
 
@@ -55,13 +55,13 @@ class Api:
         handler: Handler | None = None,
         allow_before_authentication: bool = False,
     ) -> None:
-        """Without a handler it is that of the module ``name``, imported when it is needed."""
+        """If ``handler`` is None, the module ``name`` is imported when the handler is first needed."""
         self.key = key
         self.name = name
         self.versions = versions
-        """Served versions."""
+        """Versions that the handler accepts."""
         self.announced = announced
-        """Versions in ApiVersions; wider than ``versions`` only where Kafka announces more than it serves."""
+        """Versions that ApiVersions lists. Wider than ``versions`` only where Kafka announces more than it serves."""
         self.allow_before_authentication = allow_before_authentication
         self._handler = handler
 
@@ -86,11 +86,11 @@ APIS: dict[int, Api] = {}
 def api(
     key: int, versions: range, *, announced: range | None = None, allow_before_authentication: bool = False
 ) -> Callable[[H], H]:
-    """Register the decorated function as the handler of an API. Two modules for one key are a mistake of ours."""
+    """Register the decorated function as the handler of an API. Raises RuntimeError if two modules serve the same key."""
 
     def register(handler: H) -> H:
         name = handler.__module__.rpartition(".")[2]
-        # What the module itself says counts: `served` may be older than it in a checkout.
+        # The decorator's arguments win over `served`, which may be out of date in a checkout.
         known = APIS.setdefault(key, Api(key, name, versions, announced or versions))
         known.register(handler)
         known.name, known.versions, known.announced = name, versions, announced or versions
@@ -102,7 +102,7 @@ def api(
 
 @cache
 def discover() -> dict[int, Api]:
-    """The registry, by key. Modules of which `served` does not know are imported."""
+    """Return the registry, by API key. Imports modules that are missing from `served`."""
     from broker.requests.served import SERVED
 
     for key, (name, versions, announced, allow_before_authentication) in SERVED.items():
@@ -114,7 +114,7 @@ def discover() -> dict[int, Api]:
 
 
 def registered() -> dict[int, Api]:
-    """The registry after an import of every module of ``broker.apis``."""
+    """Import every module of ``broker.apis`` and return the registry, by API key."""
     for name in _modules():
         _import(name)
     return APIS

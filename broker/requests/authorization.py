@@ -1,6 +1,6 @@
-"""Which rights a request needs, and Kafka's words where the client lacks one (``AuthHelper``).
+"""Authorization checks that several handlers share, with Kafka's error messages (``AuthHelper``).
 
-A handler that asks about one resource calls `RequestContext.authorize` itself.
+A handler that checks a single resource calls `RequestContext.authorize` itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def unauthorized(
     context: RequestContext, operation: str, resource_type: str, names: Iterable[str]
 ) -> frozenset[str]:
-    """Those of the resources that the principal may not do this to; each is asked about once."""
+    """Names of the resources on which the principal lacks the operation. Each name is checked once."""
     if context.node.authorizer is None:
         return frozenset()
     return frozenset(
@@ -33,7 +33,7 @@ def unauthorized(
 def unwritable_topics(
     context: RequestContext, topics: Iterable[TopicProduceData], *, by_id: bool
 ) -> frozenset[tuple[str, UUID | None]]:
-    """Topics of a Produce that the principal may not write to, there or not; an id without a topic is not among them."""
+    """Topics of a Produce request that the principal may not write to, existing or not. Unknown topic ids are left out."""
     refused: set[tuple[str, UUID | None]] = set()
     for topic in topics:
         name: str | None = topic.name
@@ -46,33 +46,33 @@ def unwritable_topics(
 
 
 def may_write_transactions(context: RequestContext, transactional_id: str) -> bool:
-    """May the principal produce with this transactional id?"""
+    """Whether the principal may produce with this transactional id."""
     return context.authorize("WRITE", "TRANSACTIONAL_ID", transactional_id)
 
 
 def describable_topics(context: RequestContext) -> Callable[[str], bool] | None:
-    """Asks whether the principal may know of a topic; None where it may know of all."""
+    """Return a function that says whether the principal may see a topic; None if there is no authorizer."""
     if context.node.authorizer is None:
         return None
     return lambda name: context.authorize("DESCRIBE", "TOPIC", name, logs_denial=False)
 
 
 def may_on_cluster(context: RequestContext, operation: str, *, logs_denial: bool = True) -> bool:
-    """May the principal do this to the cluster?"""
+    """Whether the principal has this operation on the cluster."""
     return context.authorize(operation, "CLUSTER", CLUSTER_NAME, logs_denial=logs_denial)
 
 
 def authorized_cluster_operations(context: RequestContext) -> int:
-    """What the principal may do to the cluster, as bits; nothing for one that may not know of it."""
+    """Operations on the cluster that the principal has, as a bit mask; 0 if it lacks DESCRIBE on the cluster."""
     if not may_on_cluster(context, "DESCRIBE", logs_denial=False):
         return 0
     return authorized_operations(context, "CLUSTER", CLUSTER_NAME)
 
 
 def cluster_refusal(context: RequestContext, operation: str) -> ApiError | None:
-    """The exception in which Kafka's ``authorizeClusterOperation`` ends; None if the principal has the right.
+    """Return the error that Kafka's ``authorizeClusterOperation`` throws, or None if the principal has the operation.
 
-    APIs that repeat the words of an exception show this one's. The others have the words of the code (`CLUSTER_REFUSED`).
+    Some APIs put the exception's message into the response. The others use the error code's message (`CLUSTER_REFUSED`).
     """
     if may_on_cluster(context, operation):
         return None
@@ -81,11 +81,11 @@ def cluster_refusal(context: RequestContext, operation: str) -> ApiError | None:
 
 
 CLUSTER_REFUSED: Final = "Cluster authorization failed."
-"""What ``Errors.CLUSTER_AUTHORIZATION_FAILED`` says."""
+"""Message of ``Errors.CLUSTER_AUTHORIZATION_FAILED``."""
 
 
 def _in_words(context: RequestContext) -> str:
-    """``RequestChannel.Request.toString``: clients show it, and what reads their output knows its form."""
+    """Format the request as ``RequestChannel.Request.toString`` does. Clients show this text, and scripts parse it."""
     listener = context.listener
     connection = (
         f"{listener.advertised_host}:{listener.port}-{context.peer[1:]}:{context.client.port}"

@@ -1,4 +1,4 @@
-"""What the APIs of client metrics tell the node of the client that asks (KIP-714)."""
+"""Attributes of the requesting client, for the APIs of client metrics (KIP-714)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from broker.node.context import RequestContext
 
 
 def client_parameters(context: RequestContext) -> dict[str, str]:
-    """By the names that the patterns of subscriptions use. What the client has not said is left out."""
+    """Attributes of the client, keyed by the names that subscription patterns use. Unknown attributes are left out."""
     client = context.client
     parameters = {
         "client_software_name": client.software_name,

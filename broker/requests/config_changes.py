@@ -1,7 +1,7 @@
-"""What IncrementalAlterConfigs and AlterConfigs share: what the broker checks, and what the controller does then.
+"""Steps shared by IncrementalAlterConfigs and AlterConfigs: the checks of the broker, then the change by the controller.
 
-As Kafka's ``ConfigAdminManager``: the broker that has the request checks its form, and the settings of brokers, since those
-are its own; what is left goes to the controller.
+As in Kafka's ``ConfigAdminManager``, the broker that receives the request checks its form and changes to its own settings.
+All other changes go to the controller.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """One resource of a request."""
+    """One resource of a request, with its changes."""
 
     resource: Resource
     entries: Sequence[Entry]
@@ -62,9 +62,10 @@ async def alter(
     *,
     validate_only: bool,
 ) -> list[ApiError | None]:
-    """What comes of each resource, in the order of the request; None where all went well.
+    """Apply the changes and return one result for each resource, in the order of the request; None means success.
 
-    ``handled`` does what the controller has no part in, and says so; ``decision`` is what the controller decides.
+    ``handled`` applies changes that the controller has no part in, and returns True for them. ``decision`` returns the
+    function that computes the controller's change.
     """
     results: list[ApiError | None] = list(_twice(wanted))
     left: list[int] = []
@@ -78,7 +79,7 @@ async def alter(
             except ApiError as refusal:
                 results[at] = refusal
     if any(entry.operation not in _OPERATIONS for at in left for entry in wanted[at].entries):
-        # Kafka's controller knows no such operation, and fails with the whole request.
+        # Kafka's controller throws on an unknown operation, which fails the whole request.
         for at in left:
             results[at] = ApiError(ErrorCode.unknown_server_error)
         return results
@@ -115,11 +116,11 @@ def _check_rights(resource: Resource, context: RequestContext) -> None:
         raise ApiError(error, message)
 
 
-# -- the settings of brokers ------------------------------------------------------------------------------------
+# -- broker configs ---------------------------------------------------------------------------------------------
 
 
 def check_broker(each: Wanted, context: RequestContext, *, replaces: bool) -> None:
-    """``ApiError`` if this broker, or all brokers, cannot take these settings over while they run."""
+    """Raise ``ApiError`` if this broker (or any broker, for the cluster default) cannot apply the settings while it runs."""
     name = each.resource.name
     if name:
         _check_own_id(name, context.node.node_id)
@@ -134,7 +135,7 @@ def check_broker(each: Wanted, context: RequestContext, *, replaces: bool) -> No
         if node.check_listeners is not None:
             node.check_listeners(changed)
     except ConfigError as error:
-        # KAFKA-13609: not INVALID_CONFIG, in Kafka neither.
+        # Kafka returns INVALID_REQUEST here, not INVALID_CONFIG (KAFKA-13609).
         raise ApiError(ErrorCode.invalid_request, str(error)) from None
 
 
@@ -152,7 +153,7 @@ def _check_own_id(name: str, node_id: int) -> None:
 
 
 def _with_operations(each: Wanted, context: RequestContext) -> Mapping[str, str]:
-    """What the broker's settings come to; values of an earlier release that cannot be are left out."""
+    """Settings of the broker after the operations. Invalid values that an earlier release stored are left out."""
     current = own_configs(context.node.metadata.image, each.resource)
     wanted = {name: value for name, value in current.items() if is_dynamic(name) and is_valid(name, value)}
     for entry in each.entries:

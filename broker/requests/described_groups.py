@@ -1,4 +1,4 @@
-"""The frame of DescribeGroups and ConsumerGroupDescribe: groups that the client may not see stand first, as in Kafka."""
+"""The loop over groups shared by DescribeGroups and ConsumerGroupDescribe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.steps import Steps
 
 
 class DescribedGroup(Protocol):
-    """What both responses have of a group."""
+    """The fields that a group has in both responses."""
 
     error_code: int
     authorized_operations: int
@@ -30,7 +30,7 @@ def describe_groups(
     *,
     with_operations: bool,
 ) -> Steps[list[G]]:
-    """Each group as ``describe`` says, or what ``refuse`` makes of one that the client may not describe."""
+    """Describe each group, calling ``refuse`` for those that the client may not describe. As in Kafka, these come first."""
     refused, described = [], []
 
     def answer(group_id: str) -> None:

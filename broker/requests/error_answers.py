@@ -1,8 +1,8 @@
-"""The answer that says an error and nothing else, for any API and version, as Kafka's ``getErrorResponse`` builds it.
+"""Builds an error response for any API and version, as Kafka's ``getErrorResponse`` does.
 
-A code stands at the top where the version has a place for it there, and in every entry that the request has: the answer to
-a Produce names each of its partitions with the code, the answer to a FindCoordinator each of its keys. Which entry of an
-answer belongs to which of a request follows from the shapes of both; where Kafka does otherwise, a table says so.
+The response has the code at the top level, if the version has a field for it there, and in an entry for each entry of the
+request: each partition of a Produce, each key of a FindCoordinator. The entries of request and response are matched by the
+shapes of the two messages. Tables below list the APIs for which Kafka differs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _TOP_LEVEL_ONLY: Final = {
     ("list_partition_reassignments", 0),
     ("update_features", 0),
 }
-"""From this version on the entries stay away, if the version has a place for the code at the top."""
+"""(API, first version) in which the response has no entries, if the version has a top-level field for the code."""
 
 _NEVER_BY_ENTRY: Final = {"describe_log_dirs"}
-"""What is asked about is no part of the answer; versions that cannot say the code at the top cannot say it."""
+"""APIs whose response does not name the requested entries. Versions without a top-level code cannot report an error."""
 
 _KEYS: Final = {
     "entity",
@@ -51,12 +51,12 @@ _KEYS: Final = {
     "transactional_id",
     "user",
 }
-"""Fields by which an entry says what it is about."""
+"""Fields that identify an entry."""
 _NAMES: Final = ("topic_name", "user")
-"""What is a ``name`` in the request."""
+"""Response fields whose counterpart in the request is called ``name``."""
 _PARTITION_NUMBERS: Final = ("partition", "partition_id", "partition_index", "index")
 
-# What says "nothing" beside an error, where that is not what the schema has for it by default.
+# Field values beside an error, where Kafka's differ from the schema's defaults.
 _NOTHING: Final[dict[str, dict[str, Any]]] = {
     "create_delegation_token": {
         "principal_type": "User",
@@ -82,9 +82,9 @@ _NOTHING: Final[dict[str, dict[str, Any]]] = {
 
 
 def unsupported_version_response() -> ApiVersionsResponse:
-    """The answer, in version 0, to an ApiVersions request of a version that is not known: the one API it may ask.
+    """Return the version 0 response to an ApiVersions request of an unsupported version (KIP-511).
 
-    The client reads from it which version to ask in instead; the connection stays (KIP-511).
+    It lists only ApiVersions itself, so that the client can send a supported version on the same connection.
     """
     versions = SERVED[API_VERSIONS][1]
     return ApiVersionsResponse(
@@ -94,7 +94,7 @@ def unsupported_version_response() -> ApiVersionsResponse:
 
 
 def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> Any:
-    """The response to ``request`` that says ``code``, ready for the encoder of that version."""
+    """Return a response to ``request`` that contains only the error ``code``, for the encoder of that version."""
     api = APIS[api_key][0]
     response = at_version(api_key, version, "response")
     values = _nothing(api, response)
@@ -114,14 +114,14 @@ def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> A
 
 
 def _asked_about(api: str, request: Any, asked: WireField) -> tuple[WireField, Iterable[Any]]:
-    """The entries of a request that the answer has one for."""
+    """The entries of the request for each of which the response has an entry."""
     entries = getattr(request, asked.name) or ()
     if api == "alter_replica_log_dirs":
         inner = _entries_of(asked.nested)
         assert inner is not None
         return inner, [topic for each in entries for topic in each.topics]
     if api == "describe_user_scram_credentials":
-        return asked, ["" for _ in entries]  # Kafka does not say whom each is about
+        return asked, ["" for _ in entries]  # Kafka's error response does not contain the user names
     if api == "alter_user_scram_credentials":
         return asked, sorted({each.name for each in (*request.deletions, *request.upsertions)})
     return asked, entries
@@ -134,7 +134,7 @@ def _says_it_at_the_top_only(api: str, version: int, at_top: str | None) -> bool
 
 
 def _nothing(api: str, struct: Any) -> dict[str, Any]:
-    """The fields of a struct whose default says too much, or cannot be said in this version."""
+    """Values for fields whose default is wrong beside an error, or cannot be encoded in this version."""
     said = _NOTHING.get(api, {})
     values = {wire.name: said[wire.name] for wire in struct.__wire__ if wire.name in said}
     for wire in struct.__wire__:
@@ -150,12 +150,12 @@ def _code_of(struct: Any) -> str | None:
 
 
 def _entries_of(struct: Any) -> WireField | None:
-    """The field that holds what a request is about, or what of a topic."""
+    """First array field of a request, or of a topic in it: the entries that the request is about."""
     return next((wire for wire in struct.__wire__ if wire.is_array), None)
 
 
 def _answered_in(struct: Any) -> WireField | None:
-    """The field of a response whose entries, or theirs, carry codes."""
+    """The array field of a response whose entries, or their nested entries, have an error code."""
     return next(
         (wire for wire in struct.__wire__ if wire.is_array and wire.nested and _carries_code(wire.nested)),
         None,
@@ -180,14 +180,14 @@ def _entry(api: str, value: Any, asked: Any, answered: Any, code: ErrorCode) -> 
         values[name] = code
     else:
         inner, inner_answered = _entries_of(asked), _answered_in(answered)
-        assert inner is not None, "what is answered entry by entry is asked so"
-        assert inner_answered is not None, "what carries no code has entries that do"
+        assert inner is not None, "a request whose response has nested entries has nested entries"
+        assert inner_answered is not None, "an entry without a code has nested entries with codes"
         values[inner_answered.name] = _entries(api, getattr(value, inner.name), inner, inner_answered, code)
     return answered.__union__(**values)
 
 
 def _key(value: Any, struct: Any) -> dict[str, Any]:
-    """What the entry of the answer is about, taken from that of the request: a name, a number, or a struct with both."""
+    """Identifying fields of the response entry, copied from the request entry: a name, a partition number, or a struct."""
     keys = [wire.name for wire in struct.__wire__ if wire.name in _KEYS]
     if isinstance(value, str):
         return {

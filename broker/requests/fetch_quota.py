@@ -1,4 +1,4 @@
-"""What a Fetch of a consumer may read (KIP-13), as its handler asks for it."""
+"""The consumer byte rate quota (KIP-13), as the Fetch handler uses it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZE_BYTES: Final = 4
 
 
 class FetchQuota:
-    """Of the client of this request. Followers have none, and while none is set nothing is counted."""
+    """The quota of the client that sent this Fetch. Followers have none. Nothing is counted while no quota is configured."""
 
     __slots__ = ("_client", "_quotas")
 
@@ -29,16 +29,16 @@ class FetchQuota:
 
     @property
     def bytes_max(self) -> float:
-        """A Fetch of more would be throttled for ever."""
+        """Largest response that the quota allows, in bytes. A larger one would be throttled forever."""
         return inf if self._quotas is None else self._quotas.value_max(CONSUMER_BYTE_RATE, *self._client)
 
     @property
     def is_set(self) -> bool:
-        """Is there something to count?"""
+        """Whether the response has to be counted."""
         return self._quotas is not None
 
     def charge(self, response: FetchResponse, version: int) -> int:
-        """For how long the client has to wait before it gets this response; 0 if it gets it now."""
+        """Count the response against the quota. Returns the throttle time in ms, 0 if it can be sent now."""
         if self._quotas is None:
             return 0
         # Kafka counts the whole response, with its size (``FetchResponse.sizeOf``).

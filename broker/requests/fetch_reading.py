@@ -1,6 +1,6 @@
-"""The reading side of a Fetch: which partitions may be read, how much of each, and if waiting makes sense.
+"""The reading side of a Fetch: which partitions may be read, how much of each, and whether the request must wait for data.
 
-Kafka spreads this over KafkaApis.handleFetchRequest, ReplicaManager.readFromLog and DelayedFetch.tryComplete.
+In Kafka this is part of KafkaApis.handleFetchRequest, ReplicaManager.readFromLog and DelayedFetch.tryComplete.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from protocol.named_tuple import NamedTuple
 READ_COMMITTED: Final = 1
 STORAGE_ERROR_SINCE: Final = 6
 RACKS_SINCE: Final = 11
-"""From here on a consumer says where it is, may be sent to a follower, and may read there (KIP-392)."""
+"""From this version on a consumer sends its rack, and may be sent to a follower and read from it (KIP-392)."""
 TOPIC_IDS_SINCE: Final = 13
 LEADER_HINTS_SINCE: Final = 16
 NOT_A_LEADER_HERE: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
@@ -39,16 +39,16 @@ NOT_DIVERGING: Final = (NONE, None)
 
 
 class ReadOutcome(NamedTuple):
-    """One reading of all partitions of a Fetch."""
+    """The result of reading all partitions of a Fetch once."""
 
     answers: Answers
     bytes_read: int
     must_answer: bool
-    """An error, a divergence or a better replica never waits for data."""
+    """Whether to respond without waiting: a partition has an error, a diverging epoch or a preferred replica."""
 
 
 class FetchReading:
-    """The partitions of one Fetch, read as often as needed until the answer goes out."""
+    """The partitions of one Fetch, which are read again until the response can be sent."""
 
     __slots__ = (
         "_bytes_max",
@@ -81,10 +81,10 @@ class FetchReading:
         self._bytes_max = int(min(request.max_bytes, context.node.config.fetch_max_bytes, bytes_max))
         self.min_bytes = min(request.min_bytes, self._bytes_max)
         self.readable: list[tuple[CachedPartition, Partition]] = []
-        """What was read without an error the last time, to watch while waiting."""
+        """Partitions that the last `read` read without an error. The request watches them while it waits."""
         self._interesting: list[CachedPartition] = []
         self.refused: Answers = []
-        # Followers need a right on the cluster, and none on the topic.
+        # Followers need CLUSTER_ACTION on the cluster, and no operation on the topic.
         may_follow = (
             self._replica_id < 0
             or self._node.authorizer is None
@@ -97,13 +97,13 @@ class FetchReading:
             else:
                 self.refused.append((wanted, _without_data(wanted, error, aborted=())))
         if self.refused:
-            # Kafka looks for the topics before it looks at the rights.
+            # Kafka resolves topic ids before it checks authorization, so unknown ids come first.
             self.refused.sort(key=lambda each: each[1].error_code != ErrorCode.unknown_topic_id)
 
     def _refusal(self, wanted: CachedPartition) -> ErrorCode:
-        """Why the partition is not even looked for. As in Kafka, such an error ends no wait of the others."""
+        """Why the partition is not read at all, or NONE. As in Kafka, such an error does not complete the Fetch early."""
         if wanted.topic is None:
-            # A session may have met the id before the topic.
+            # The session may have been created with the id before the topic was created.
             wanted.topic = topic_name(self._node, wanted.topic_id)
             if wanted.topic is None:
                 return ErrorCode.unknown_topic_id
@@ -125,7 +125,7 @@ class FetchReading:
         bytes_left = min(self._bytes_max, UNSENT.room_bytes)
         bytes_read, must_answer = 0, not self._interesting
         for wanted in self._interesting:
-            # KIP-74: until a partition gave data, a first batch comes whole, however big: every consumer makes progress.
+            # KIP-74: until some partition returned data, its first batch is returned whole, however large, for progress.
             answer = self._read_one(wanted, bytes_left, whole_first_batch=bytes_read == 0)
             answers.append((wanted, answer))
             if (
@@ -134,7 +134,7 @@ class FetchReading:
                 or answer.preferred_read_replica >= 0
             ):
                 must_answer = True
-            # Our records are bytes; the type allows a list of chunks for others.
+            # `Partition.read` returns bytes; only the type of the field also allows a list of chunks.
             size = len(answer.records or b"")
             bytes_read += size
             bytes_left = max(bytes_left - size, 0)
@@ -156,7 +156,7 @@ class FetchReading:
             return _diverged(wanted, partition, diverging)
         max_bytes = min(wanted.max_bytes, bytes_left)
         if max_bytes < 0:
-            # A client's error: Kafka's log throws for this partition, and the rest of the request goes on.
+            # A client's error: Kafka's log throws for this partition, and the other partitions are read.
             return self._failed(wanted, ErrorCode.unknown_server_error)
         result = partition.read(
             wanted.offset, max_bytes, read_committed=self._read_committed, whole_first_batch=whole_first_batch
@@ -165,7 +165,7 @@ class FetchReading:
             return self._failed(wanted, result.error)
         self.readable.append((wanted, partition))
         aborted = None
-        # Where Kafka leaves out a first batch that does not fit, it leaves out this list too: null, not [].
+        # Where Kafka omits a first batch that does not fit, it also omits this list: null, not [].
         if self._read_committed and (
             result.records or max_bytes == 0 or wanted.offset >= result.last_stable_offset
         ):
@@ -183,7 +183,7 @@ class FetchReading:
         )
 
     def _preferred(self, partition: Partition, offset: int) -> int | None:
-        """A follower that is nearer to the consumer, if the broker is set to look for one and leads."""
+        """A follower in the consumer's rack, if this node leads and is configured to select one; None otherwise."""
         leading = partition.leading
         if not isinstance(leading, Leading) or self._node.config.replica_selector_class != RACK_AWARE:
             return None
@@ -193,7 +193,7 @@ class FetchReading:
         )
 
     def _replica(self, wanted: CachedPartition) -> Partition | ErrorCode:
-        """The partition if this node may serve the reader, and the topic id is the reader's."""
+        """The partition, if this node may serve this reader from it and the topic id matches; else the error."""
         topic, index = wanted.topic or "", wanted.index
         partition: Partition | ErrorCode | None = self._node.replicas.opened_leader(topic, index)
         if partition is None:
@@ -201,7 +201,7 @@ class FetchReading:
         if isinstance(partition, ErrorCode):
             return partition
         if wanted.topic_id is not None and partition.topic_id != wanted.topic_id:
-            # The topic was deleted and made anew under the same name since the session learnt its id.
+            # The topic was deleted and recreated under the same name since the session learnt its id.
             return ErrorCode.inconsistent_topic_id
         if wanted.leader_epoch >= 0:
             error = partition.check_epoch(wanted.leader_epoch)
@@ -210,14 +210,14 @@ class FetchReading:
         if not self._knows_racks and partition.leader_id != self._node.node_id:
             return ErrorCode.not_leader_or_follower
         if self._replica_id >= 0 and not _is_follower(partition, self._replica_id):
-            # A replica that this leader does not know; which error depends on whether it knows the epoch.
+            # The sender is not a replica of this partition. As in Kafka, the code depends on whether it sent an epoch.
             if wanted.leader_epoch >= 0:
                 return ErrorCode.unknown_leader_epoch
             return ErrorCode.not_leader_or_follower
         return partition
 
     def ready(self) -> bool:
-        """Is it time to read again? The cases of Kafka's DelayedFetch."""
+        """Whether the partitions should be read again. The cases of Kafka's DelayedFetch."""
         available = 0
         for wanted, partition in self.readable:
             if self._replica(wanted) is not partition:
@@ -230,7 +230,7 @@ class FetchReading:
                     wanted.offset, read_committed=self._read_committed
                 )
                 if in_older_segment:
-                    # A read ends with its segment, so that waiting would bring nothing more.
+                    # A read ends at the end of its segment, so waiting would not make it longer.
                     return True
                 available += min(size, wanted.max_bytes)
             if partition.diverging(wanted.last_fetched_epoch, wanted.offset) != NOT_DIVERGING:
@@ -240,7 +240,8 @@ class FetchReading:
     def _failed(self, wanted: CachedPartition, error: ErrorCode) -> PartitionData:
         version = self._context.api_version
         if error is ErrorCode.kafka_storage_error and version < STORAGE_ERROR_SINCE:
-            error = ErrorCode.not_leader_or_follower  # clients of that age know no storage error
+            # Clients of these versions do not know KAFKA_STORAGE_ERROR.
+            error = ErrorCode.not_leader_or_follower
         answer = _without_data(wanted, error)
         if version >= LEADER_HINTS_SINCE and error in NOT_A_LEADER_HERE:
             topic = self._node.metadata.topic(wanted.topic or "")
@@ -253,7 +254,7 @@ class FetchReading:
 
 
 def replica_id(request: FetchRequest) -> int:
-    """The follower that asks, -1 for a consumer; moved into a tagged field by v15 (KIP-903)."""
+    """Broker id of the fetching follower, -1 for a consumer. Version 15 moved it into a tagged field (KIP-903)."""
     return max(request.replica_id, request.replica_state.replica_id)
 
 
@@ -267,7 +268,7 @@ def topic_name(node: Node, topic_id: UUID | None) -> str | None:
 
 
 def _diverged(wanted: CachedPartition, partition: Partition, diverging: tuple[int, int]) -> PartitionData:
-    """Where the reader's log has left ours (KIP-320, KIP-595); to be heard before anything else."""
+    """A response without data: where the reader's log diverged from the leader's (KIP-320, KIP-595)."""
     return PartitionData(
         partition_index=wanted.index,
         high_watermark=partition.high_watermark,
@@ -280,7 +281,7 @@ def _diverged(wanted: CachedPartition, partition: Partition, diverging: tuple[in
 
 
 def _elsewhere(wanted: CachedPartition, partition: Partition, preferred: int) -> PartitionData:
-    """No data: the consumer asks a replica that is nearer to it (KIP-392)."""
+    """A response without data that sends the consumer to a replica nearer to it (KIP-392)."""
     return PartitionData(
         partition_index=wanted.index,
         high_watermark=partition.high_watermark,

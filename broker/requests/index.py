@@ -1,6 +1,6 @@
-"""``python -m broker.requests.index > broker/requests/served.py``: writes down what the modules of ``broker.apis`` serve.
+"""``python -m broker.requests.index > broker/requests/served.py``: generates the table of the APIs that the modules serve.
 
-So a start need not import them (`broker.requests.api.discover`).
+With the table, starting a broker does not import these modules (`broker.requests.api.discover`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from broker.requests.api import Api, registered
 
 HEAD = '''\
-"""Every API by its key: its module in ``broker.apis``, served and announced versions, whether before authentication.
+"""Every API by its key: its module in ``broker.apis``, served and announced versions, whether allowed before authentication.
 
 Written by ``python -m broker.requests.index``: do not edit.
 """
@@ -21,7 +21,7 @@ SERVED: Final[dict[int, tuple[str, range, range, bool]]] = {'''
 
 
 def text() -> str:
-    """The module `broker.requests.served` as it should be."""
+    """Source text of the module `broker.requests.served`."""
     return "\n".join([HEAD, *map(_row, sorted(registered().values(), key=lambda each: each.key)), "}", ""])
 
 

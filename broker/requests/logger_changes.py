@@ -1,6 +1,6 @@
-"""The levels of loggers, which IncrementalAlterConfigs sets (KIP-412): of this process, and until it ends.
+"""Log levels, which IncrementalAlterConfigs sets (KIP-412). They apply to this process only, and are not persisted.
 
-As Kafka's ``RuntimeLoggerManager``. There is one logger, the root: the broker's log has one level for all of it.
+As Kafka's ``RuntimeLoggerManager``. There is one logger, the root: the whole broker logs at one level.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.requests.config_changes import Entry, Wanted
 
 ROOT: Final = "root"
-# Log4j's levels, and ours that show at least as much.
+# Log4j's levels, each with the least verbose level of ours that shows at least as much.
 LEVELS: Final = {
     "DEBUG": "debug",
     "ERROR": "error",
@@ -30,7 +30,7 @@ LEVELS: Final = {
 
 
 def change_loggers(each: Wanted, context: RequestContext, *, validate_only: bool) -> None:
-    """Set levels, all of them or none. ``ApiError``."""
+    """Set all requested levels, or none. Raises ``ApiError``."""
     if not may_on_cluster(context, "ALTER_CONFIGS"):
         raise ApiError(ErrorCode.cluster_authorization_failed)
     _check_node_id(each.resource.name, context.node.node_id)
@@ -42,7 +42,7 @@ def change_loggers(each: Wanted, context: RequestContext, *, validate_only: bool
 
 
 def shown_level() -> str:
-    """The lowest level that the log shows, in Log4j's words."""
+    """The log's level, by its Log4j name."""
     return {"warning": "WARN"}.get(level(), level().upper())
 
 
@@ -62,7 +62,7 @@ def _check(entry: Entry) -> None:
             ErrorCode.invalid_request, f"{verb} operation is not allowed for the BROKER_LOGGER resource"
         )
     if entry.operation not in (Operation.SET, Operation.DELETE):
-        raise ApiError(ErrorCode.unknown_server_error)  # Kafka looks at what it does not know and finds null
+        raise ApiError(ErrorCode.unknown_server_error)  # Kafka: NullPointerException for an unknown operation
     if entry.name != ROOT:
         raise ApiError(ErrorCode.invalid_config, f"Logger {entry.name} does not exist!")
     if entry.operation == Operation.DELETE:

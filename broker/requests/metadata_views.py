@@ -1,4 +1,4 @@
-"""The image as one request sees it: through its listener, with its principal's rights."""
+"""Views of the metadata image for one request: addresses on its listener, operations of its principal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 NO_NODE: Final = -1
 NOT_ASKED: Final = -(1 << 31)
-"""The authorized operations for a client that did not ask for them."""
+"""Value of the authorized operations for a client that did not request them."""
 
-# Bits are AclOperation codes. Kafka's ``AclEntry.supportedOperations`` of each resource.
+# Codes of AclOperation, which are also the bit numbers; below, Kafka's ``AclEntry.supportedOperations``.
 _OPERATIONS: Final = {
     "READ": 3,
     "WRITE": 4,
@@ -41,7 +41,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Address(NamedTuple):
-    """Where a client of the request's listener reaches a broker."""
+    """Where clients of the request's listener reach a broker."""
 
     node_id: int
     host: str
@@ -54,7 +54,7 @@ NOWHERE: Final = Address(NO_NODE, "", -1, None, False)
 
 
 def address_of(context: RequestContext, node_id: int) -> Address | None:
-    """The address of a broker that is alive; None for one that is not, or not on this listener."""
+    """The address of an unfenced broker; None if it is fenced, unknown, or does not have the request's listener."""
     broker = context.node.metadata.brokers.get(node_id)
     if broker is None or broker.fenced:
         return None
@@ -62,7 +62,7 @@ def address_of(context: RequestContext, node_id: int) -> Address | None:
 
 
 def addresses(context: RequestContext, *, fenced: bool = False) -> Iterator[Address]:
-    """All brokers of the request's listener, by id; the fenced ones too where they were asked for."""
+    """All brokers that have the request's listener, by id. Fenced ones are included if ``fenced`` is true."""
     brokers = context.node.metadata.brokers
     for node_id in sorted(brokers):
         broker = brokers[node_id]
@@ -83,7 +83,7 @@ def _address(context: RequestContext, broker: BrokerRegistration) -> Address | N
 
 
 Live = Mapping[int, Address]
-"""The brokers that are alive and on the request's listener: looked up once for the partitions of an answer."""
+"""Unfenced brokers on the request's listener: looked up once for all partitions of a response."""
 
 
 def live_brokers(context: RequestContext) -> dict[int, Address]:
@@ -93,19 +93,19 @@ def live_brokers(context: RequestContext) -> dict[int, Address]:
 def leader_and_offline(
     context: RequestContext, live: Live, topic: Topic, partition: PartitionState
 ) -> tuple[int, list[int]]:
-    """(the leader, ``NO_NODE`` if there is none, replicas whose broker is away or whose files cannot be used)."""
+    """(leader id or ``NO_NODE``, offline replicas: those whose broker is not live or whose log directory failed)."""
     leader, is_offline_on = partition.leader, context.node.replicas.is_offline_on
     offline = [
         node_id
         for node_id in partition.replicas
         if node_id not in live or is_offline_on(node_id, topic.name, partition.index)
     ]
-    # The controller takes the leadership from a replica in a log directory that has failed (KIP-858).
+    # A replica in a failed log directory loses its leadership (KIP-858).
     return (leader if leader in live and leader not in offline else NO_NODE), offline
 
 
 def authorized_operations(context: RequestContext, resource_type: str, name: str) -> int:
-    """What the principal may do with a resource, as a mask of AclOperation codes."""
+    """Operations on the resource that the principal has, as a mask of AclOperation codes."""
     mask = 0
     for operation in _SUPPORTED[resource_type]:
         if context.authorize(operation, resource_type, name, logs_denial=False):

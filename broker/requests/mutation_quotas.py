@@ -1,4 +1,4 @@
-"""What a request may change of the metadata (KIP-599), as its handler asks for it."""
+"""The controller mutation quota (KIP-599), as the handlers use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def mutation_quota(context: RequestContext, *, strict_since: int) -> MutationQuota:
-    """Of the client of this request; from this version on it understands a refusal."""
+    """The quota of the requesting client, strict from version ``strict_since`` on: the client understands the error."""
     user = context.principal.partition(":")[2]
     strict = context.api_version >= strict_since
     return context.node.quotas.mutations(user, context.client_id or "", strict=strict)

@@ -1,7 +1,7 @@
-"""Requests that the broker makes of a node itself, without a connection: no interceptor, quota or ACL meets them.
+"""Requests that the broker sends to a node of its own, without a connection: interceptors, quotas and ACLs do not apply.
 
-The versions of Produce and the transactional APIs are the last that name topics, and in which the client adds the partitions
-to its transaction.
+Produce and the transactional APIs are used in the last version that names topics instead of ids, and in which the client
+adds partitions to its transaction explicitly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ END_TXN: Final[Api] = (26, 4)
 
 
 class _OwnContext(RequestContext):
-    """The broker has no principal."""
+    """The context of a request of the broker itself, which has no principal and is always authorized."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class _OwnContext(RequestContext):
 
 
 def handle(node: Node, listener: Listener, api: Api, request: object, client_id: str) -> Any:
-    """The response of the node's handler, or a future of it."""
+    """Call the node's handler. Returns the response, or a future of it."""
     key, version = api
     context = _OwnContext(node, listener, key, version, client_id, "/127.0.0.1")
     outcome = discover()[key].handler(request, context)
@@ -51,7 +51,7 @@ def handle(node: Node, listener: Listener, api: Api, request: object, client_id:
 
 
 def init_producer_id(transactional_id: str, timeout_ms: int) -> InitProducerIdRequest:
-    """As a producer that starts."""
+    """The request of a producer that starts, without a producer id."""
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
@@ -63,7 +63,7 @@ def init_producer_id(transactional_id: str, timeout_ms: int) -> InitProducerIdRe
 def add_partitions(
     transactional_id: str, producer: Producer, partitions: Mapping[str, Sequence[int]]
 ) -> AddPartitionsToTxnRequest:
-    """``partitions`` by topic."""
+    """A request that adds ``partitions``, by topic, to the transaction."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer[0],
@@ -86,7 +86,7 @@ def end_txn(transactional_id: str, producer: Producer, *, committed: bool) -> En
 def produce(
     topic: str, index: int, batch: bytes, transactional_id: str | None, timeout_ms: int
 ) -> ProduceRequest:
-    """A batch of one partition, with acks=all."""
+    """A request with one batch for one partition, with acks=all."""
     data = PartitionProduceData(index=index, records=batch)
     return ProduceRequest(
         transactional_id=transactional_id,

@@ -1,12 +1,12 @@
-"""Requests that wait for partitions to move: for data, for a low watermark (Kafka: delayed operations).
+"""Requests that wait for data or for a low watermark (Kafka: delayed operations).
 
     with Parking(clock, timeout_ms, partitions) as parking:
         while await parking.moved():
             if enough():
                 break
 
-A request that waits is one coroutine, one timer and a watch on each of its partitions. While nothing moves it costs nothing.
-Timer and watches go with the block, in whatever way it is left: also when the node dies, or the client goes.
+A waiting request has one coroutine, one timer, and a watch on each of its partitions. It does not poll. The end of the
+``with`` block removes timer and watches, also when the node dies or the client closes the connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ParkedHere(Waiter[bool]):
-    """The place where a request waits. Its connection finds it there (`Suspended.waits_at`)."""
+    """The waiter of a parked request. The connection finds it by `Suspended.waits_at`."""
 
     __slots__ = ("_gives_way",)
 
@@ -33,17 +33,17 @@ class ParkedHere(Waiter[bool]):
         self._gives_way = gives_way
 
     def give_way(self) -> None:
-        """The client waits for something else on the same connection."""
+        """Make the request respond early, because the client sent another request on the same connection."""
         if self._gives_way:
             self.wake(False)
 
     def client_gone(self) -> None:
-        """No one waits for the response: what the request holds is freed."""
+        """End the request: nobody waits for its response."""
         self.fail(CloseConnection("the client has gone"))
 
 
 class Parking:
-    """The wait of one request, at most ``timeout_ms``. ``gives_way``: the response may come early, with what there is."""
+    """The wait of one request, at most ``timeout_ms``. ``gives_way``: it may respond early, with the data that there is."""
 
     __slots__ = (
         "_clock",
@@ -80,10 +80,10 @@ class Parking:
             partition.delayed.unwatch(self._moved)
 
     async def moved(self) -> bool:
-        """Wait until something has moved in a partition: True. False: the time is over, or the request gives way.
+        """Wait until one of the partitions changes: True. False at the timeout, or when the request gives way.
 
-        It is the turn after the one that moved it. The mover (an append, a marker) answers its own request first; ten moves
-        in one turn are one. `CloseConnection` if the client has gone.
+        The request resumes in the turn after the change, so the request that caused it (an append, a marker) gets its
+        response first, and several changes in one turn wake it once. Raises `CloseConnection` if the client has gone.
         """
         self._parked = ParkedHere(gives_way=self._gives_way)
         return await self._parked

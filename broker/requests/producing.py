@@ -1,7 +1,7 @@
-"""The walk of a Produce request: look at each batch, ask the coordinator where needed, append, wait, respond.
+"""The steps of a Produce request: parse each batch, verify transactions, append, wait for the acks, respond.
 
-The steps run in one turn unless one has to wait: for the coordinator (a transaction that is still being completed), for
-records that must be read first, or for the high watermark (acks=all).
+All steps run in one turn of the event loop unless one has to wait: for the transaction coordinator (while it completes the
+previous transaction), for records that must be read before the append, or for the high watermark (acks=all).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ FIRST_VERSION_WITH_IMPLICIT_ADD = 12
 FIRST_VERSION_WITH_ABORTABLE = 11
 FIRST_VERSION_WITH_ZSTD = 7
 ADMIN_CLIENT_ID = "__admin_client"
-"""The one client that Kafka lets write to internal topics."""
+"""The one client id that Kafka allows to write to internal topics."""
 
-# What the coordinator's refusal becomes in a Produce answer (``ReplicaManager``).
+# Errors of the coordinator, and the codes that the Produce response has for them (``ReplicaManager``).
 _VERIFICATION_ERRORS = {
     ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
     ErrorCode.network_exception: ErrorCode.not_enough_replicas,
@@ -51,7 +51,7 @@ _VERIFICATION_ERRORS = {
 
 
 class Item:
-    """One partition of a request and what became of it."""
+    """One partition of a request, and the result of its append."""
 
     __slots__ = ("batch", "check", "index", "name", "partition", "result", "topic_id")
 
@@ -66,7 +66,7 @@ class Item:
 
 
 class Produce:
-    """One request under way; ``phrase`` makes the response of its items."""
+    """One Produce request in progress. ``phrase`` builds the response from the items."""
 
     __slots__ = ("_has_transactional", "_phrase", "context", "items", "request")
 
@@ -79,12 +79,12 @@ class Produce:
         self.request = request
         self.context = context
         self._phrase = phrase
-        # The name is asked for before anything else, so a batch that is refused on its own counts as well.
+        # Authorization of the transactional id comes first, so batches that are refused on their own count, too.
         self._has_transactional = False
         self.items: list[Item] = []
 
     async def run(self) -> ProduceResponse | NoResponse:
-        """The response, once the acks that the client asks for are there."""
+        """Execute the request. Returns the response after the acks that the client asked for."""
         transactional = self._look()
         if self._has_transactional and self._refuse_as_a_whole(transactional):
             return self._phrase(self)
@@ -100,10 +100,10 @@ class Produce:
             await self._await_disk()
         return self._phrase(self)
 
-    # -- looking ------------------------------------------------------------------------------------------------
+    # -- parsing ------------------------------------------------------------------------------------------------
 
     def _look(self) -> list[Item]:
-        """Parse every batch and find its partition; returns the items with transactional batches."""
+        """Parse every batch and resolve its partition. Returns the items with transactional batches."""
         context = self.context
         replicas = context.node.replicas
         by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
@@ -112,7 +112,7 @@ class Produce:
             if context.node.authorizer is not None
             else None
         )
-        # A partition that is named twice gets the last of its batches, as on Kafka.
+        # If a request names a partition twice, the last batch is appended, as on Kafka.
         items: dict[tuple[str, UUID | None, int], Item] = {}
         transactional: list[Item] = []
         for topic in self.request.topic_data:
@@ -130,8 +130,8 @@ class Produce:
                     self._has_transactional |= _is_transactional(data.records)
                 elif batch.attributes & TRANSACTIONAL:
                     self._has_transactional = True
-                    # A batch with the bit and without a producer is in no transaction: it is authorized, and
-                    # appended as it is.
+                    # A transactional batch without a producer id is in no transaction: it needs authorization, and
+                    # no verification.
                     if batch.producer_id >= 0:
                         transactional.append(item)
         self.items = list(items.values())
@@ -140,7 +140,7 @@ class Produce:
         return transactional
 
     def _locate(self, item: Item) -> None:
-        """Resolve the topic; the check that this node leads it comes later, as in Kafka."""
+        """Look up the topic and partition in the metadata. As in Kafka, leadership is checked later."""
         metadata = self.context.node.metadata
         if self.context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
             topic = metadata.topic_by_id(item.topic_id)
@@ -154,7 +154,7 @@ class Produce:
             item.result = AppendResult(ErrorCode.unknown_topic_or_partition)
 
     def _parse(self, item: Item, records: bytes | memoryview | None) -> None:
-        """Exactly one whole batch of format 2, of a codec that the version may use."""
+        """Parse the records as one whole batch of magic 2, with a codec that this version permits; else set the error."""
         try:
             batch = RecordBatch.parse(records or b"")
         except CorruptBatch as error:
@@ -181,7 +181,7 @@ class Produce:
             item.batch = batch
 
     def _refuse_as_a_whole(self, transactional: Sequence[Item]) -> bool:
-        """A transactional batch without an id, or with that of others, or batches of two producers: all is refused."""
+        """Refuse all items if the transactional id is missing or not authorized, or if there is more than one producer."""
         error = NONE
         transactional_id = self.request.transactional_id
         producers = {
@@ -196,7 +196,7 @@ class Produce:
         if error is NONE:
             return False
         several = error is ErrorCode.invalid_producer_id_mapping
-        message = "a request carries the batches of one producer" if several else None
+        message = "Transactional records contained more than one producer ID" if several else None
         for item in self.items:
             item.result = AppendResult(error, message=message)
         return True
@@ -227,7 +227,7 @@ class Produce:
             await verified
 
     def _keep_batches(self) -> None:
-        """The request waits, and the buffer that its batches lie in may be used for the next frame: copy them."""
+        """Copy the batches, since the connection reuses its frame buffer while the request waits."""
         for item in self.items:
             if item.batch is not None:
                 item.batch = RecordBatch.parse(bytes(item.batch.data))
@@ -239,7 +239,7 @@ class Produce:
             answer = ErrorCode.invalid_txn_state
         elif error is ErrorCode.concurrent_transactions and version < FIRST_VERSION_WITH_IMPLICIT_ADD:
             answer = ErrorCode.not_enough_replicas
-        # A code that stands for another one says so, as on Kafka.
+        # Kafka adds a message to a code that replaces another one.
         explained = answer in (ErrorCode.invalid_txn_state, ErrorCode.not_enough_replicas)
         message = f"The transaction could not be verified: {error.name.upper()}" if explained else None
         return AppendResult(answer, message=message)
@@ -247,7 +247,7 @@ class Produce:
     # -- appending ----------------------------------------------------------------------------------------------
 
     def _append(self) -> list[Waiter[None]]:
-        """Append every batch, and tell which of them wait for their turn."""
+        """Append every batch. Returns a waiter for each append that is queued."""
         acks = self.request.acks
         in_turn: list[Waiter[None]] = []
         for item in self.items:
@@ -265,7 +265,7 @@ class Produce:
         return in_turn
 
     def _append_one(self, item: Item) -> Waiter[None] | None:
-        """Append at once, or after what must be read first: this batch, or another for the same partition."""
+        """Append now, or queue the append if records must be read first, of this batch or of an earlier one in the queue."""
         node = self.context.node
         replicas = node.replicas
         partition = replicas.leader(item.name, item.index)
@@ -293,7 +293,10 @@ class Produce:
     async def _append_in_turn(
         self, item: Item, partition: Partition, checked: Checked | Invalid | Steps[Checked | Invalid]
     ) -> None:
-        """Behind what the partition's queue has, and once the records are read; the leader may be another one by then."""
+        """Append after the partition's earlier queued batches, once the records are read.
+
+        The leader may change meanwhile.
+        """
         node = self.context.node
         queues = node.append_queues
         found = await queues.turn(partition, checked)
@@ -317,7 +320,7 @@ class Produce:
     # -- waiting ------------------------------------------------------------------------------------------------
 
     async def _await_disk(self) -> None:
-        """acks=1 while a rule stands at ``log.write``: return once all that was appended is written."""
+        """Wait until all appended batches are written: acks=1 while a fault rule is at ``log.write``."""
         appended: list[tuple[Item, Waiter[ErrorCode]]] = []
         for item in self.items:
             if item.result is not None and item.result.last_offset >= 0:
@@ -331,7 +334,7 @@ class Produce:
                 item.result = AppendResult(error)
 
     def _uncommitted(self) -> list[Item]:
-        """The items of which a batch (a repeated one too) is not below the high watermark yet."""
+        """Items whose batch (new or duplicate) is not below the high watermark yet."""
         waiting: list[Item] = []
         for item in self.items:
             partition, result = item.partition, item.result
@@ -345,7 +348,7 @@ class Produce:
         return waiting
 
     async def _await_commit(self, waiting: Sequence[Item]) -> None:
-        """acks=all. When the time is up the data stays, and the client does not know."""
+        """Wait for acks=all. After the timeout the batch stays in the log, and the response has REQUEST_TIMED_OUT."""
         verdicts: list[Waiter[ErrorCode | None]] = [Waiter() for _ in waiting]
 
         def time_is_up() -> None:
@@ -364,7 +367,7 @@ class Produce:
             if error is None and item.partition.high_watermark <= item.result.last_offset:
                 error = ErrorCode.request_timed_out
             if error:
-                # The data stays, and so do its offsets in the response.
+                # The batch stays in the log, and the response has its offsets.
                 item.result = item.result._replace(error=error)
         timer.cancel()
 
@@ -381,7 +384,7 @@ def _magic(records: bytes | memoryview | None) -> int:
 
 
 def _has_batch(records: bytes | memoryview, start: int) -> bool:
-    """Does another whole batch follow? A torn one is cut off in silence, as Kafka's iterator does."""
+    """Whether another whole batch follows. A truncated one is ignored, as Kafka's iterator does."""
     try:
         RecordBatch.parse(records, start)
     except CorruptBatch:

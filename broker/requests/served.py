@@ -1,4 +1,4 @@
-"""Every API by its key: its module in ``broker.apis``, served and announced versions, whether before authentication.
+"""Every API by its key: its module in ``broker.apis``, served and announced versions, whether allowed before authentication.
 
 Written by ``python -m broker.requests.index``: do not edit.
 """

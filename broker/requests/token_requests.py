@@ -1,4 +1,4 @@
-"""Which clients may ask about delegation tokens: those that have proved who they are, and not by a token."""
+"""Which clients may send requests about delegation tokens: authenticated ones that did not use a token to authenticate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def allows_token_requests(context: RequestContext) -> bool:
-    """As ``KafkaApis.allowTokenRequests``: TLS alone proves the identity of a client only if it has a certificate."""
+    """Whether the client may send them (``KafkaApis.allowTokenRequests``). On SSL it needs a client certificate."""
     match context.listener.security_protocol:
         case "PLAINTEXT":
             return False

@@ -237,7 +237,7 @@ BY_LOG: Final[dict[str, tuple[str, Callable[[dict[str, Any]], bool]]]] = {
         "in-sync replicas change",
         lambda line: len(line["isr"]) > len(line["before"]),
     ),
-    "the controller refuses an ISR": ("in-sync replicas stay", lambda line: True),
+    "the controller refuses an ISR": ("change of in-sync replicas refused", lambda line: True),
     "a follower truncates": ("log truncated", lambda line: True),
     "a follower truncates below its log end with an old high watermark": (
         "log truncated",
@@ -251,9 +251,12 @@ BY_LOG: Final[dict[str, tuple[str, Callable[[dict[str, Any]], bool]]]] = {
         "log truncated after an unclean leader election: records are lost",
         lambda line: line["to_offset"] < line["high_watermark"],
     ),
-    "a follower begins at its leader's log start": ("log begins anew", lambda line: True),
+    "a follower begins at its leader's log start": (
+        "log restarted at the leader's log start",
+        lambda line: True,
+    ),
     "a follower begins with the batch in which its leader's log starts": (
-        "log begins anew",
+        "log restarted at the leader's log start",
         lambda line: line["to_offset"] < line["from_offset"],
     ),
     "segments below the log start are deleted": (

@@ -1,1 +1,1 @@
-"""Background work on partitions: flushing, retention, compaction. `events` has the callbacks that they get."""
+"""Background work on partitions: flushing, checkpoints, retention, compaction, expiration of idle producers."""

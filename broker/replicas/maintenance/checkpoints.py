@@ -1,4 +1,4 @@
-"""The checkpoint files of a log directory: recovery points, log starts, high watermarks; written in a thread."""
+"""The checkpoint files of a log directory: recovery points, log start offsets and high watermarks. A thread writes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ InBackground = Callable[[Callable[[], None]], "asyncio.Future[None]"]
 
 
 class Checkpoints:
-    """What the files said at the start, and what they are to say next. One thread at a time writes files."""
+    """The values read from the files at start, and those to write next. One thread at a time writes files."""
 
     def __init__(self, directory: LogDirectory, in_background: InBackground) -> None:
         self._directory = directory
@@ -31,13 +31,13 @@ class Checkpoints:
             for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
         }
         self._high_watermarks_moved: dict[Partition, None] = {}
-        """Since they were last noted."""
+        """Partitions whose high watermark has moved since the file was last written."""
         self._is_writing = False
         self._to_write: list[tuple[tuple[str, ...], Callable[[], None]]] = []
-        """What is to be written after that; asked for twice it is written once."""
+        """Writes requested while another one runs. A repeated request is queued once."""
         self._closed = False
 
-    # -- what they say ------------------------------------------------------------------------------------------
+    # -- values in the files ------------------------------------------------------------------------------------
 
     def recovery_point(self, key: PartitionKey) -> int:
         return self._files[RECOVERY_POINTS].get(key)
@@ -48,17 +48,17 @@ class Checkpoints:
     def high_watermark(self, key: PartitionKey) -> int:
         return self._files[HIGH_WATERMARKS].get(key)
 
-    # -- what they are to say -----------------------------------------------------------------------------------
+    # -- values to write ----------------------------------------------------------------------------------------
 
     def note(self, partition: Partition) -> None:
-        """All three of a partition."""
+        """Set all three values of a partition, to be written with the files."""
         key = (partition.topic, partition.index)
         self._files[RECOVERY_POINTS].set(key, partition.log.recovery_point)
         self._files[HIGH_WATERMARKS].set(key, partition.high_watermark)
         self.note_log_start(partition)
 
     def note_log_start(self, partition: Partition) -> None:
-        """A log start is kept only where it lies inside the first segment, as in Kafka."""
+        """Set the log start offset of a partition if it lies inside the first segment; else drop the row, as Kafka does."""
         log = partition.log
         key = (partition.topic, partition.index)
         if log.exists and log.log_start_offset > log.segments[0].base_offset:
@@ -67,16 +67,16 @@ class Checkpoints:
             self._files[LOG_STARTS].drop(key)
 
     def high_watermark_moved(self, partition: Partition) -> None:
-        """Noted when the file is written: a high watermark moves far more often."""
+        """Remember that the high watermark moved. Its value is read when the file is written, since it moves often."""
         self._high_watermarks_moved[partition] = None
 
     def removed(self, partition: Partition) -> None:
         self._high_watermarks_moved.pop(partition, None)
 
     def forget(self, key: PartitionKey) -> None:
-        """A partition was deleted: drop its rows, and write the files soon.
+        """Drop the rows of a deleted partition, and write the files soon.
 
-        After a crash they would be the offsets of the next partition of this name. Kafka: ``LogManager.asyncDelete``.
+        After a crash the rows would otherwise be applied to a new partition of this name. Kafka: ``LogManager.asyncDelete``.
         """
         for checkpoint in self._files.values():
             checkpoint.drop(key)
@@ -87,16 +87,19 @@ class Checkpoints:
 
     @property
     def is_changed(self) -> bool:
-        """Whether a file differs from what was noted."""
+        """Whether a value differs from its file."""
         return any(checkpoint.changed for checkpoint in self._files.values())
 
     @property
     def is_behind(self) -> bool:
-        """Whether a file differs from what was noted, or a high watermark has moved."""
+        """Whether a value differs from its file, or a high watermark has moved."""
         return bool(self._high_watermarks_moved) or self.is_changed
 
     def write(self, names: Iterable[str], then: Callable[[], None]) -> None:
-        """Write the files that are not up to date, in a thread; ``then`` runs when they are, or could not be, written."""
+        """Write the named files in a thread, if they have changed.
+
+        ``then`` is called afterwards, even if the write failed.
+        """
         names = tuple(names)
         if self._closed:
             return
@@ -130,11 +133,11 @@ class Checkpoints:
         self.write(tuple(self._files), then)
 
     def write_at_the_end(self) -> None:
-        """All three, in the caller's thread: after a clean stop."""
+        """Write all three files in the caller's thread, after a clean stop."""
         self._write_rows({name: checkpoint.rows() for name, checkpoint in self._files.items()})
 
     def close(self) -> None:
-        """No thread begins to write any more."""
+        """Start no further write."""
         self._closed = True
 
     def _note_high_watermarks(self) -> None:
@@ -150,13 +153,13 @@ class Checkpoints:
 
 
 def _read(directory: LogDirectory, name: str) -> Mapping[PartitionKey, int]:
-    """Kafka's recovery begins at 0, and logs where their first segment does, if these files are invalid."""
+    """The rows of a checkpoint file; none if it is invalid. As in Kafka, recovery then starts at offset 0."""
     try:
         return directory.read_checkpoint(name)
     except StorageError as error:
-        log_events.warning("checkpoint not usable, taken for empty", file=error.path, reason=str(error))
+        log_events.warning("checkpoint not usable, treated as empty", file=error.path, reason=str(error))
         return {}
 
 
 def _nothing() -> None:
-    """No one waits for these files."""
+    """Callback for a write that no caller waits for."""

@@ -1,4 +1,4 @@
-"""How a compaction in its thread leaves the event loop its turns."""
+"""Throttling of the thread that compacts logs, so that the event loop gets the interpreter lock (GIL) often enough."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import time
 from typing import Final
 
 STRETCH_S: Final = 0.0005
-"""After so much work the others may run. Python alone would let them wait for 5 ms, each time."""
+"""Seconds of work after which the thread sleeps.
+
+Python's own switch interval would delay the event loop by 5 ms each time.
+"""
 REST_S: Final = 0.00005
-"""A real sleep: who only yields has the interpreter back before the loop's thread has woken up."""
+"""Seconds of sleep. A mere yield would take the GIL back before the loop's thread has woken up."""
 SLEEP_S_MAX: Final = 0.02
-"""An abandoned pass should notice it soon, however slow it is meant to be."""
+"""Longest sleep in seconds, so that an abandoned pass ends soon even if the I/O rate is low."""
 
 
 class Abandoned(Exception):
-    """The pass is not wanted any more."""
+    """Raised in the compacting thread after its pass was cancelled."""
 
 
 class CleanerThrottler:
-    """Called again and again from the thread that compacts; raises `Abandoned` once ``abandoned`` is set.
+    """Called frequently by the compacting thread. Raises `Abandoned` once ``abandoned`` is set.
 
-    ``bytes_per_second`` bounds what is read and written (``log.cleaner.io.max.bytes.per.second``).
+    ``bytes_per_second`` limits the bytes read and written (``log.cleaner.io.max.bytes.per.second``).
     """
 
     def __init__(self, bytes_per_second: float) -> None:

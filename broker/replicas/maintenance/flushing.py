@@ -1,13 +1,13 @@
-"""fsync in the background, and the checkpoints that say what is on the disk: what a crash leaves to recover is bounded.
+"""Background fsync of logs, and the recovery point checkpoints: they limit how much a crash leaves to recover.
 
-Four reasons to sync a partition: a segment was sealed (as in Kafka), ``flush.messages``, ``flush.ms``, and every
-``odradek.background.flush.interval.ms`` whatever was written since. Kafka leaves the last to the operating system, and
-looks at ``flush.ms`` only every ``log.flush.scheduler.interval.ms``, which by default is never: there a topic's
-``flush.ms`` has no effect unless the broker's setting allows it. A user who sets ``flush.ms`` wants it, so here a
-timer runs from the first record that is not on the disk.
+A partition is synced for one of four reasons: a segment was sealed (as in Kafka), ``flush.messages``, ``flush.ms``, and
+every ``odradek.background.flush.interval.ms`` if records were written since. Kafka leaves the last to the operating system.
+It checks ``flush.ms`` only every ``log.flush.scheduler.interval.ms``, by default never, so that a topic's ``flush.ms`` has
+no effect unless the broker's setting allows it. Here ``flush.ms`` always has an effect: a timer starts at the first record
+that is not synced.
 
-One sync of a partition runs at a time: the operating system tells of lost pages once, and a second sync beside the one
-that is told would take them for written.
+At most one sync of a partition runs at a time. The operating system reports a failed write-back once: a second sync beside
+the one that gets the error would succeed, although pages were lost.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
 
 PARTITIONS_AT_ONCE: Final = 32
-"""How many partitions are handed to the thread in one go: what the loop does for them takes about a millisecond."""
+"""Partitions that are handed to the thread together. The event loop spends about a millisecond on them."""
 
 
 @slotted(eq=False)
 class _Sync:
-    """One partition's flush on its way through a thread."""
+    """The flush of one partition, while a thread runs it."""
 
     partition: Partition
     flush: Flush
@@ -51,7 +51,7 @@ class _Sync:
 
 
 class Flushing(PartitionListener["Partition"]):
-    """What is on the disk for good: of each partition the recovery point, and the files that tell it."""
+    """Syncs partitions, and moves their recovery points and checkpoints."""
 
     def __init__(
         self,
@@ -70,34 +70,34 @@ class Flushing(PartitionListener["Partition"]):
         self._injection = injection or FaultInjection()
         self._node_id = node_id
         self._dirty: dict[Partition, None] = {}
-        """What the next round looks at."""
+        """Partitions to sync in the next round."""
         self._round: dict[Partition, None] = {}
-        """What is left of this one."""
+        """Partitions that the current round has yet to sync."""
         self._running: dict[Partition, _Sync] = {}
         self._again: dict[Partition, bool] = {}
-        """Asked for while a sync was running; whether the active segment is wanted too."""
+        """Partitions to sync again after their running sync; the value says whether to include the active segment."""
         self._deadlines: dict[Partition, Timer] = {}
         self._snapshots = ProducerSnapshots()
         self._timers: list[Timer] = []
         self._round_goes_on = False
         self._closed = False
 
-    # -- what happens to partitions -----------------------------------------------------------------------------
+    # -- partition listener -------------------------------------------------------------------------------------
 
     def appended(self, partition: Partition) -> None:
         self._dirty[partition] = None
         self._arm(partition, self._clock.now_ms(Domain.RETENTION))
 
     def rolled(self, partition: Partition) -> None:
-        """A segment was sealed. All before it that is not on the disk goes with it: the recovery point vouches for all."""
+        """Sync all sealed segments that are not synced yet: the recovery point covers everything before it."""
         self._sync(partition, whole=False)
 
     def log_start_moved(self, partition: Partition) -> None:
         self._checkpoints.note_log_start(partition)
-        self._dirty[partition] = None  # the leader epochs have changed with it
+        self._dirty[partition] = None  # the leader epoch file has changed, too
 
     def truncated(self, partition: Partition) -> None:
-        """What was on the disk is not the log any more: say so before a crash believes the old recovery point."""
+        """Write the new recovery point soon: after a crash, the old one would cover offsets that are not in the log now."""
         self._snapshots.forget(partition)
         self._checkpoints.note(partition)
         self._checkpoints.write((RECOVERY_POINTS, LOG_STARTS), _nothing)
@@ -129,11 +129,11 @@ class Flushing(PartitionListener["Partition"]):
     # -- one partition ------------------------------------------------------------------------------------------
 
     def flush(self, partition: Partition) -> None:
-        """fsync all that a partition has; its high watermark moves when that is done (``flush.messages``)."""
+        """fsync all of a partition's log; the high watermark moves afterwards (``flush.messages``)."""
         self._sync(partition, whole=True)
 
     def _arm(self, partition: Partition, since_ms: int) -> None:
-        """``flush.ms`` after the first record that is not on the disk the log is synced."""
+        """Start the timer that syncs the log ``flush.ms`` after ``since_ms``, the time of the first unsynced record."""
         flush_ms = partition.log.config.flush_ms
         if flush_ms == NEVER or partition in self._deadlines or self._closed:
             return
@@ -157,7 +157,10 @@ class Flushing(PartitionListener["Partition"]):
             self._sync_all([sync], _nothing)
 
     def _prepare(self, partition: Partition, *, whole: bool) -> _Sync | None:
-        """What a thread must sync so that the recovery point may move to the end, or to the active segment's base."""
+        """The files to sync for moving the recovery point to the log end (``whole``) or to the active segment's base offset.
+
+        None if there is nothing to sync, or if the partition goes offline here.
+        """
         log = partition.log
         if partition.offline is not None or not log.exists:
             return None
@@ -176,7 +179,7 @@ class Flushing(PartitionListener["Partition"]):
             self._start_past_points(syncs, then)
 
     def _start(self, syncs: list[_Sync], then: Callable[[], None]) -> None:
-        """Sync some partitions in a thread."""
+        """Sync some partitions in a thread, and call ``then`` on the loop."""
 
         def done(future: asyncio.Future[None]) -> None:
             if future.cancelled():
@@ -193,7 +196,7 @@ class Flushing(PartitionListener["Partition"]):
         self._in_background(partial(_run_all, syncs)).add_done_callback(done)
 
     def _start_past_points(self, syncs: list[_Sync], then: Callable[[], None]) -> None:
-        """The same, while an interceptor may hold a step at ``log.fsync``: a held sync delays no other partition's."""
+        """`_start`, where an interceptor may hold a sync at ``log.fsync``. A held sync does not delay other partitions."""
         passed: list[_Sync] = []
         at_once = True
         for sync in syncs:
@@ -225,7 +228,7 @@ class Flushing(PartitionListener["Partition"]):
         if sync.flush.abandoned:
             return
         if sync.error is not None:
-            # What is not on the disk is not acknowledged.
+            # Records that are not on the disk must not be acknowledged.
             partition.go_offline(sync.error)
             return
         sync.flush.finish()
@@ -243,10 +246,13 @@ class Flushing(PartitionListener["Partition"]):
         log = partition.log
         return log.flushed_offset < (log.log_end_offset if whole else log.active.base_offset)
 
-    # -- all of them, now and then ------------------------------------------------------------------------------
+    # -- periodic rounds ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin with the rounds. Without them (``odradek.background.flush.interval.ms=0``) Kafka's intervals count."""
+        """Start the periodic rounds.
+
+        If ``odradek.background.flush.interval.ms`` is 0, Kafka's checkpoint intervals apply.
+        """
         config = self._config
         if config.background_flush_interval_ms > 0:
             self._timers = [
@@ -281,7 +287,7 @@ class Flushing(PartitionListener["Partition"]):
 
     def _begin_round(self) -> None:
         if self._round_goes_on:
-            return  # a slow disk: the next one takes what is left
+            return  # the disk is slow: the next round syncs the rest
         self._round_goes_on = True
         self._round, self._dirty = self._dirty, {}
         self._go_on()
@@ -290,7 +296,7 @@ class Flushing(PartitionListener["Partition"]):
         self._round_goes_on = False
 
     def _go_on(self) -> None:
-        """The next partitions of this round, or its end: the checkpoints."""
+        """Sync the next partitions of this round; at its end write the checkpoints."""
         if self._closed:
             return
         syncs: list[_Sync] = []
@@ -307,7 +313,7 @@ class Flushing(PartitionListener["Partition"]):
         else:
             self._checkpoints.write_all(self._end_round)
 
-    # -- the end ------------------------------------------------------------------------------------------------
+    # -- stopping -----------------------------------------------------------------------------------------------
 
     def abandon(self) -> None:
         self._stop()
@@ -326,7 +332,7 @@ class Flushing(PartitionListener["Partition"]):
         self._deadlines.clear()
 
     def write_all(self, partitions: Iterable[Partition]) -> None:
-        """After a clean stop: where each of these logs stands now."""
+        """Write the checkpoints of these partitions after a clean stop."""
         for partition in partitions:
             if partition.offline is None and partition.log.exists:
                 self._checkpoints.note(partition)
@@ -334,7 +340,7 @@ class Flushing(PartitionListener["Partition"]):
 
 
 def _nothing() -> None:
-    """For a sync that no caller waits for."""
+    """Callback for a sync or write that no caller waits for."""
 
 
 def _run_all(syncs: list[_Sync]) -> None:

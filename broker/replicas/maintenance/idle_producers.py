@@ -1,4 +1,4 @@
-"""Producers that have written nothing for ``producer.id.expiration.ms`` are forgotten, at Kafka's interval."""
+"""Expiration of producers that have written nothing for ``producer.id.expiration.ms``, at Kafka's check interval."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
 
 EXPIRED_PER_TURN: Final = 500
-"""Of how many partitions idle producers are dropped before others have their turn: about a millisecond."""
+"""Partitions whose idle producers are removed in one turn of the event loop: about a millisecond."""
 
 
 class IdleProducers(PartitionListener["Partition"]):
-    """Looks at the partitions that ``opened`` gives."""
+    """Removes idle producers from all open partitions, periodically."""
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, opened_partitions: Callable[[], Iterator[Partition]]
@@ -42,11 +42,11 @@ class IdleProducers(PartitionListener["Partition"]):
         return min((each for each in found if each is not None), default=None)
 
     def expire(self) -> None:
-        """Forget those whose time is over."""
+        """Remove all expired producers."""
         self._expire(self._opened())
 
     def _expire(self, partitions: Iterator[Partition]) -> None:
-        """Some of the partitions in this turn of the loop, the rest in the next ones."""
+        """Handle at most ``EXPIRED_PER_TURN`` partitions in this turn of the event loop, the rest in the next ones."""
         now_ms, expiration_ms = self._clock.now_ms(Domain.PRODUCERS), self._config.producer_id_expiration_ms
         some = list(islice(partitions, EXPIRED_PER_TURN))
         for partition in some:

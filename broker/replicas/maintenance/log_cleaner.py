@@ -1,12 +1,12 @@
-"""Which logs are compacted, and when (`LogCleaner`, `LogCleanerManager`): the work itself is `storage.compaction`'s.
+"""Which logs are compacted, and when (`LogCleaner`, `LogCleanerManager`). `storage.compaction` compacts them.
 
-One pass at a time, in a thread, as Kafka's one ``log.cleaner.threads`` does by default. Kafka looks at every log each
-``log.cleaner.backoff.ms``; here a log is looked at once something has happened to it, or when time alone can have
-made it ready.
+One pass runs at a time, in a thread, as with Kafka's default of one ``log.cleaner.threads``. Kafka checks every log each
+``log.cleaner.backoff.ms``. Here a log is checked only after it has changed, or when the passage of time can have made it
+ready.
 
-A pass puts one compacted segment after the other in its place: files written and synced in the thread, renamed
-to ``.swap`` on the loop, the names synced in the thread, exchanged on the loop. A crash at any point in between leaves
-the old segments or the new one.
+A pass replaces groups of segments by compacted ones. The thread writes and syncs the new files, the event loop renames them
+to ``.swap``, the thread syncs the directory, and the event loop exchanges them. A crash at any point leaves either the old
+segments or the new one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ InBackground = Callable[[Callable[[], Any]], "asyncio.Future[Any]"]
 
 
 class LogCleaner(PartitionListener["Partition"]):
-    """Compacts the logs whose topics ask for it."""
+    """Compacts the logs of topics with ``cleanup.policy=compact``."""
 
     def __init__(
         self, directory: LogDirectory, config: BrokerConfig, clock: Clock, in_background: InBackground
@@ -53,15 +53,15 @@ class LogCleaner(PartitionListener["Partition"]):
         self._config = config
         self._checkpoint = self._read_checkpoint()
         self._candidates: dict[Partition, int] = {}
-        """When to look at a log that may have something to compact."""
+        """Logs that may have something to compact, and when to check each (ms)."""
         self._uncleanable: set[Partition] = set()
-        """Those whose last pass failed: the next one might fail too."""
+        """Partitions whose last pass failed. They are not compacted again before a restart."""
         self._throttler = CleanerThrottler(self._config.log_cleaner_io_max_bytes_per_second)
         self._at_work: Partition | None = None
         self._oldest: Segment | None = None
-        """Of the segments that the pass still needs."""
+        """First of the segments that the running pass still needs."""
         self._work_is_gone = False
-        """The partition of the running pass was deleted or went offline: the pass removes its files."""
+        """Whether the partition of the running pass was deleted or went offline. The pass then removes its files."""
         self._task: asyncio.Task[None] | None = None
         self._rounds: Periodic | None = None
         self._removals: dict[int, Timer] = {}
@@ -71,12 +71,14 @@ class LogCleaner(PartitionListener["Partition"]):
         try:
             return self._directory.read_checkpoint(CLEANER_OFFSETS)
         except StorageError as error:
-            # Nothing is lost with it: each log is compacted from its beginning once.
-            log_events.warning("cleaner offsets are not known", file=error.path, reason=str(error))
+            # Without the checkpoint, each log is compacted from its beginning once; no data is lost.
+            log_events.warning(
+                "cleaner offset checkpoint not usable, treated as empty", file=error.path, reason=str(error)
+            )
             return {}
 
     def start(self) -> None:
-        """From now on there may be passes: at once, and in each round in which a log's time has come."""
+        """Allow passes from now on: start one if a log is due, and check periodically."""
         self._look()
         self._rounds = Periodic(
             self._clock,
@@ -86,7 +88,7 @@ class LogCleaner(PartitionListener["Partition"]):
             self._next_look_ms,
         )
 
-    # -- what happens to partitions -----------------------------------------------------------------------------
+    # -- partition listener -------------------------------------------------------------------------------------
 
     def opened(self, partition: Partition) -> None:
         self._consider(partition)
@@ -105,7 +107,7 @@ class LogCleaner(PartitionListener["Partition"]):
         self._consider(partition)
 
     def truncated(self, partition: Partition) -> None:
-        """What was compacted and cut off comes anew; a pass that runs finds that its segments are not there."""
+        """Move the cleaner offset back to the new log end. A running pass notices that its segments are gone."""
         key = (partition.topic, partition.index)
         if key in self._checkpoint:
             self._checkpoint[key] = min(self._checkpoint[key], partition.log_end_offset)
@@ -133,7 +135,7 @@ class LogCleaner(PartitionListener["Partition"]):
                 timer.cancel()
 
     async def close(self) -> None:
-        """A pass that runs is given up; what it has put in place stays."""
+        """Cancel a running pass and wait for it. The segments that it has replaced stay replaced."""
         self._closed = self._throttler.abandoned = True
         for timer in (self._rounds, *self._removals.values()):
             if timer is not None:
@@ -141,7 +143,7 @@ class LogCleaner(PartitionListener["Partition"]):
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    # -- choosing -----------------------------------------------------------------------------------------------
+    # -- choosing a log -----------------------------------------------------------------------------------------
 
     def _next_look_ms(self) -> int | None:
         return min(self._candidates.values(), default=None) if self._task is None else None
@@ -151,12 +153,12 @@ class LogCleaner(PartitionListener["Partition"]):
         if self._closed or next_look_ms is None or next_look_ms > self._clock.now_ms(Domain.RETENTION):
             return NOTHING_DONE
         self._task = asyncio.get_running_loop().create_task(self._work())
-        # All pieces of all passes are one piece of work for a clock that advances.
+        # A clock that advances waits for the whole task, that is, for all passes.
         self._clock.wait_for(self._task)
         return self._task
 
     async def _work(self) -> None:
-        """Pass after pass, while there is something to compact and nothing goes wrong."""
+        """Run passes while there is a log to compact and no pass fails."""
         try:
             while not self._closed:
                 chosen = self._choose()
@@ -166,21 +168,22 @@ class LogCleaner(PartitionListener["Partition"]):
             self._task = None
 
     def _choose(self) -> tuple[Partition, LogToClean] | None:
-        """The log with the largest share of dirty bytes, of those that want it (`grabFilthiestCompactedLog`)."""
+        """The due log with the largest share of dirty bytes, None if no log should be compacted
+        (`grabFilthiestCompactedLog`)."""
         now_ms = self._clock.now_ms(Domain.RETENTION)
         chosen: tuple[Partition, LogToClean] | None = None
         for partition in [each for each, due_ms in self._candidates.items() if due_ms <= now_ms]:
             try:
                 found = self._look_at(partition, now_ms)
             except StorageError as error:
-                self._give_up(partition, error)
+                self._mark_uncleanable(partition, error)
                 continue
             if found is not None and (chosen is None or found.dirty_ratio > chosen[1].dirty_ratio):
                 chosen = (partition, found)
         return chosen
 
     def _look_at(self, partition: Partition, now_ms: int) -> LogToClean | None:
-        """What can be compacted now, if that is worth it; else the log is looked at again in its time."""
+        """The compactable part of a log if it is dirty enough; else None, and set when the log is checked again."""
         log, key = partition.log, (partition.topic, partition.index)
         if not log.config.compact or not log.exists:
             del self._candidates[partition]
@@ -210,7 +213,7 @@ class LogCleaner(PartitionListener["Partition"]):
     # -- one pass -----------------------------------------------------------------------------------------------
 
     async def _compact(self, partition: Partition, part: LogToClean) -> bool:
-        """One pass over one log; whether it came to its end."""
+        """Run one pass over one log. Returns whether it was completed."""
         began_ms = self._clock.now_ms(Domain.RETENTION)
         self._throttler = CleanerThrottler(self._config.log_cleaner_io_max_bytes_per_second)
         self._at_work, self._work_is_gone = partition, False
@@ -219,10 +222,11 @@ class LogCleaner(PartitionListener["Partition"]):
             work = await self._pass(partition, part, began_ms)
         except Abandoned:
             return False
-        except Exception as error:  # whatever it is, it is this log's alone (`LogCleaningException`)
-            # What retention has taken meanwhile, the oldest first, need not be found any more.
+        except Exception as error:  # any failure concerns this log only (`LogCleaningException`)
+            # If retention has deleted the oldest segment meanwhile, the failure may come from that, and the log stays
+            # eligible.
             if not self._work_is_gone and self._oldest is not None and partition.log.holds([self._oldest]):
-                self._give_up(partition, error)
+                self._mark_uncleanable(partition, error)
             return False
         finally:
             self._at_work = self._oldest = None
@@ -231,8 +235,8 @@ class LogCleaner(PartitionListener["Partition"]):
         return work is not None
 
     async def _pass(self, partition: Partition, part: LogToClean, now_ms: int) -> Pass | None:
-        """None if the segments were taken out of the log meanwhile."""
-        # Most brokers never compact a log, and a start need not wait for it.
+        """Compact the log and settle the checkpoint. None if its segments were taken out of the log meanwhile."""
+        # Imported here, since most brokers never compact a log.
         from storage.compaction.rewriting import Pass
 
         segments = await self._sources(partition, part)
@@ -257,7 +261,10 @@ class LogCleaner(PartitionListener["Partition"]):
 
     @staticmethod
     async def _sources(partition: Partition, part: LogToClean) -> dict[Source, Segment]:
-        """The segments to compact, as a thread may know them. There may be very many: the loop has its turns between."""
+        """The segments to compact, by what the thread needs of them.
+
+        Yields to the event loop, since there may be very many.
+        """
         from storage.compaction.grouping import Source
 
         segments = partition.log.segments[: partition.log.segment_index(part.upper_bound)]
@@ -294,7 +301,7 @@ class LogCleaner(PartitionListener["Partition"]):
         )
 
     async def _install(self, partition: Partition, sources: list[Segment], cleaned: Cleaned) -> bool:
-        """Put a compacted segment in the place of its sources, unless these were taken out of the log meanwhile."""
+        """Replace the source segments by the compacted one. Returns False if they were taken out of the log meanwhile."""
         log = partition.log
         if self._work_is_gone or not log.holds(sources):
             await self._in_background(partial(_discard, cleaned))
@@ -307,11 +314,11 @@ class LogCleaner(PartitionListener["Partition"]):
             await self._in_background(partial(_discard, cleaned))
             raise
         if self._work_is_gone:
-            return False  # its folder goes, or the next start puts the files in their place
+            return False  # the directory is being deleted, or the next start completes the exchange
         try:
             retired = log.replace(sources, cleaned.segment(self._clock.now_ms()))
         except StorageError as error:
-            # Some files have their new names and some have not: only a start can tell which.
+            # Some files have been renamed and some have not. Only the recovery at the next start can complete the exchange.
             partition.go_offline(error)
             return False
         if retired is None:
@@ -329,8 +336,8 @@ class LogCleaner(PartitionListener["Partition"]):
 
         self._removals[number] = self._clock.call_later_ms(delay_ms, remove_now, Domain.RETENTION)
 
-    def _give_up(self, partition: Partition, error: Exception) -> None:
-        """Not again before a restart: a disk that is full or a batch that is broken stays so."""
+    def _mark_uncleanable(self, partition: Partition, error: Exception) -> None:
+        """Exclude a log from compaction until the next start: a full disk or a corrupt batch would fail again."""
         self._candidates.pop(partition, None)
         self._uncleanable.add(partition)
         log_events.error(
@@ -366,9 +373,9 @@ class LogCleaner(PartitionListener["Partition"]):
 
 
 def _make_way(directory: Path, earlier: Iterable[Path]) -> None:
-    """Before the exchange: the new files' names are on the disk, and old files of an earlier pass are out of the way.
+    """Prepare the exchange: delete files that an earlier pass retired, and sync the names of the new files.
 
-    To rename over a big file frees its blocks, which would hold up the loop.
+    Runs in a thread, because a rename over a large file frees its blocks and would block the event loop.
     """
     for path in earlier:
         remove(path)
@@ -383,6 +390,6 @@ def _discard(cleaned: Cleaned) -> None:
 
 
 def _settle(directory: LogDirectory, partition: Path, offsets: Mapping[PartitionKey, int]) -> None:
-    """After the last exchange, what says that it need not be done again."""
+    """After the last exchange, sync the directory and write the cleaner offsets, so that the pass is not repeated."""
     sync_directory(partition)
     directory.write_checkpoint(CLEANER_OFFSETS, offsets)

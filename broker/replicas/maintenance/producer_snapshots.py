@@ -1,6 +1,6 @@
-"""Producer snapshots inside a segment: a recovery reads no more of a large segment than ``SNAPSHOT_BYTES`` again.
+"""Producer snapshots inside large segments, so that a recovery reads at most about ``SNAPSHOT_BYTES`` of records again.
 
-Kafka takes them where a segment is rolled and at a clean stop: after a kill it reads the whole active segment again.
+Kafka takes snapshots when a segment is rolled and at a clean stop, and so reads the whole active segment after a kill.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
 
 SNAPSHOT_BYTES: Final = 32 * 1024 * 1024
-"""How much of a log a recovery may have to read again for its producers."""
+"""Bytes of a log after which a snapshot is taken."""
 SNAPSHOTS_KEPT: Final = 2
-"""Inside of a segment, for the recovery point that is checkpointed and for the one that is not yet."""
+"""Snapshots kept inside a segment: for the checkpointed recovery point, and for the next one."""
 
 
 class ProducerSnapshots:
-    """Of each partition: where in which segment the last snapshot was taken, and those that are kept."""
+    """For each partition: segment and position of the last snapshot, and the offsets of the kept snapshots."""
 
     def __init__(self) -> None:
         self._last: dict[Partition, tuple[Segment, int]] = {}
         self._kept: dict[Partition, deque[int]] = {}
 
     def forget(self, partition: Partition) -> None:
-        """Its log was truncated or removed, the snapshots with it."""
+        """Forget the snapshots of a partition whose log was truncated or removed, since they are deleted with it."""
         self._last.pop(partition, None)
         self._kept.pop(partition, None)
 
     def take_if_due(self, partition: Partition) -> None:
-        """Take one at the log end, where the recovery point is about to be, if the last one is far behind.
+        """Take a snapshot at the log end, which is about to be the recovery point, if the last one is far behind.
 
-        ``StorageError`` when an old one cannot be removed.
+        Raises ``StorageError`` if an old snapshot cannot be removed.
         """
         log = partition.log
         active = log.active

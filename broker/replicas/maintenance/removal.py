@@ -1,4 +1,4 @@
-"""Files that were taken out of a log go in a thread; one that cannot go is a line in the log, and goes at the next start."""
+"""Deletion of retired log files, in a thread. A file that cannot be deleted is logged, and deleted at the next start."""
 
 from __future__ import annotations
 

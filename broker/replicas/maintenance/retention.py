@@ -1,9 +1,8 @@
-"""Deletes the segments that have had their time (`storage.retention` says which), a few in each turn of the loop.
+"""Deletes expired segments (`storage.retention` selects them), a few in each turn of the event loop.
 
-Kafka looks at every log each ``log.retention.check.interval.ms``, and at the compacted ones each
-``log.cleaner.backoff.ms``. The same moments count here, but at each of them only those logs are looked at for which
-something can have changed: their time has come, they were written to and have a size limit, their log start or their
-settings were changed.
+Kafka checks every log each ``log.retention.check.interval.ms``, and compacted logs each ``log.cleaner.backoff.ms``. The
+intervals are the same here, but a check covers only logs that may have expired segments: their due time has come, they have
+a size limit and were written to, or their log start or settings changed.
 """
 
 from __future__ import annotations
@@ -32,31 +31,31 @@ if TYPE_CHECKING:
 log_events = get_logger()
 
 WORK_PER_TURN: Final = 8
-"""How many logs are looked at, or segments taken out, in one turn of the loop: about 1 ms."""
+"""Logs that are checked, plus segments that are removed, in one turn of the event loop: about 1 ms."""
 OPENED_PER_TURN: Final = 4
-"""How many partitions are opened in one turn of the loop, once, of those without an access since the start."""
+"""Partitions that are opened in one turn of the event loop. At the first check, each unopened partition is opened once."""
 STALE_MAX: Final = 16
-"""How many logs a queue may remember, above twice as many as are in it, that are in it no more."""
+"""Stale heap entries that a queue may have, beyond twice its number of logs, before the heap is rebuilt."""
 NOW: Final = 0
-"""Due at the next check."""
+"""Due time of a log to be checked at the next check."""
 
 
 class _Queue:
-    """Logs by the time from which on they must be looked at."""
+    """Logs ordered by the time at which they must be checked."""
 
     def __init__(self) -> None:
         self._due: dict[Partition, tuple[int, int]] = {}
-        """Of each log its place in the heap: when it is due, and how many were put before it."""
+        """For each log its current heap entry: due time in ms, and a sequence number."""
         self._heap: list[tuple[int, int, Partition]] = []
         self._arrivals = count()
         self.until_ms = -1
-        """When the running check began: what is due later waits for the next one. -1 between checks."""
+        """Start time of the running check in ms: logs due later wait for the next check. -1 between checks."""
 
     def __contains__(self, partition: Partition) -> bool:
         return partition in self._due
 
     def put(self, partition: Partition, due_ms: int) -> None:
-        """Replaces what was known of the partition."""
+        """Set the due time of a partition, replacing an earlier one."""
         before = self._due.get(partition)
         if before is None or before[0] != due_ms:
             self._due[partition] = place = due_ms, next(self._arrivals)
@@ -68,9 +67,9 @@ class _Queue:
         self._tidy()
 
     def _tidy(self) -> None:
-        """What was replaced or dropped stays in the heap until most of it is such, and a deleted log with it in memory.
+        """Rebuild the heap when most of its entries are stale, that is, replaced or dropped.
 
-        Its time comes in a week, as a rule.
+        Stale entries keep deleted logs in memory until their due time, which usually is a week away.
         """
         if len(self._heap) > 2 * len(self._due) + STALE_MAX:
             self._heap = [(*place, partition) for partition, place in self._due.items()]
@@ -81,13 +80,13 @@ class _Queue:
         return self._due.get(partition) != (due_ms, arrival)
 
     def next_due_ms(self) -> int | None:
-        """When the next partition is due; None if no partition is."""
+        """When the next partition is due, in ms; None if the queue is empty."""
         while self._heap and self._is_stale():
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take(self) -> Partition | None:
-        """The next one that is due in this check."""
+        """Remove and return the next partition that is due in this check; None ends the check."""
         due_ms = self.next_due_ms()
         if due_ms is not None and due_ms <= self.until_ms:
             _, _, partition = heappop(self._heap)
@@ -98,7 +97,7 @@ class _Queue:
 
 
 class UnopenedReplicas(Protocol):
-    """What retention asks of the replicas of its node (`broker.replicas.manager`)."""
+    """The part of `broker.replicas.manager.ReplicaManager` that retention needs."""
 
     def unopened(self) -> list[PartitionKey]: ...
 
@@ -108,7 +107,7 @@ class UnopenedReplicas(Protocol):
 
 
 class Retention(PartitionListener["Partition"]):
-    """Takes segments off the beginning of logs, by time, by size and below the log start."""
+    """Deletes segments from the beginning of logs, by time, by size and below the log start offset."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, replicas: UnopenedReplicas) -> None:
         self._config = config
@@ -116,21 +115,21 @@ class Retention(PartitionListener["Partition"]):
         self._replicas = replicas
         self._plain, self._compacted = _Queue(), _Queue()
         self._at_work: Partition | None = None
-        """The one that a check has come to and not finished."""
+        """The partition that the current check has begun and not finished."""
         self._deleted: dict[Partition, dict[Reason, Expired]] = {}
-        """What was taken out of them so far."""
+        """For each partition, what the current check has deleted so far, by reason."""
         self._retired: dict[Partition, list[Path]] = {}
         self._unopened: list[PartitionKey] = []
         self._turn_timer: Timer | None = None
         self._numbers = count()
         self._waiting: dict[int, Timer] = {}
-        """Timers of what is done once, by number."""
+        """Timers of one-time work, by number."""
         self._checks: list[Timer] = []
         self._rounds: Periodic | None = None
-        """Of compacted logs, which the cleaner's thread looks at in Kafka."""
+        """Checks of compacted logs. In Kafka the cleaner's thread does them."""
 
     def start(self) -> None:
-        """The first check comes after ``log.initial.task.delay.ms``, as in Kafka."""
+        """Start the checks. The first one runs after ``log.initial.task.delay.ms``, as in Kafka."""
         self._later(self._config.log_initial_task_delay_ms, self._begin)
         if self._config.log_cleaner_enable:
             self._rounds = self._periodic(self._config.log_cleaner_backoff_ms, self._compacted)
@@ -150,7 +149,7 @@ class Retention(PartitionListener["Partition"]):
         return Periodic(self._clock, interval_ms, check, Domain.RETENTION, queue.next_due_ms)
 
     def _later(self, delay_ms: float, work: Callable[[], object]) -> None:
-        # By number: a callback that knew its timer would make a cycle, and such wait for the collector with all they hold.
+        # By number: a callback that refers to its timer would be a reference cycle, which only the garbage collector frees.
         number = next(self._numbers)
         due = partial(self._due, number, work)
         self._waiting[number] = self._clock.call_later_ms(delay_ms, due, Domain.RETENTION)
@@ -166,7 +165,7 @@ class Retention(PartitionListener["Partition"]):
         self._stop()
 
     def _stop(self) -> None:
-        """Files that wait for their removal are removed when their log is opened again, as in Kafka."""
+        """Cancel all timers. Retired files are deleted when their log is opened again, as in Kafka."""
         for timer in [*self._checks, *self._waiting.values()]:
             timer.cancel()
         if self._turn_timer is not None:
@@ -177,13 +176,13 @@ class Retention(PartitionListener["Partition"]):
         self._plain.until_ms = self._compacted.until_ms = -1
         self._unopened.clear()
 
-    # -- what happens to partitions -----------------------------------------------------------------------------
+    # -- partition listener -------------------------------------------------------------------------------------
 
     def opened(self, partition: Partition) -> None:
         self._schedule(partition, NOW)
 
     def appended(self, partition: Partition) -> None:
-        """A log with a size limit may be too large now, and one without records may have some that are old already."""
+        """Schedule a log that has a size limit, or that is in no queue because it had no records."""
         queue = self._queue_of(partition)
         if partition.log.config.retention_bytes >= 0 or partition not in queue:
             queue.put(partition, NOW)
@@ -210,7 +209,7 @@ class Retention(PartitionListener["Partition"]):
         (self._plain if queue is self._compacted else self._compacted).drop(partition)
         queue.put(partition, due_ms)
 
-    # -- a check ------------------------------------------------------------------------------------------------
+    # -- checks -------------------------------------------------------------------------------------------------
 
     def _check(self, queue: _Queue) -> None:
         queue.until_ms = self._clock.now_ms(Domain.RETENTION)
@@ -218,10 +217,10 @@ class Retention(PartitionListener["Partition"]):
             self._turn()
 
     def _turn(self) -> None:
-        """A few milliseconds of work; the rest comes in the next turn of the loop."""
+        """A few milliseconds of work. The rest is done in the next turns of the event loop."""
         self._turn_timer = None
         for key in self._unopened[-OPENED_PER_TURN:]:
-            self._replicas.open_existing(*key)  # `opened` is told of it
+            self._replicas.open_existing(*key)  # calls `opened`
         del self._unopened[-OPENED_PER_TURN:]
         left = WORK_PER_TURN
         while left > 0:
@@ -237,7 +236,7 @@ class Retention(PartitionListener["Partition"]):
             self._turn_timer = self._clock.call_later_ms(0, self._turn, Domain.RETENTION)
 
     def _look(self, partition: Partition, segments_max: int) -> int:
-        """Delete what must go of one log, but no more than so many segments; how many these were."""
+        """Delete at most ``segments_max`` expired segments of one log. Returns how many were deleted."""
         if not partition.log.exists:
             self._at_work = None
             return 0
@@ -261,16 +260,16 @@ class Retention(PartitionListener["Partition"]):
             so_far[reason] = Expired(reason, before.segments + number, before.size + size)
 
     def _look_again(self, partition: Partition) -> None:
-        """At the next check if it grows unseen until then, else when its oldest segment has had its time."""
+        """Schedule the log: at the next check if it has a size limit and unsynced records, else when a segment expires."""
         config = partition.log.config
         limited = config.delete and config.retention_bytes >= 0
         due_ms = NOW if limited and partition.unflushed else _ageing(partition).due_ms(config)
         if due_ms is not None:
-            # What cannot go yet though its time has come waits for the next check, not for this one's end.
+            # A segment whose time has come but that cannot be deleted yet waits for the next check, not for this one.
             self._schedule(partition, max(due_ms, self._clock.now_ms(Domain.RETENTION) + 1))
 
     def _finish(self, partition: Partition) -> None:
-        """All that had to go is out of the log: say so, and remove the files after ``file.delete.delay.ms``."""
+        """Log what was deleted from a partition, and remove the files after ``file.delete.delay.ms``."""
         for reason, number, size in self._deleted.pop(partition, {}).values():
             log_events.info(
                 "segments deleted",

@@ -1,4 +1,4 @@
-"""The files of all logs of a node, completed and made durable at a clean stop."""
+"""Completes and syncs the files of all logs of a node at a clean stop."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from broker.replicas.partition import Partition
 from storage.files import StorageError
 
 SYNCS_AT_ONCE: Final = 16
-"""How many threads wait for the disk."""
+"""Threads that sync logs at the same time."""
 
 
 async def seal_all(partitions: Iterable[Partition], life: NodeLife) -> None:
-    """Complete the files of all logs, and make them durable many at a time: the disk takes one flush for them all."""
+    """Complete the files of all logs and sync them, many at a time: the disk combines concurrent syncs into one flush."""
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="log-sync") as threads:
         under_way = []

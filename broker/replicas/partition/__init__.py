@@ -1,4 +1,4 @@
-"""A partition's replica on a node: its leader, its high watermark, the delayed operations, and what readers get."""
+"""One partition replica: leader and leader epoch, high watermark, appends, reads, and delayed operations."""
 
 from broker.replicas.partition.partition import AppendResult, Partition, ReadResult, TimestampOffset
 

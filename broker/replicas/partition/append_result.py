@@ -1,4 +1,4 @@
-"""What an append to a partition answers."""
+"""The result of an append to a partition."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from protocol.named_tuple import NamedTuple
 
 
 class AppendResult(NamedTuple):
-    """What became of one batch.
+    """The result of appending one batch.
 
-    ``base_offset`` and ``last_offset`` are -1 on error; ``log_start_offset`` is -1 where Kafka sends -1 with the error.
+    ``base_offset`` and ``last_offset`` are -1 on error; ``log_start_offset`` is -1 if Kafka sends -1 with the error.
     """
 
     error: ErrorCode
@@ -26,4 +26,4 @@ class AppendResult(NamedTuple):
 
 
 GONE: Final = AppendResult(ErrorCode.not_leader_or_follower)
-"""The replica is no more: its node was killed, the last time at ``log.write``, or its topic was deleted."""
+"""Result after the replica's log was closed: its node was killed (possibly during this append), or its topic deleted."""

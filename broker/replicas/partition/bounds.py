@@ -1,4 +1,4 @@
-"""The bounds of a high watermark: log start <= high watermark <= log end, at every replica and at any moment."""
+"""The invariant of the high watermark: log start <= high watermark <= log end, on every replica and at any time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log_events = get_logger()
 
 
 class Bounded(Protocol):
-    """`broker.replicas.partition.Partition`, which calls this."""
+    """The attributes of `broker.replicas.partition.Partition` that this module needs."""
 
     topic: str
     index: int
@@ -23,16 +23,15 @@ class Bounded(Protocol):
 
 
 def clamped(log: Log, high_watermark: int) -> int:
-    """The nearest offset that this log has (``UnifiedLog.updateHighWatermark``)."""
+    """The offset of the log nearest to ``high_watermark`` (``UnifiedLog.updateHighWatermark``)."""
     return max(min(high_watermark, log.log_end_offset), log.log_start_offset)
 
 
 def check_bounds(partition: Bounded) -> None:
-    """Call it wherever a log start or log end has moved and the high watermark has not.
+    """Check the invariant. Call this after the log start or log end moved and the high watermark did not.
 
-    A high watermark out of bounds is a defect of this broker; its files are sound. Kafka clamps without a line in its log,
-    and takes no partition offline for it. Here the high watermark is clamped too, and an error names it, which the tests
-    and the simulation do not let pass.
+    A high watermark out of bounds is a bug of this broker; the files are intact. Kafka clamps it silently, and does not take
+    the partition offline. Here it is clamped too, and an error is logged, for which the tests and the simulation fail.
     """
     log = partition.log
     if not log.log_start_offset <= partition.high_watermark <= log.log_end_offset:

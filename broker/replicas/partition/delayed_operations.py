@@ -1,4 +1,4 @@
-"""The requests that wait for something to happen at a partition (Kafka: DelayedOperations)."""
+"""The requests that wait for a partition to change (Kafka: DelayedOperations)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from protocol.errors import NONE, ErrorCode
 
 
 class DelayedOperations:
-    """The callbacks that wait at one partition: a Produce for an offset, a Fetch or DeleteRecords for any change.
+    """The callbacks that wait at one partition: of a Produce for an offset, of a Fetch or DeleteRecords for any change.
 
-    The callback of a Produce is called once, with the verdict on its records. A watcher is called at each change, until
-    it is unwatched; it checks by itself whether it waits for this change.
+    The callback of a Produce is called once, with the error code for its records. A watcher is called at each change until
+    it is removed, and checks itself whether its condition is met.
     """
 
     __slots__ = ("commits", "watchers")
@@ -22,28 +22,28 @@ class DelayedOperations:
         self.watchers: dict[Callable[[], None], None] = {}
 
     def add_commit(self, end_offset: int, callback: Callback) -> None:
-        """Call back once all below ``end_offset`` is committed."""
+        """Call ``callback`` once all records below ``end_offset`` are committed."""
         self.commits.add(end_offset, callback)
 
     def committed(self, high_watermark: int, verdict: ErrorCode = NONE) -> None:
-        """All below the high watermark is committed."""
+        """Call the callbacks for offsets up to the new high watermark with ``verdict``, and all watchers."""
         if self.commits.pending:
             self.commits.release(high_watermark, verdict)
         if self.watchers:
             self.notify()
 
     def dismiss(self, error: ErrorCode) -> None:
-        """Nothing more is committed here: requests that wait for it fail with ``error``."""
+        """Call all commit callbacks with ``error``: this replica commits nothing more."""
         self.commits.dismiss(error)
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call back, until unwatched, whenever the high watermark, the log start or the leader changes."""
+        """Call ``callback`` whenever the high watermark, the log start or the leader changes, until `unwatch`."""
         self.watchers[callback] = None
 
     def unwatch(self, callback: Callable[[], None]) -> None:
         self.watchers.pop(callback, None)
 
     def notify(self) -> None:
-        """Something has changed: call the watchers."""
+        """Call the watchers after a change."""
         for callback in tuple(self.watchers):
             callback()

@@ -1,7 +1,7 @@
-"""Listeners for what happens to the partitions of a node: flushing, retention, compaction, failed disks (`ReplicaManager`).
+"""Listener interface for events of a node's partitions. Flushing, retention, compaction and failed disks use it.
 
-No timer walks over all partitions, since there may be ten thousand of them. Each listener remembers from its callbacks
-which partitions it must come back to, and when.
+No timer iterates over all partitions, since there may be ten thousand of them. Instead, each listener remembers from its
+callbacks which partitions it has to handle, and when.
 """
 
 from __future__ import annotations
@@ -9,52 +9,55 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-# The partition that a listener is told of: the class itself stands above this module.
+# The type of the partition. `Partition` itself is defined above this module, which may not import it.
 P = TypeVar("P")
 
 
 class PartitionListener(Generic[P]):
-    """Told by `ReplicaManager`, on the loop. Each call is quick: long work goes to a thread (`in_background`)."""
+    """Called by `ReplicaManager` on the event loop.
+
+    A callback must be fast: long work runs in a thread (`in_background`).
+    """
 
     def start(self) -> None:
-        """Clients are served from now on: timers may be set. Events may come before."""
+        """The node serves clients from now on, and timers may be set. Other callbacks may come earlier."""
 
     def opened(self, partition: P) -> None:
-        """A partition's log was opened; this is the first callback of a partition."""
+        """The partition's log was opened. This is the first callback of a partition."""
 
     def appended(self, partition: P) -> None:
-        """There is something that is not yet fsynced: told at the first append since ``flushed_offset`` was the end."""
+        """Records were appended that are not fsynced. Called at the first append after everything was fsynced."""
 
     def rolled(self, partition: P) -> None:
-        """A new segment has begun; those before it will not change any more."""
+        """A new active segment was created; earlier segments do not change any more."""
 
     def log_start_moved(self, partition: P) -> None:
         """DeleteRecords, retention or the leader moved the log start."""
 
     def truncated(self, partition: P) -> None:
-        """A follower has cut off, or dropped, what its leader does not have."""
+        """A follower truncated its log because the leader does not have the records, or deleted all of it."""
 
     def high_watermark_updated(self, partition: P) -> None:
-        """The high watermark of a partition with several replicas has moved since it was checkpointed: told once."""
+        """The high watermark of a partition with several replicas moved. Called once until it is checkpointed."""
 
     def configured(self, partition: P) -> None:
-        """Its settings have changed (``log.config``)."""
+        """The settings of the partition's log (``log.config``) changed."""
 
     def reconfigured(self) -> None:
-        """The broker's settings have changed; ``configured`` comes for each partition."""
+        """The broker's settings changed. `configured` is called for each partition as well."""
 
     def removed(self, partition: P) -> None:
-        """It was deleted or cannot be used any more: touch nothing of it again."""
+        """The partition was deleted or went offline: do not touch its files any more."""
 
     def abandon(self) -> None:
-        """The node is killed: start nothing new, put nothing in place. What runs in a thread gives up by itself."""
+        """The node is killed: start no work and replace no file. Work in a thread ends by itself."""
 
     async def close(self) -> None:
-        """The broker stops: start nothing new, and return when nothing of it runs any more."""
+        """The node stops: start no work, and return when all running work has ended."""
 
 
 class PartitionListeners(PartitionListener[P]):
-    """Tells all listeners, in the order in which they were added."""
+    """Calls all listeners, in the order in which they were added."""
 
     def __init__(self) -> None:
         self.members: list[PartitionListener[P]] = []

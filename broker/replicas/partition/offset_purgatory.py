@@ -1,4 +1,4 @@
-"""Callbacks that wait for an offset to be reached, in the order of the offsets (Kafka: purgatory)."""
+"""Callbacks that wait for an offset, ordered by offset (Kafka: purgatory)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ Callback = Callable[[ErrorCode], object]
 
 
 class OffsetPurgatory:
-    """Each callback is called once: when the offset is reached, or with the error why it never will be."""
+    """Calls each callback once: when its offset is reached, or with the error for which it never will be."""
 
     __slots__ = ("_arrivals", "pending")
 
     def __init__(self) -> None:
         self.pending: list[tuple[int, int, Callback]] = []
-        """A heap; others only look whether there are any."""
+        """Heap of (offset, sequence number, callback). Other modules only test whether it is empty."""
         self._arrivals = count()
 
     def add(self, end_offset: int, callback: Callback) -> None:
         heappush(self.pending, (end_offset, next(self._arrivals), callback))
 
     def release(self, reached_offset: int, verdict: ErrorCode = NONE) -> None:
-        """Call the callbacks whose offset is reached. A callback may add further callbacks."""
+        """Call the callbacks whose offset is reached. A callback may add further ones."""
         while self.pending and self.pending[0][0] <= reached_offset:
             heappop(self.pending)[2](verdict)
 
     def dismiss(self, error: ErrorCode) -> None:
-        """Nothing more will be reached."""
+        """Call all callbacks with ``error``."""
         while self.pending:
             heappop(self.pending)[2](error)

@@ -1,11 +1,11 @@
-"""A partition's replica on this node, with the rules its leader keeps.
+"""One partition replica on this node, with the leader's rules.
 
-The log knows bytes and offsets; this class knows who leads, what is committed (the high watermark), and which producers
-were checked with their coordinator. `unconfirmed` knows how far the disk is, and `delayed` the requests that wait. Nothing
-here waits: callers pass callbacks or watch.
+The log has bytes and offsets. This class has the leader and leader epoch, the high watermark, and the producers that were
+verified with the coordinator. `unconfirmed` tracks which writes the disk has confirmed, and `delayed` the waiting requests.
+Nothing here suspends: callers pass callbacks, or watch.
 
-Where there are several replicas, `leading` knows the followers, or `following` the leader (`broker.replicas.replication`). A
-partition with a single replica has neither (`leads_alone`), and so has one that has no leader.
+With several replicas, the leader has `leading`, which tracks the followers, and a follower has `following`, which fetches
+from the leader (`broker.replicas.replication`). Both are None for a single replica (`leads_alone`), or without a leader.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ log_events = get_logger()
 
 NO_INJECTION: Final = FaultInjection()
 DAMAGE_LINES_MAX: Final = 20
-"""For how many damaged places of one partition there is a line."""
+"""Maximum number of log lines about damaged batches of one partition."""
 
 
 class Partition:
-    """One replica on this node. Its attributes are read-only to others."""
+    """One replica on this node. Other classes must not assign its attributes."""
 
     def __init__(
         self,
@@ -67,13 +67,13 @@ class Partition:
         injection: FaultInjection = NO_INJECTION,
         high_watermark: int | None = None,
     ) -> None:
-        """``high_watermark`` is what a checkpoint says, where the log's end alone does not tell what is committed."""
+        """``high_watermark`` is the checkpointed one; None for a single replica, where it is the log end."""
         self._served_offset = -1
-        """Where the last reader began that got records."""
+        """Offset of the last read that returned records."""
         self._checked_offset = -1
-        """The last offset that was asked for twice in a row, and whose batch was checked for that."""
+        """Last offset that was read twice in a row, so that the CRC of its batch was checked."""
         self._said: tuple[tuple[str, str], ...] = ()
-        """Damaged places (file, reason) that have had their line in the log."""
+        """Damaged places (file, reason) that are already logged."""
         self.topic = topic
         self.index = state.index
         self.key = (topic, state.index)
@@ -87,40 +87,40 @@ class Partition:
         self.leading: LeaderRole | None = None
         self.following: FollowerRole | None = None
         self.offline: str | None = None
-        """Why the files cannot be used, once they cannot."""
+        """Why the files cannot be used; None if they can."""
         self._clock = clock
         self._verification_enabled = verification_enabled
         self.listener = listener or PartitionListener()
-        """The listener for what happens here."""
+        """Listener for the events of this partition."""
         self.unflushed = False
-        """Something was appended that is not yet fsynced, and `listener` was told so."""
+        """Whether records are not fsynced yet, and `listener` was called for it."""
         self.high_watermark_moved = False
-        """The high watermark has moved since it was last checkpointed, and `listener` was told so."""
+        """Whether the high watermark moved since it was last checkpointed, and `listener` was called for it."""
         self._injection = injection
         self.unconfirmed = UnconfirmedWrites(
             (topic, state.index), log, None if flush is None else partial(flush, self), injection, node_id
         )
-        """How far the disk has the log."""
+        """Tracks the writes that the disk has not confirmed."""
         self.delayed = DelayedOperations()
-        """The requests that wait here."""
+        """The requests that wait for this partition."""
 
     def apply_state(self, state: PartitionState) -> None:
-        """What the cluster metadata says of the leader and the replicas, here and now."""
+        """Set leader, leader epoch, replicas and ISR from the cluster metadata."""
         self.leader_id: int = state.leader
         self.leader_epoch: int = state.leader_epoch
         self.replicas: Sequence[int] = state.replicas
         self.isr: Sequence[int] = state.isr
         self.leads_alone = state.leader == self._node_id and len(state.replicas) == 1
-        """No other replica has to have a record before it is committed."""
+        """Whether this node leads the only replica, so that a record is committed without a follower."""
 
     # -- appending ----------------------------------------------------------------------------------------------
 
     def check(
         self, batch: RecordBatch, limits: BatchLimits = LIMITS
     ) -> Checked | Invalid | Steps[Checked | Invalid]:
-        """What `append` wants to know of a client's batch; steps where its records must be read.
+        """Validate a client's batch for `append`. Returns steps (a generator) if the records have to be read for it.
 
-        `append_as_sent` is the short form of both (ADR 23).
+        `append_as_sent` is the fast path of `check` and `append` (ADR 23).
         """
         now_ms = clients_now_ms = self._clock.now_ms()
         config = self.log.config
@@ -136,10 +136,10 @@ class Partition:
         guard: VerificationGuard | None = None,
         checked: Checked | Invalid | None = None,
     ) -> AppendResult:
-        """Append what a client sent: every check of Kafka's LogValidator and of the producer state applies.
+        """Append a client's batch, with all checks of Kafka's LogValidator and of the producer state.
 
-        ``checked`` is what became of the steps of `check`; without it they are done here and now. `append_as_sent` is the
-        short form of both (ADR 23).
+        ``checked`` is the result of `check`; without it the batch is checked here. `append_as_sent` is the fast path (ADR
+        23).
         """
         if required_acks == -1 and not self.has_enough_replicas():
             return AppendResult(ErrorCode.not_enough_replicas, log_start_offset=self.log.log_start_offset)
@@ -153,7 +153,7 @@ class Partition:
             return AppendResult(
                 valid.error,
                 log_start_offset=log_start,
-                # Kafka explains single records only; what is wrong with the batch stands in our log.
+                # Kafka sends a message only about single records; problems of the whole batch are only logged.
                 message=valid.message if valid.record_errors else None,
                 record_errors=valid.record_errors,
             )
@@ -170,8 +170,10 @@ class Partition:
         guard: VerificationGuard | None = None,
         limits: BatchLimits = LIMITS,
     ) -> AppendResult | None:
-        """`check` and `append` in one for a batch that is stored as the client has sent it; None where it is not plain
-        that it may be."""
+        """`check` and `append` for a batch that is stored exactly as sent.
+
+        None: call the full `check` and `append` instead.
+        """
         log = self.log
         config = log.config
         now_ms = self._clock.now_ms()
@@ -192,9 +194,9 @@ class Partition:
         verified: bool = False,
         required_acks: int = -1,
     ) -> AppendResult:
-        """Append a coordinator's batch to its topic: offsets are assigned, sequences are not checked.
+        """Append a coordinator's batch to its internal topic: assign offsets, do not check sequences.
 
-        ``verified`` says that the caller has checked the producer's guard in this turn.
+        ``verified`` means that the caller has checked the producer's verification guard in this turn.
         """
         if (
             required_acks == -1
@@ -210,19 +212,19 @@ class Partition:
         return self._append(batch, self._clock.now_ms(), -1)
 
     def has_enough_replicas(self) -> bool:
-        """Whether as many are in sync as ``min.insync.replicas`` wants; it cannot want more than there are."""
+        """Whether the ISR has at least ``min.insync.replicas`` members, or all replicas if there are fewer."""
         wanted = min(self.log.config.min_insync_replicas, len(self.replicas))
         return len(self.isr) >= wanted
 
     def _check_producer(
         self, batch: RecordBatch, origin: AppendOrigin, guard: VerificationGuard | None
     ) -> AppendResult | None:
-        """The answer for a repeated or a refused batch; None when it may be appended."""
+        """Result for a duplicate or refused batch; None if the batch may be appended."""
         producers = self.log.producers
         if origin is CLIENT:
             known = producers.duplicate_of(batch)
             if known is not None:
-                # Kafka answers with the remembered timestamp even on CreateTime topics.
+                # Kafka returns the cached timestamp even on CreateTime topics.
                 return AppendResult(
                     NONE,
                     known.first_offset,
@@ -265,7 +267,7 @@ class Partition:
             self.leading.appended()
         self.advance_high_watermark()
         if marker is not None:
-            # A reader forgets them too, but __consumer_offsets may never have one.
+            # `last_stable_offset` does this as well, but __consumer_offsets may have no readers.
             log.producers.forget_replicated(self.high_watermark)
         last_offset = base_offset + batch.last_offset_delta
         return AppendResult(
@@ -273,7 +275,7 @@ class Partition:
         )
 
     def _appended(self, held: HeldWrite | None, base_offset: int) -> None:
-        """The log has more, which the disk may not have yet: it is held at ``log.write``, or not fsynced."""
+        """Register an append that the disk has not confirmed: held at ``log.write``, or not fsynced."""
         if held is not None:
             self.unconfirmed.add(held, base_offset, self._decided)
         if not self.unflushed:
@@ -282,7 +284,7 @@ class Partition:
     def append_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTxnMarker, transaction_version: int
     ) -> AppendResult:
-        """End a producer's transaction here (WriteTxnMarkers); fenced by producer epoch and coordinator epoch."""
+        """Append an end transaction marker (WriteTxnMarkers), unless its producer epoch or coordinator epoch is fenced."""
         if len(self.isr) < self.log.config.min_insync_replicas and not self.has_enough_replicas():
             return AppendResult(ErrorCode.not_enough_replicas)
         if self.offline is not None:
@@ -316,7 +318,10 @@ class Partition:
     # -- following ----------------------------------------------------------------------------------------------
 
     def append_replicated(self, records: bytes) -> ErrorCode:
-        """Append what the leader has behind our end, as it is: up to a damaged batch, which is CORRUPT_MESSAGE."""
+        """Append the leader's batches unchanged.
+
+        Returns CORRUPT_MESSAGE at a damaged batch; those before it are appended.
+        """
         if self.offline is not None:
             return ErrorCode.kafka_storage_error
         base_offset = self.log.log_end_offset
@@ -340,10 +345,10 @@ class Partition:
         return answer
 
     def update_from_leader(self, high_watermark: int, log_start_offset: int) -> None:
-        """What the leader says is committed and deleted holds here too, as far as this log has it.
+        """Apply the leader's high watermark and log start offset, as far as this log reaches.
 
-        Under a new leader the high watermark may go back: it knows less, until its followers have told it. It does not go
-        below this log's own start.
+        The high watermark may move back under a new leader, which knows a lower one until its followers have fetched. It
+        does not move below the log start.
         """
         high_watermark = clamped(self.log, high_watermark)
         moved = high_watermark != self.high_watermark
@@ -361,7 +366,7 @@ class Partition:
             self.delayed.notify()
 
     def truncate_by(self, work: Callable[[Partition, int], None], offset: int) -> None:
-        """Let ``work`` take away what the leader does not have, down to this offset."""
+        """Call ``work`` to truncate the log to ``offset``, and adjust the high watermark and the waiting requests."""
         try:
             work(self, offset)
         except StorageError as error:
@@ -376,10 +381,10 @@ class Partition:
         self.listener.truncated(self)
         self.delayed.notify()
 
-    # -- the end of a replica, and of what is not on the disk ---------------------------------------------------
+    # -- going offline, fsync -----------------------------------------------------------------------------------
 
     def go_offline(self, error: StorageError) -> AppendResult:
-        """The files cannot be trusted any more: reads and writes are refused, and waiting requests fail."""
+        """Stop using the files: reads and writes return KAFKA_STORAGE_ERROR, and waiting requests fail with it."""
         first = self.offline is None
         self.offline = str(error)
         if first:
@@ -395,13 +400,13 @@ class Partition:
         return AppendResult(ErrorCode.kafka_storage_error)
 
     def tell_unflushed(self) -> None:
-        """Say so, once, if there is something that is not on the disk for good."""
+        """Call the listener if there are records that are not fsynced, unless it was called already."""
         if not self.unflushed and self.log.flushed_offset < self.log.log_end_offset:
             self.unflushed = True
             self.listener.appended(self)
 
     def note_flushed(self) -> None:
-        """More of the log is on the disk for good: commit what waited for that (``flush.messages``)."""
+        """After an fsync: commit the records that waited for it (``flush.messages``)."""
         if self.log.flushed_offset >= self.log.log_end_offset:
             self.unflushed = False
         if self.following is not None:
@@ -412,10 +417,10 @@ class Partition:
     # -- committing ---------------------------------------------------------------------------------------------
 
     def advance_high_watermark(self) -> None:
-        """Commit what every in-sync replica has, once ``flush.messages`` is satisfied.
+        """Move the high watermark to what every in-sync replica has, once ``flush.messages`` is satisfied.
 
-        Only a leader can tell. Elsewhere the high watermark stands: a follower's is the one that its leader has told, and
-        nothing moves it while there is no leader (Kafka: ``Partition.maybeIncrementLeaderHW``).
+        Only a leader moves it (Kafka: ``Partition.maybeIncrementLeaderHW``). A follower's high watermark is the leader's,
+        and without a leader it does not move.
         """
         if self.leading is None and not self.leads_alone:
             return
@@ -424,7 +429,7 @@ class Partition:
         if unconfirmed.held or end_offset - log.flushed_offset >= log.config.flush_messages:
             end_offset = unconfirmed.committable_end_offset()
             if self.leading is None and not self.leads_alone:
-                return  # the node has died at the flush
+                return  # the node died during the flush
         if self.leading is None:
             if end_offset > self.high_watermark:
                 self.high_watermark = end_offset
@@ -437,39 +442,40 @@ class Partition:
             self.leading.committed()
 
     def note_committed(self) -> None:
-        """The high watermark has moved, and a restart cannot tell it from the log's end."""
+        """Call the listener once the high watermark moved, so that it is checkpointed."""
         if not self.high_watermark_moved:
             self.high_watermark_moved = True
             self.listener.high_watermark_updated(self)
 
     def on_committed(self, end_offset: int, callback: Callback) -> None:
-        """Call back once the high watermark has reached ``end_offset``: at once if it has, else later."""
+        """Call ``callback`` with NONE once the high watermark reaches ``end_offset``, now or later; or with an error."""
         if self.high_watermark >= end_offset:
             callback(NONE)
         else:
             self.delayed.add_commit(end_offset, callback)
 
     def fail_waiting(self, error: ErrorCode) -> None:
-        """Nothing more is committed here: waiting requests fail with ``error``."""
+        """Fail all waiting requests with ``error``."""
         self.delayed.dismiss(error)
         self.unconfirmed.dismiss(error)
         self.delayed.notify()
 
     def stop_leading(self, error: ErrorCode) -> None:
-        """This replica stops leading (moved, deleted): waiting requests fail with ``error``."""
+        """Stop leading, because the partition moves or is deleted; waiting requests fail with ``error``."""
         self.leader_id = -1
         self.leads_alone = False
         self.fail_waiting(error)
 
     def close(self) -> None:
-        """This replica is gone from the node, with all that refers back to it: none of it waits for the collector."""
+        """Close the log of a removed replica, and break reference cycles, so that it is freed without the garbage
+        collector."""
         self.log.close(clean=False)
         self.unconfirmed.close()
 
     # -- deleting -----------------------------------------------------------------------------------------------
 
     def delete_records(self, before_offset: int) -> tuple[ErrorCode, int]:
-        """Move the log start (DeleteRecords); -1 stands for the high watermark. Returns the new low watermark."""
+        """Advance the log start to ``before_offset`` (-1: the high watermark). Returns (error, low watermark or -1)."""
         if before_offset == -1:
             before_offset = self.high_watermark
         if before_offset < 0 or before_offset > self.high_watermark:
@@ -488,7 +494,7 @@ class Partition:
         self.delayed.notify()
 
     def drop_oldest(self, segments: int) -> list[Path]:
-        """Take so many segments off the beginning of the log; returns their files, which may go later (`Log`)."""
+        """Remove the oldest ``segments`` segments from the log. Returns their files, which the caller deletes."""
         paths = self.log.drop_oldest(segments, self._clock.now_ms())
         self._log_start_moved()
         return paths
@@ -505,16 +511,17 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where read_committed readers may read: below the first open transaction and the high watermark."""
+        """End of what read_committed readers may read: the first open transaction or the high watermark, if that is
+        lower."""
         unstable = self.log.producers.first_unstable_offset(self.high_watermark)
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
         if unstable < self.log.log_start_offset:
-            # DeleteRecords has moved the log start into the transaction: Kafka names the batch that it lies in.
+            # DeleteRecords moved the log start into the transaction: as in Kafka, return the base offset of the batch there.
             try:
                 return self.log.base_offset_at(self.log.log_start_offset)
             except StorageError:
-                return self.log.log_start_offset  # the read says what is wrong
+                return self.log.log_start_offset  # the read reports the error
         return unstable
 
     def _read_end(self, *, read_committed: bool) -> int:
@@ -525,7 +532,7 @@ class Partition:
     def read(
         self, offset: int, max_bytes: int, *, read_committed: bool, whole_first_batch: bool
     ) -> ReadResult:
-        """What a consumer at ``offset`` gets: never filtered, with the aborted transactions beside it."""
+        """Read batches from ``offset`` on. For read_committed the result lists aborted transactions; nothing is filtered."""
         log = self.log
         if self.offline is not None:
             return ReadResult(ErrorCode.kafka_storage_error)
@@ -552,9 +559,10 @@ class Partition:
         return ReadResult(NONE, records, high_watermark, last_stable_offset, log.log_start_offset, aborted)
 
     def _look_if_stuck(self, offset: int, span: Span, records: bytes) -> None:
-        """A reader that asks for the same offset again may have met a damaged batch that it cannot get past.
+        """Check the CRC of the first batch if a reader reads the same offset twice in a row, and log damage.
 
-        The broker checks no CRC when it reads, as Kafka's does not; a reader's own check then fails in silence here.
+        Like Kafka, the broker checks no CRC on reads. A reader whose own check fails would otherwise repeat its read
+        without a trace in the broker's log.
         """
         if offset != self._served_offset:
             self._served_offset = offset
@@ -570,12 +578,12 @@ class Partition:
                 self.say_damaged(str(span.file.path), offset, reason)
 
     def say_damaged(self, file: str, offset: int, reason: str) -> None:
-        """One line for each damaged place that a reader meets, however often it asks."""
+        """Log a damaged batch once, however often it is read."""
         if (file, reason) in self._said or len(self._said) >= DAMAGE_LINES_MAX:
             return
         self._said = (*self._said, (file, reason))
         log_events.error(
-            "a reader meets a damaged batch",
+            "damaged batch read",
             topic=self.topic,
             partition=self.index,
             offset=offset,
@@ -584,19 +592,19 @@ class Partition:
         )
 
     def readable_bytes(self, offset: int, *, read_committed: bool) -> tuple[int, bool]:
-        """(bytes a reader at ``offset`` could get now, whether ``offset`` lies in an older segment than their end)."""
+        """(bytes that a reader at ``offset`` could get, whether ``offset`` is in an older segment than the end of these)."""
         end_offset = self._read_end(read_committed=read_committed)
         try:
             available = self.log.bytes_between(offset, end_offset)
         except StorageError:
-            return 0, True  # the read says what is wrong
+            return 0, True  # the read reports the error
         if not available:
             return 0, False
         older = self.log.segment_index(offset) < self.log.segment_index(end_offset)
         return available, older
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Is the client's view of the leader ours? -1 means that it has none (KIP-320)."""
+        """Compare a client's leader epoch with this replica's (KIP-320). -1 means that the client sent none."""
         if current_leader_epoch in (-1, self.leader_epoch):
             return NONE
         if current_leader_epoch < self.leader_epoch:
@@ -604,13 +612,14 @@ class Partition:
         return ErrorCode.unknown_leader_epoch
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the newest known epoch that is not newer than the one asked for; (-1, -1) if none."""
+        """(epoch, end offset) of the largest known epoch that is at most ``epoch``; (-1, -1) if there is none."""
         return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
 
     def diverging(
         self, last_fetched_epoch: int, fetch_offset: int
     ) -> tuple[ErrorCode, tuple[int, int] | None]:
-        """Has the reader's log left ours? (error, (epoch, end offset) where it did)."""
+        """(error, (epoch, end offset) up to which the logs agree, if the reader's log has diverged from this one; else
+        None)."""
         if last_fetched_epoch < 0:
             return NONE, None
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
@@ -621,19 +630,19 @@ class Partition:
         return NONE, None
 
     def latest(self, *, read_committed: bool) -> TimestampOffset:
-        """ListOffsets -1: the next offset that a reader of this isolation level would get."""
+        """ListOffsets -1: the end offset for readers of this isolation level."""
         if self._is_behind_its_epoch:
             return TimestampOffset(ErrorCode.offset_not_available)
         return TimestampOffset(NONE, self._read_end(read_committed=read_committed), -1, self.leader_epoch)
 
     @property
     def _is_behind_its_epoch(self) -> bool:
-        """A new leader whose followers have not told yet what is committed: its high watermark may go below an old one's
-        (KIP-207)."""
+        """Whether this is a new leader whose followers have not confirmed its epoch's start: its high watermark may be below
+        the previous leader's (KIP-207)."""
         return self.leading is not None and self.high_watermark < self.leading.epoch_start_offset
 
     def earliest(self) -> TimestampOffset:
-        """ListOffsets -2 (and -4, without tiers)."""
+        """ListOffsets -2 (and -4, since there is no tiered storage)."""
         start = self.log.log_start_offset
         return TimestampOffset(NONE, start, -1, self.log.epochs.epoch_for_offset(start))
 
@@ -642,7 +651,7 @@ class Partition:
         return self._found(self.log.max_timestamp_search(), read_committed=read_committed)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, read_committed: bool) -> Steps[TimestampOffset]:
-        """The first record whose timestamp is not smaller."""
+        """The first record whose timestamp is at least ``timestamp_ms``."""
         return self._found(self.log.timestamp_search(timestamp_ms), read_committed=read_committed)
 
     def _found(

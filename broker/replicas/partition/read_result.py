@@ -1,4 +1,4 @@
-"""What a read of a partition comes to."""
+"""The results of reading a partition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.slotted import slotted
 
 
 class ReadResult(NamedTuple):
-    """Bytes for a Fetch: whole batches but for a possibly cut last one, and the offsets they were read under."""
+    """Bytes for a Fetch, which are whole batches except perhaps the last, and the offsets at the time of the read."""
 
     error: ErrorCode
     records: bytes = b""
@@ -18,12 +18,12 @@ class ReadResult(NamedTuple):
     last_stable_offset: int = -1
     log_start_offset: int = -1
     aborted: Sequence[tuple[int, int]] | None = None
-    """(producer id, first offset) in marker order; None for read_uncommitted."""
+    """(producer id, first offset) of aborted transactions, in the order of their markers; None for read_uncommitted."""
 
 
 @slotted(frozen=True)
 class TimestampOffset:
-    """An answer of ListOffsets; offset and timestamp -1 when there is none."""
+    """The result of ListOffsets for a partition; offset and timestamp are -1 if no record was found."""
 
     error: ErrorCode
     offset: int = -1

@@ -1,4 +1,4 @@
-"""What a partition with several replicas has its leader's and its follower's side for (`broker.replicas.replication`)."""
+"""The interfaces of a partition's leader and follower role, which `broker.replicas.replication` implements."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from typing import Protocol
 
 
 class LeaderRole(Protocol):
-    """The side of a partition that leads: it knows the followers."""
+    """Role of the leader of a partition with several replicas: it tracks the followers."""
 
     epoch_start_offset: int
-    """Where this leader's epoch begins: below it nothing is known to be committed but what a follower confirms."""
+    """First offset of this leader's epoch. Below it, only what followers have confirmed is known to be committed."""
 
     @property
     def low_watermark(self) -> int:
-        """The log start of the replica that has deleted least."""
+        """Smallest log start offset of the replicas."""
         ...
 
     def appended(self) -> None:
-        """There is more for the followers."""
+        """Let the followers fetch what was appended."""
         ...
 
     def committable(self, end_offset: int) -> int:
-        """What every replica that counts has, of the log up to ``end_offset``."""
+        """The offset, at most ``end_offset``, up to which every replica that counts has the log."""
         ...
 
     def committed(self) -> None:
-        """The high watermark has moved."""
+        """Complete waiting requests and inform followers after the high watermark moved."""
         ...
 
     def wake(self) -> None:
-        """Answer the followers whose Fetch waits here."""
+        """Respond to the followers whose Fetch waits here."""
         ...
 
 
 class FollowerRole(Protocol):
-    """The side of a partition that follows: it fetches."""
+    """Role of a follower: it fetches from the leader."""
 
     def pull(self) -> None:
-        """Fetch now, if nothing keeps it from fetching."""
+        """Fetch now, unless a fetch is in progress or impossible."""
         ...

@@ -1,4 +1,4 @@
-"""What the disk has not confirmed of a partition's log: a write is held at ``log.write``, or an fsync is due."""
+"""Appends of a partition that the disk has not confirmed: held at ``log.write``, or waiting for an fsync."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HeldWrite:
-    """One append at ``log.write``: it may be let through, refused, or held, and then let through or refused later."""
+    """One append at the injection point ``log.write``: released, refused, or held and decided later."""
 
     __slots__ = ("_later", "refused", "released")
 
@@ -30,11 +30,11 @@ class HeldWrite:
 
     @property
     def reason(self) -> str:
-        """Why it was refused."""
+        """Why the append was refused; empty if it was not."""
         return "" if self.refused is None else f"refused with {self.refused.name.upper()}"
 
     def when_decided(self, callback: Callable[[], None]) -> None:
-        """The write was done, and this one is still held."""
+        """Set the callback for the decision, after a write that is still held."""
         self._later = callback
 
     def _release(self) -> None:
@@ -51,10 +51,10 @@ class HeldWrite:
 
 
 class UnconfirmedWrites:
-    """How far the disk has a partition's log: what it has not confirmed is a held write, or is not fsynced in time.
+    """The appends of a partition's log that the disk has not confirmed.
 
-    The offsets of the held writes rise from one to the next. No offset behind the first of them counts as written. Where
-    ``flush.messages`` asks for an fsync, no offset behind the last fsync counts as confirmed either.
+    Held writes are ordered by offset, and no offset from the first held write on counts as written. If ``flush.messages``
+    requires an fsync, offsets after the last fsync do not count as confirmed either.
     """
 
     __slots__ = ("_flush", "_injection", "_log", "_node_id", "_place", "_purgatory", "held")
@@ -67,20 +67,20 @@ class UnconfirmedWrites:
         injection: FaultInjection,
         node_id: int,
     ) -> None:
-        """``place`` is topic and partition; ``flush`` begins an fsync (None: `flush.messages` has no effect)."""
+        """``place`` is topic and partition; ``flush`` starts an fsync (None: ``flush.messages`` has no effect)."""
         self._place = place
         self._log = log
         self._flush = flush
         self._injection = injection
         self._node_id = node_id
         self.held: dict[HeldWrite, int] = {}
-        """The writes that are held at ``log.write``, and their first offsets."""
+        """The writes held at ``log.write``, with their base offsets."""
         self._purgatory = OffsetPurgatory()
 
-    # -- a write ------------------------------------------------------------------------------------------------
+    # -- held writes --------------------------------------------------------------------------------------------
 
     def intercept(self) -> HeldWrite | None:
-        """Pass ``log.write``: None if the write counts as soon as it is done. Raises what a refusal stands for."""
+        """Pass ``log.write``. Returns None if the write counts at once. Raises StorageError if a rule refuses it."""
         if self._injection.points is None:
             return None
         held = HeldWrite(self._injection, self._node_id, *self._place)
@@ -89,7 +89,7 @@ class UnconfirmedWrites:
         return None if held.released else held
 
     def add(self, held: HeldWrite, base_offset: int, decided: Callable[[HeldWrite], None]) -> None:
-        """A write was done and is held; ``decided`` is called at its end, unless the write was truncated meanwhile."""
+        """Add a write that is held. ``decided`` is called at its release or refusal, unless it is truncated meanwhile."""
 
         def end() -> None:
             if self.held.pop(held, None) is not None:
@@ -99,19 +99,19 @@ class UnconfirmedWrites:
         held.when_decided(end)
 
     def cut(self, offset: int) -> None:
-        """The log was truncated to here."""
+        """Forget held writes from ``offset`` on, after the log was truncated to it."""
         self.held = {held: base for held, base in self.held.items() if base < offset}
 
-    # -- how far the disk is ------------------------------------------------------------------------------------
+    # -- confirmed offsets --------------------------------------------------------------------------------------
 
     @property
     def written_end_offset(self) -> int:
-        """Up to where the log has been written, as far as the disk has said so."""
+        """End offset of the written part of the log: the base offset of the first held write, or the log end."""
         return next(iter(self.held.values())) if self.held else self._log.log_end_offset
 
     @property
     def confirmed_end_offset(self) -> int:
-        """Up to where a follower has what it may say that it has: written, and fsynced where ``flush.messages`` asks."""
+        """End offset that a follower may acknowledge: written, and fsynced if ``flush.messages`` requires it."""
         end_offset = self.written_end_offset
         return min(end_offset, self._log.flushed_offset) if self._must_flush else end_offset
 
@@ -123,38 +123,38 @@ class UnconfirmedWrites:
         )
 
     def flush_if_due(self) -> bool:
-        """Begin an fsync, where ``flush.messages`` asks for one; whether it does."""
+        """Start an fsync if ``flush.messages`` requires one. Returns whether it does."""
         if self._flush is None or not self._must_flush:
             return False
         self._flush()
         return True
 
     def committable_end_offset(self) -> int:
-        """Up to where this replica lets the high watermark come; begins an fsync, where that waits for one."""
+        """Highest high watermark that this replica allows. Starts an fsync if the high watermark has to wait for one."""
         end_offset = self._log.log_end_offset
-        if self.flush_if_due():  # the partition asks again when the bytes are on the disk
-            end_offset = self._log.flushed_offset  # more may have come meanwhile: it waits for the next round
+        if self.flush_if_due():  # the partition calls this again after the fsync
+            end_offset = self._log.flushed_offset  # later records wait for the next fsync
         if self.held:
             end_offset = min(end_offset, self.written_end_offset)
         return end_offset
 
-    # -- callbacks that wait for the disk -----------------------------------------------------------------------
+    # -- callbacks ----------------------------------------------------------------------------------------------
 
     def on_written(self, end_offset: int, callback: Callback) -> None:
-        """Call back once the disk has taken all below ``end_offset`` (acks=1): at once, unless a write is held."""
+        """Call ``callback`` once all below ``end_offset`` is written (acks=1): at once, unless a write is held."""
         if self.written_end_offset >= end_offset:
             callback(NONE)
         else:
             self._purgatory.add(end_offset, callback)
 
     def release_waiting(self) -> None:
-        """One write less is held."""
+        """Call the callbacks whose offsets are written, after a held write was released."""
         self._purgatory.release(self.written_end_offset)
 
     def dismiss(self, error: ErrorCode) -> None:
-        """No further write is confirmed: waiting callbacks get ``error``."""
+        """Call waiting callbacks with ``error``: no further write is confirmed."""
         self._purgatory.dismiss(error)
 
     def close(self) -> None:
-        """Begin no fsync any more."""
+        """Start no further fsync."""
         self._flush = None

@@ -1,4 +1,4 @@
-"""What the leading and the following side of a partition need of the node and of its neighbours."""
+"""What the leader and follower roles need from their node and from other nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PeerReplicas(Protocol):
-    """The replicas of another node, as far as replication asks them."""
+    """The `ReplicaManager` of another node, as far as replication uses it."""
 
     def get(self, topic: str, index: int) -> Partition | None: ...
 
@@ -23,37 +23,38 @@ class PeerReplicas(Protocol):
 
 
 class Truncation(NamedTuple):
-    """How a follower's log gives up what its leader does not have."""
+    """The operations that truncate a follower's log."""
 
     truncate: Callable[[Partition, int], None]
-    """Cut every batch that holds this offset or more, and take the producers back to there."""
+    """Remove every batch that contains this offset or a later one, and restore the producer state at that point."""
     truncate_fully_and_start_at: Callable[[Partition, int], None]
-    """Drop everything and begin at this offset."""
+    """Remove all batches, and start the log again at this offset."""
 
 
 Peers = Callable[[int], PeerReplicas | None]
-"""The replicas of a node, by its id; None while it does not run."""
+"""Returns the replicas of a node by its id; None while it does not run."""
 AlterIsr = Callable[[str, int, int, Sequence[int]], Awaitable[None]]
-"""(topic, partition, leader epoch, in-sync replicas): AlterPartition. Raises if the controller refuses."""
+"""AlterPartition with topic, partition, leader epoch and new ISR. Raises if the controller refuses."""
 
 
 @slotted(frozen=True, eq=False)
 class ReplicationContext:
-    """One for each node."""
+    """The context of all replicas of one node."""
 
     node_id: int
     clock: Clock
     injection: FaultInjection
     peers: Peers
     is_here: Callable[[], bool]
-    """Whether this node runs: what a killed one has left behind does nothing any more."""
+    """Whether this life of the node still runs. Remains of a killed node do nothing."""
     alter_isr: AlterIsr
     broker_epoch: Callable[[int], int | None]
-    """Of a node's registration; None if it may not be in sync: not registered, fenced, or about to stop."""
+    """Broker epoch of a node by its id; None if it may not be in the ISR: unregistered, fenced, or in controlled
+    shutdown."""
     is_led_uncleanly: Callable[[Partition], bool]
-    """Whether the leader was not in sync when it was elected, and no follower has joined it since."""
+    """Whether the leader was elected uncleanly, and no follower has joined the ISR since."""
     lag_max_ms: Callable[[], int]
     """``replica.lag.time.max.ms``"""
     watch_lag: Callable[[Partition], None]
-    """A follower of this partition, led here, is behind: look at it again in time."""
+    """Schedule a check of the partition, led by this node, because a follower is behind."""
     truncation: Truncation

@@ -1,6 +1,6 @@
-"""The leader's side of a partition with several replicas: who has how much, what is therefore committed, who is in sync.
+"""The leader's side of a partition with several replicas: progress of the followers, high watermark, ISR.
 
-Kafka's counterpart is the half of ``Partition`` that a leader uses. Nothing is known here but what followers asked for.
+In Kafka this is the leader's half of ``Partition``. The leader knows of its followers only what their fetches contain.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
     from broker.replicas.replication.context import ReplicationContext
 
 ISR_RETRY_MS: Final = 1000
-"""When the controller has refused a change of the in-sync replicas, they are looked at again."""
+"""Milliseconds after which the ISR is checked again when the controller has refused a change."""
 
 log_events = get_logger()
 
 
 class FollowerFetch(NamedTuple):
-    """What a follower's Fetch says."""
+    """The content of a follower's Fetch request."""
 
     follower: int
     leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
-    """-1 when the log has none."""
+    """-1 if the follower's log has no epoch."""
     log_start_offset: int
     high_watermark: int
     max_bytes: int
-    """0: it only tells how far it has come."""
+    """0 means that the follower only reports its offsets."""
     broker_epoch: int | None
-    """Of the follower's present registration (KIP-903); None: its node may not be in sync."""
+    """Broker epoch of the follower's current registration (KIP-903); None if its node may not be in the ISR."""
 
 
 class LeaderResponse(NamedTuple):
-    """What the leader answers. With OFFSET_OUT_OF_RANGE it says where its log begins and ends."""
+    """The leader's response to a follower. With OFFSET_OUT_OF_RANGE it has the log start and log end."""
 
     error: ErrorCode
     records: bytes = b""
@@ -52,23 +52,23 @@ class LeaderResponse(NamedTuple):
     log_start_offset: int = -1
     log_end_offset: int = -1
     diverging: tuple[int, int] | None = None
-    """(epoch, end offset): the follower's log has left the leader's (KIP-595)."""
+    """(epoch, end offset) up to which the logs agree, if the follower's log has diverged (KIP-595)."""
 
 
 class Leading:
-    """What the leader of one partition knows of its followers."""
+    """State of the leader of one partition about its followers and the ISR."""
 
     def __init__(self, partition: Partition, context: ReplicationContext) -> None:
         self._partition = partition
         self._context = context
         self.epoch = -1
         self.epoch_start_offset = -1
-        """Where this leader's epoch begins: a follower that has not come so far may lack what is committed."""
+        """Log end at the start of this leader's epoch: a follower below it may lack committed records."""
         self.followers: dict[int, Progress] = {}
         self._waiting: dict[int, Callable[[], None]] = {}
-        """Followers that have all: their question waits here until there is more to say."""
+        """Callbacks of caught-up followers, whose fetches wait here until there is something new."""
         self._proposed: tuple[int, ...] | None = None
-        """The in-sync replicas as the controller was asked to have them; one such question at a time (KIP-497)."""
+        """ISR in the pending AlterPartition request, None if there is none. One is sent at a time (KIP-497)."""
         self._feeding = False
         self._hearing = False
         self._completion: Timer | None = None
@@ -78,7 +78,7 @@ class Leading:
     # -- taking over --------------------------------------------------------------------------------------------
 
     def assume(self) -> None:
-        """Lead as the partition's attributes say: in a new epoch, or with other replicas or in-sync replicas."""
+        """Lead according to the partition's attributes, after a change of leader epoch, replicas or ISR."""
         partition = self._partition
         known = self.followers
         self.followers = {
@@ -91,7 +91,7 @@ class Leading:
         if partition.leader_epoch > self.epoch:
             self._begin_epoch(partition.leader_epoch)
         self._context.watch_lag(partition)
-        partition.advance_high_watermark()  # there may be one in sync fewer to wait for
+        partition.advance_high_watermark()  # the ISR may be smaller
 
     def _begin_epoch(self, epoch: int) -> None:
         new_leader = self.epoch < 0
@@ -102,7 +102,7 @@ class Leading:
             progress.begin_epoch(self.epoch_start_offset, now_ms, new_leader=new_leader, in_sync=in_sync)
 
     def end(self) -> None:
-        """This node leads the partition no more."""
+        """Stop leading the partition."""
         self._ended = True
         self._waiting.clear()
         for timer in (self._completion, self._retry):
@@ -112,10 +112,10 @@ class Leading:
     def _now_ms(self) -> int:
         return self._context.clock.now_ms(Domain.REPLICATION)
 
-    # -- followers ask ------------------------------------------------------------------------------------------
+    # -- fetches of followers -----------------------------------------------------------------------------------
 
     def fetch(self, asked: FollowerFetch, wake: Callable[[], None]) -> LeaderResponse | None:
-        """What a follower gets; None when it has all: then ``wake`` is called, once, when there is more to say."""
+        """Handle a follower's Fetch. Returns None if there is nothing new; ``wake`` is called once when there is."""
         partition, progress = self._partition, self.followers.get(asked.follower)
         self._waiting.pop(asked.follower, None)
         if progress is None:
@@ -136,13 +136,13 @@ class Leading:
         try:
             records = self._read(asked, end_offset)
         except DamagedFile as damaged:
-            # As for a consumer, the rest of the log is served; Kafka answers followers so, too.
+            # As for a consumer, other parts of the log are still served. Kafka does so for followers, too.
             partition.say_damaged(damaged.path, asked.fetch_offset, str(damaged))
             return LeaderResponse(ErrorCode.corrupt_message)
         except StorageError as failed:
             return LeaderResponse(partition.go_offline(failed).error)
         self._hear(asked, progress)
-        # Hearing of it may have moved the high watermark, and that is to be told at once.
+        # The fetch may have moved the high watermark, which the response should contain.
         high_watermark = partition.high_watermark
         if (
             asked.fetch_offset == end_offset
@@ -162,7 +162,7 @@ class Leading:
         return span.bytes() if span is not None else b""
 
     def _hear(self, asked: FollowerFetch, progress: Progress) -> None:
-        """A follower that fetches from an offset has every record before it."""
+        """Record a follower's progress: it has every record before the fetch offset."""
         moved = asked.fetch_offset != progress.log_end_offset
         shortened = asked.log_start_offset != progress.log_start_offset
         end_offset = self._partition.unconfirmed.written_end_offset
@@ -171,7 +171,7 @@ class Leading:
         if asked.follower not in self.maximal_isr:
             self._expand(asked.follower, progress)
         if shortened:
-            self._partition.delayed.notify()  # a DeleteRecords may wait for it
+            self._partition.delayed.notify()  # a DeleteRecords may wait for the follower's log start
         if moved and not self._feeding:
             self._hearing = True
             try:
@@ -179,12 +179,12 @@ class Leading:
             finally:
                 self._hearing = False
 
-    # -- the leader has news ------------------------------------------------------------------------------------
+    # -- news for followers -------------------------------------------------------------------------------------
 
     def appended(self) -> None:
-        """Feed what was appended to the followers that wait: whose links are up, they have it when this returns.
+        """Wake the waiting followers. Those with a working link have appended the new records when this returns.
 
-        They had all until now, which a follower that asks twice a second need not be told; here it is noted.
+        Waiting followers were caught up until this append. A Kafka follower would show that by fetching twice a second.
         """
         now_ms = self._now_ms()
         waiting, self._waiting = self._waiting, {}
@@ -201,21 +201,21 @@ class Leading:
             self._context.watch_lag(self._partition)
 
     def wake(self) -> None:
-        """The high watermark or the log start has moved."""
+        """Wake the waiting followers after the high watermark or the log start moved."""
         waiting, self._waiting = self._waiting, {}
         for wake in waiting.values():
             wake()
 
     def forget_waiting(self, is_lost: Callable[[int], bool]) -> None:
-        """Questions that came over links which are down now are not here any more."""
+        """Drop waiting fetches of followers for which ``is_lost`` is true, because their link is down."""
         for node_id in [each for each in self._waiting if is_lost(each)]:
             del self._waiting[node_id]
 
-    # -- what is committed --------------------------------------------------------------------------------------
+    # -- high watermark -----------------------------------------------------------------------------------------
 
     @property
     def maximal_isr(self) -> Sequence[int]:
-        """The ISR, and the replicas that the controller was asked to add: waiting for more is safe (KIP-497)."""
+        """The ISR plus replicas that a pending AlterPartition would add, for which the high watermark waits (KIP-497)."""
         isr = self._partition.isr
         return (*isr, *(each for each in self._proposed if each not in isr)) if self._proposed else isr
 
@@ -223,15 +223,15 @@ class Leading:
         return node_id in self._partition.isr
 
     def _has_enough(self) -> bool:
-        """Whether as many are in sync as ``min.insync.replicas`` wants."""
+        """Whether the maximal ISR satisfies ``min.insync.replicas``."""
         wanted = min(self._partition.log.config.min_insync_replicas, len(self.followers) + 1)
         return len(self.maximal_isr) >= wanted
 
     def committable(self, end_offset: int) -> int:
-        """What every replica that counts has, of the log up to ``end_offset``.
+        """The offset, at most ``end_offset``, that every relevant replica has reached.
 
-        Those in sync count, and those that have caught up and are about to join them: else the high watermark would run
-        away from them. With too few in sync nothing is committed (``min.insync.replicas``).
+        Relevant are replicas in the maximal ISR, and caught-up ones that are about to join it, so that the high watermark
+        does not run ahead of them. If the ISR is below ``min.insync.replicas``, the high watermark does not move.
         """
         partition = self._partition
         if not partition.has_enough_replicas():
@@ -250,7 +250,7 @@ class Leading:
         return end_offset
 
     def committed(self) -> None:
-        """The high watermark has moved. Callbacks run at once, or after the turn of the follower that moved it."""
+        """Complete requests after the high watermark moved: now, or after the turn of the follower whose fetch moved it."""
         partition = self._partition
         partition.note_committed()
         if not self._hearing:
@@ -262,14 +262,14 @@ class Leading:
         self._completion = None
         if not self._ended:
             self.wake()
-            # What every replica in sync has is committed. If there are too few of them by now, the client that asked for
-            # acks=all is told so: its data stays.
+            # Everything below the high watermark is committed. If the ISR is below min.insync.replicas by now, an acks=all
+            # Produce fails with NOT_ENOUGH_REPLICAS_AFTER_APPEND, as in Kafka; its batch stays in the log.
             verdict = NONE if self._has_enough() else ErrorCode.not_enough_replicas_after_append
             self._partition.delayed.committed(self._partition.high_watermark, verdict)
 
     @property
     def low_watermark(self) -> int:
-        """The log start of the replica that has deleted least, of those that run."""
+        """Smallest log start offset of the leader and the live followers."""
         starts = [
             progress.log_start_offset
             for node_id, progress in self.followers.items()
@@ -277,18 +277,19 @@ class Leading:
         ]
         return min([self._partition.log_start_offset, *starts])
 
-    # -- who is in sync -----------------------------------------------------------------------------------------
+    # -- ISR ----------------------------------------------------------------------------------------------------
 
     def _may_join(self, node_id: int, progress: Progress) -> bool:
-        """``Partition.isReplicaIsrEligible``: its broker is registered, not fenced, not about to stop, and in the life
-        in which it has fetched."""
+        """Whether the follower's broker is registered, neither fenced nor in controlled shutdown, and has the broker epoch
+        with which it fetched (``Partition.isReplicaIsrEligible``)."""
         broker_epoch = self._context.broker_epoch(node_id)
         return broker_epoch is not None and broker_epoch == progress.broker_epoch
 
     def _expand(self, node_id: int, progress: Progress) -> None:
-        """``Partition.maybeExpandIsr``: let a follower join that has all that is committed, also of what this leader's
-        epoch began with. Only for a follower that has just fetched, or whose Fetch waits here: the offsets alone
-        do not tell whether it fetches, and while the high watermark stands still they fit for ever.
+        """Propose to add a follower to the ISR that has reached the high watermark and the start of this leader's epoch.
+
+        Kafka: ``Partition.maybeExpandIsr``. Call this only for a follower that has just fetched, or whose Fetch waits here.
+        The offsets alone do not show that it fetches: while the high watermark does not move, they suffice forever.
         """
         partition = self._partition
         if (
@@ -299,9 +300,10 @@ class Leading:
             self._propose((*partition.isr, node_id))
 
     def shrink(self) -> bool:
-        """Take those out that have not caught up for ``replica.lag.time.max.ms``. Whether there is more to wait for.
+        """Propose to remove followers that were not caught up for ``replica.lag.time.max.ms``.
 
-        What holds the high watermark up may also be a follower that is not in sync, was about to be, and is gone.
+        Returns whether to check again: a follower in the ISR is behind, or the high watermark is below the log end, also
+        because of a follower that was about to join the ISR and stopped fetching.
         """
         if self._ended:
             return False
@@ -323,7 +325,7 @@ class Leading:
         return behind or partition.high_watermark < end_offset
 
     def _propose(self, isr: tuple[int, ...]) -> None:
-        # A leader of Kafka's has them as a set: tools show them in this order.
+        # Sorted, since Kafka's leader has them in a set, and tools show this order.
         isr = tuple(sorted(isr))
         partition = self._partition
         log_events.info(
@@ -343,7 +345,7 @@ class Leading:
         task.add_done_callback(self._altered)
 
     def _altered(self, task: asyncio.Future[None]) -> None:
-        """The controller has decided. What it changed has been told already, by the metadata."""
+        """Handle the controller's response. A successful change has arrived through the metadata already."""
         self._proposed = None
         refusal: BaseException | None = None
         with suppress(asyncio.CancelledError):
@@ -352,7 +354,7 @@ class Leading:
             return
         if refusal is not None:
             log_events.info(
-                "in-sync replicas stay",
+                "change of in-sync replicas refused",
                 topic=self._partition.topic,
                 partition=self._partition.index,
                 reason=str(refusal) or repr(refusal),
@@ -365,7 +367,10 @@ class Leading:
         self._look_again()
 
     def _look_again(self) -> None:
-        """A change of the in-sync replicas is over: followers whose Fetch waits here would have sent it again by now."""
+        """Check the ISR again after a change ended.
+
+        Waiting followers count as fetching: Kafka's would have fetched by now.
+        """
         self._retry = None
         for node_id in self._waiting:
             if node_id not in self.maximal_isr:

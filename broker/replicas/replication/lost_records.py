@@ -1,4 +1,4 @@
-"""What a log is about to give up, for the ledger of losses: read before it is cut."""
+"""Records the batches that a truncation removes in the ledger of lost records, before the log is cut."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from broker.replicas.replication.context import ReplicationContext
 
 BATCHES_MAX: Final = 1000
-"""Of one truncation; those behind are not in the ledger."""
+"""Batches of one truncation that are recorded; later ones are not."""
 
 
 def note_truncated(partition: Partition, offset: int, context: ReplicationContext) -> None:
-    """Note the batches from ``offset`` on, which a follower truncates because its leader does not have them."""
+    """Record the batches from ``offset`` on, which a follower truncates because its leader does not have them."""
     note_lost(
         partition,
         offset,
@@ -33,7 +33,7 @@ def note_truncated(partition: Partition, offset: int, context: ReplicationContex
 def note_lost(
     partition: Partition, offset: int, losses: Losses, *, now_ms: int, node_id: int, unclean: bool = False
 ) -> None:
-    """Note the batches from ``offset`` on. What cannot be read is not noted: the log is cut all the same."""
+    """Record the batches from ``offset`` on, up to the first that cannot be read."""
     current: Loss | None = None
     try:
         for batch in _batches(partition, offset):
@@ -66,7 +66,7 @@ def note_lost(
 
 
 def _batches(partition: Partition, offset: int) -> Iterator[RecordBatch]:
-    """Of clients; markers are the coordinator's, which writes them again."""
+    """Batches of clients. Markers are left out, since the coordinator writes them again."""
     batches = islice(partition.log.batches(offset), BATCHES_MAX)
     return (batch for batch in batches if not batch.is_control)
 

@@ -1,4 +1,4 @@
-"""How far a follower has come, as its leader knows it. Pure; Kafka's counterpart is ``Replica``."""
+"""How far a follower has replicated the log, as the leader knows it (Kafka: ``Replica``). Pure."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ UNKNOWN: Final = -1
 
 @slotted
 class Progress:
-    """All of it follows from the offsets that the follower asked for, and from when it did."""
+    """State of one follower, derived from the offsets and times of its fetches."""
 
     log_end_offset: int = UNKNOWN
     log_start_offset: int = UNKNOWN
     last_caught_up_ms: int = 0
-    """When it last had all that the leader had."""
+    """Last time at which the follower had everything up to the leader's log end."""
     last_fetch_ms: int = 0
     leader_end_at_last_fetch: int = UNKNOWN
     broker_epoch: int | None = None
-    """Of the registration in which it last fetched; None: it has not, or could not be in sync then."""
+    """Broker epoch of the last fetch; None if there was none, or the broker could not be in the ISR then."""
 
     def note_fetch(
         self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int
     ) -> None:
-        """It asked for what follows ``fetch_offset``, so it has all before.
+        """Record a fetch: the follower has everything before ``fetch_offset``.
 
-        Who has now what the leader had at the question before was caught up then: a follower that is always one batch
-        behind a busy leader is in sync.
+        A follower that has now reached the leader's log end of its previous fetch was caught up at that time. So a follower
+        that is always one batch behind a busy leader counts as caught up.
         """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -40,11 +40,11 @@ class Progress:
         self.last_fetch_ms = now_ms
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether it has all, or had all not too long ago."""
+        """Whether the follower is at the leader's log end, or was within the last ``lag_max_ms``."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
     def begin_epoch(self, leader_end_offset: int, now_ms: int, *, new_leader: bool, in_sync: bool) -> None:
-        """A leader epoch begins. A new leader knows nothing yet, and gives those in sync their time."""
+        """Reset for a new leader epoch. A new leader knows no offsets, and gives ISR members ``lag_max_ms`` to fetch."""
         self.last_caught_up_ms = now_ms if in_sync else 0
         if new_leader:
             self.log_end_offset = self.log_start_offset = self.leader_end_at_last_fetch = UNKNOWN

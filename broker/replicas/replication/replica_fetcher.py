@@ -1,7 +1,7 @@
-"""The follower's side of a partition: ask the leader for what follows the log's end, cut off what it does not have, append.
+"""The follower's side of a partition: fetch from the leader what follows the log end, truncate where logs diverge, append.
 
-One for each leader epoch. A question and its answer take two steps, so that a link may be slow or cut between them; with
-links that are up both happen in one call. Kafka's counterpart is ``AbstractFetcherThread``, truncating on fetch (KIP-595).
+There is one fetcher for each leader epoch. Request and response are separate steps, so that a link may be slow or cut
+between them; over a healthy link both happen in one call. Kafka: ``AbstractFetcherThread``, truncating on fetch (KIP-595).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from broker.replicas.replication.context import ReplicationContext
 
 FETCH_BYTES: Final = 1024 * 1024
-"""How much a follower asks for (``replica.fetch.max.bytes``), and takes in before others have their turn."""
+"""Bytes of one fetch (``replica.fetch.max.bytes``), and bytes that are appended before other work has its turn."""
 BACKOFF_MS: Final = 1000
-"""``replica.fetch.backoff.ms``: after an error, ask again."""
+"""``replica.fetch.backoff.ms``: delay of the next fetch after an error."""
 
 LOST_MS: Final = 30_000
-"""``replica.socket.timeout.ms``: an answer that has not come by then is asked for again."""
+"""``replica.socket.timeout.ms``: a fetch without a response is repeated after this time."""
 
 log_events = get_logger()
 
 
 class ReplicaFetcher:
-    """The copying of one partition from one leader in one epoch."""
+    """Replicates one partition from one leader in one leader epoch."""
 
     def __init__(
         self, partition: Partition, context: ReplicationContext, leader_id: int, leader_epoch: int
@@ -46,19 +46,19 @@ class ReplicaFetcher:
         self.leader_epoch = leader_epoch
         self._ended = False
         self._busy = False
-        """A question or an answer is on its way, or an answer is held: there is one of them at a time."""
+        """Whether a request or response is in transit, or a response is held. There is at most one."""
         self._again = False
         self._share = 0
-        """The bytes that may still be taken in in this turn."""
+        """Bytes that may still be appended in this turn."""
         self._failures = 0
         self._timer: Timer | None = None
 
     def start_soon(self) -> None:
-        """Ask in the next turn of the loop, when all nodes have heard who leads."""
+        """Fetch in the next turn of the event loop, when all nodes have applied the change of leader."""
         self._later(0, self.pull)
 
     def end(self) -> None:
-        """Another node leads, or the epoch is over: a response that is still on its way is ignored."""
+        """Stop, because the leader or the epoch changed. A response in transit is ignored."""
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()
@@ -73,10 +73,10 @@ class ReplicaFetcher:
             self._timer.cancel()
         self._timer = self._context.clock.call_later_ms(delay_ms, go_on, Domain.REPLICATION)
 
-    # -- asking -------------------------------------------------------------------------------------------------
+    # -- fetching -----------------------------------------------------------------------------------------------
 
     def pull(self) -> None:
-        """Ask, unless an answer is awaited: the leader may have more, or a link may be up again."""
+        """Fetch, or fetch again after the current response: the leader may have more, or a link may be up again."""
         if self._ended or self._partition.offline is not None:
             return
         if self._busy:
@@ -85,17 +85,17 @@ class ReplicaFetcher:
             self._begin(self._send)
 
     def _woken(self) -> None:
-        """Our question lies at the leader, and now there is an answer."""
+        """Called by the leader, where this follower's fetch waits, when there is something to fetch."""
         if not self._ended and not self._busy:
-            self._begin(self._converse)
+            self._begin(self._fetch_repeatedly)
 
     def _begin(self, step: Callable[[], None]) -> None:
         self._busy = True
         self._share = FETCH_BYTES
         step()
 
-    def _rest(self) -> None:
-        """Nothing is on its way: the leader, a link, a timer or the disk brings us back."""
+    def _become_idle(self) -> None:
+        """The fetcher is idle: a response of the leader, a link, a timer or a flush starts the next fetch."""
         self._busy = False
         if self._again:
             self._again = False
@@ -104,57 +104,61 @@ class ReplicaFetcher:
     def _send(self) -> None:
         delay_ms = self._delay_ms(self._context.node_id, self.leader_id)
         if delay_ms:
-            self._later(delay_ms, self._converse)
+            self._later(delay_ms, self._fetch_repeatedly)
         else:
-            self._converse()
+            self._fetch_repeatedly()
 
-    def _converse(self) -> None:
-        """Our question has arrived; go on with answer and question until one of them has to wait."""
+    def _fetch_repeatedly(self) -> None:
+        """The request has arrived at the leader: apply its response and fetch again, until one of the steps has to wait."""
         while not self._ended:
-            fetched = self._ask()
+            fetched = self._fetch()
             if fetched is None:
                 break
             delay_ms = self._delay_ms(self.leader_id, self._context.node_id)
             if delay_ms:
-                self._later(delay_ms, partial(self._arrived, fetched))
+                self._later(delay_ms, partial(self._receive, fetched))
                 return
-            if not self._take(fetched):
+            if not self._apply(fetched):
                 return
-            if self._is_sated(fetched):
+            if self._is_share_used_up(fetched):
                 self._later(0, partial(self._begin, self._send))
                 return
             if self._delay_ms(self._context.node_id, self.leader_id):
                 self._send()
                 return
-        self._rest()
+        self._become_idle()
 
-    def _arrived(self, fetched: LeaderResponse) -> None:
-        """An answer over a slow link; over one that was cut meanwhile it does not come."""
+    def _receive(self, fetched: LeaderResponse) -> None:
+        """A response has arrived over a slow link. It is lost if the link was cut meanwhile."""
         if not self._is_connected():
-            self._rest()
-        elif self._take(fetched):
+            self._become_idle()
+        elif self._apply(fetched):
             self._share = FETCH_BYTES
             self._send()
 
-    def _is_sated(self, fetched: LeaderResponse) -> bool:
-        """This turn's share is taken in, its end was told to the leader, and there is more."""
+    def _is_share_used_up(self, fetched: LeaderResponse) -> bool:
+        """Whether this turn's bytes are appended and acknowledged, and the next fetch should wait for the next turn."""
         return self._share <= 0 and not fetched.records and fetched.diverging is None
 
-    def _ask(self) -> LeaderResponse | None:
-        """The leader's response. None when no leader can be reached or it has nothing new: then it wakes this follower."""
+    def _fetch(self) -> LeaderResponse | None:
+        """Send a fetch and return the leader's response.
+
+        None if the leader is not reachable or the disk is behind, or if there is nothing new. In the last case the fetch
+        waits at the leader, which calls `_woken`.
+        """
         partition, context = self._partition, self._context
         log = partition.log
         if not self._is_connected() or partition.unconfirmed.confirmed_end_offset < log.log_end_offset:
             return None
         if log.epochs.latest < 0 and log.log_end_offset > partition.high_watermark:
-            # It cannot be compared with the leader's: only what is committed is certain.
+            # Without a leader epoch this log cannot be compared with the leader's: only the committed part is kept.
             truncate(partition, partition.high_watermark, context)
         peer = context.peers(self.leader_id)
         leader = peer.get(partition.topic, partition.index) if peer is not None else None
         leading = leader.leading if leader is not None else None
         if not isinstance(leading, Leading):
             return LeaderResponse(ErrorCode.not_leader_or_follower)
-        question = FollowerFetch(
+        request = FollowerFetch(
             context.node_id,
             self.leader_epoch,
             log.log_end_offset,
@@ -164,10 +168,11 @@ class ReplicaFetcher:
             max(self._share, 0),
             context.broker_epoch(context.node_id),
         )
-        return leading.fetch(question, self._woken)
+        return leading.fetch(request, self._woken)
 
     def _is_connected(self) -> bool:
-        """Whether this node is still there, fetches at all, and reaches the leader and is reached by it."""
+        """Whether this node runs, its fetching of the partition is not paused, and the link to the leader is up both
+        ways."""
         context, partition, links = self._context, self._partition, self._context.injection.links
         if not context.is_here():
             return False
@@ -184,18 +189,18 @@ class ReplicaFetcher:
         links = self._context.injection.links
         return 0 if links.all_up else links.delay_ms(sender, receiver)
 
-    # -- taking in ----------------------------------------------------------------------------------------------
+    # -- applying responses -------------------------------------------------------------------------------------
 
-    def _take(self, fetched: LeaderResponse) -> bool:
-        """Apply a response; False if that has to wait, and then continues by itself."""
+    def _apply(self, fetched: LeaderResponse) -> bool:
+        """Apply a response. False if the fetch loop must stop here; it is started again by a timer or callback."""
         if fetched.error is ErrorCode.offset_out_of_range:
-            return self._go_back(fetched)
+            return self._handle_out_of_range(fetched)
         if fetched.error is not NONE:
             return self._back_off(fetched.error)
         if fetched.diverging is not None:
-            return self._cut(*fetched.diverging)
+            return self._truncate_diverging(*fetched.diverging)
         if fetched.records and self._context.injection.points is not None:
-            return self._pass(fetched)
+            return self._append_past_point(fetched)
         return self._append(fetched)
 
     def _append(self, fetched: LeaderResponse) -> bool:
@@ -207,7 +212,7 @@ class ReplicaFetcher:
             before = partition.log_end_offset
             error = partition.append_replicated(fetched.records)
             if error is NONE and partition.log_end_offset == before:
-                # Not one whole batch (a damaged length in the leader's file): to ask again at once would never end.
+                # The response has no whole batch (a corrupt length in the leader's file). Fetching at once would loop.
                 error = ErrorCode.corrupt_message
             if error is not NONE:
                 return self._back_off(error)
@@ -225,12 +230,15 @@ class ReplicaFetcher:
         try:
             first = RecordBatch.parse(records, 0)
         except CorruptBatch:
-            return  # the append refuses it
+            return  # `append_replicated` returns the error
         if first.base_offset < partition.log_end_offset <= first.last_offset:
             truncate_fully_and_start_at(partition, first.base_offset, self._context)
 
-    def _pass(self, fetched: LeaderResponse) -> bool:
-        """Append, unless the step is held at ``replica.append``: then later, or, if it is lost, after the next fetch."""
+    def _append_past_point(self, fetched: LeaderResponse) -> bool:
+        """Append through the injection point ``replica.append``, which may hold the step.
+
+        After ``LOST_MS`` it is skipped.
+        """
         at_once, is_open = True, True
         done = False
 
@@ -261,14 +269,14 @@ class ReplicaFetcher:
         return done
 
     def _back_off(self, error: ErrorCode) -> bool:
-        """Ask again later; at once the first time, for who leads may not be known everywhere yet."""
+        """Schedule the next fetch: at once after the first error, since not all nodes may have the new leader yet."""
         self._busy = self._again = False
         if self._partition.offline is None:
             self._failures += 1
             self._later(0 if self._failures == 1 else BACKOFF_MS, self.pull)
             if self._failures == 2:
                 log_events.info(
-                    "follower waits",
+                    "follower backs off",
                     topic=self._partition.topic,
                     partition=self._partition.index,
                     leader=self.leader_id,
@@ -277,10 +285,11 @@ class ReplicaFetcher:
                 )
         return False
 
-    def _cut(self, epoch: int, end_offset: int) -> bool:
-        """Cut off what the leader does not have, as far as this answer tells; the next one may tell more (KIP-279).
+    def _truncate_diverging(self, epoch: int, end_offset: int) -> bool:
+        """Truncate to the point up to which the logs agree, as far as this response shows (KIP-279).
 
-        If we have not the epoch that the leader names, we cut to where the next older one of ours ends, and ask again.
+        If this log does not have the epoch that the leader names, truncate to the end of its next older epoch. The next
+        response then shows more.
         """
         partition, log = self._partition, self._partition.log
         known_epoch, known_end = partition.end_offset_for_epoch(epoch)
@@ -293,12 +302,12 @@ class ReplicaFetcher:
         before = log.log_end_offset, log.epochs.latest
         truncate(partition, min(target, log.log_end_offset), self._context)
         if before == (log.log_end_offset, log.epochs.latest):
-            # No word of the leader's lets us find where we parted: that must not become a loop.
+            # Nothing was truncated, so fetching again at once would loop.
             return self._back_off(ErrorCode.offset_out_of_range)
         return partition.offline is None
 
-    def _go_back(self, fetched: LeaderResponse) -> bool:
-        """Our end lies outside of the leader's log: behind its end (an unclean election), or below its start."""
+    def _handle_out_of_range(self, fetched: LeaderResponse) -> bool:
+        """Handle a log end outside of the leader's log: after its end (unclean election), or before its start."""
         partition = self._partition
         if fetched.log_end_offset < partition.log_end_offset:
             truncate(partition, fetched.log_end_offset, self._context)

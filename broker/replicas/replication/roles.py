@@ -1,4 +1,4 @@
-"""Which partitions of a node lead and which follow: the metadata says so, links and time do the rest."""
+"""Which partitions of a node lead and which follow, according to metadata, link states and replica lag."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log_events = get_logger()
 
 
 class Roles:
-    """The replication of one node. A partition with a single replica has no part in it."""
+    """Leader and follower roles of one node's partitions. Partitions with a single replica have neither."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class Roles:
         self._fetchers: dict[Partition, ReplicaFetcher] = {}
         self._leading: dict[Partition, Leading] = {}
         self._lagging: dict[Partition, None] = {}
-        """Led here, and a follower may be behind."""
+        """Partitions led here of which a follower may be behind."""
         self._lag_timer: Timer | None = None
         self._ended = False
         injection.links.subscribe(self._links_changed)
 
-    # -- who does what ------------------------------------------------------------------------------------------
+    # -- roles --------------------------------------------------------------------------------------------------
 
     def assume(self, partition: Partition, *, at_once: bool) -> None:
-        """Lead or follow, as the partition's attributes say by now.
+        """Start leading or following according to the partition's attributes.
 
-        ``at_once``: all nodes know of it already, so that a follower need not wait for the next turn.
+        ``at_once``: all nodes already have this metadata, so a follower may fetch in this turn of the event loop.
         """
         if self._ended:
             return
@@ -82,7 +82,7 @@ class Roles:
             if partition.leading is not None or len(partition.replicas) > 1:
                 self._lead(partition)
             else:
-                partition.advance_high_watermark()  # it stood while there was no leader
+                partition.advance_high_watermark()  # it did not move while there was no leader
             return
         self._stop_leading(partition)
         fetcher = self._fetchers.get(partition)
@@ -124,13 +124,13 @@ class Roles:
             )
 
     def _invite(self, partition: Partition) -> None:
-        """Who opens a partition follows its leader."""
+        """Open the partition on the other replicas' nodes, which makes them follow."""
         for node_id in partition.replicas:
             if node_id != self.node_id and (peer := self._peers(node_id)) is not None:
                 peer.get(partition.topic, partition.index)
 
     def release(self, partition: Partition) -> None:
-        """The partition goes: deleted, moved to another node, or its files cannot be used."""
+        """Stop leading and following a partition that is deleted, moved to other nodes or offline."""
         self._stop_leading(partition)
         self._stop_following(partition)
 
@@ -148,7 +148,7 @@ class Roles:
             fetcher.end()
 
     def end(self) -> None:
-        """The node stops or is killed: nothing is copied any more, in either direction. A node that stops may be killed."""
+        """Stop all replication because the node stops or is killed. A second call does nothing."""
         if self._ended:
             return
         self._ended = True
@@ -159,13 +159,13 @@ class Roles:
             self._lag_timer.cancel()
 
     def look_again(self) -> None:
-        """This node is served now: it may join those in sync, and nodes that were not there when it began to lead may be."""
+        """The node is served now: open led partitions on nodes that run by now, and let all fetchers fetch."""
         for partition in tuple(self._leading):
             self._invite(partition)
         for fetcher in tuple(self._fetchers.values()):
             fetcher.pull()
 
-    # -- neighbours, links and time -----------------------------------------------------------------------------
+    # -- brokers, links, lag ------------------------------------------------------------------------------------
 
     def _broker_epoch(self, node_id: int) -> int | None:
         broker = self._metadata.brokers.get(node_id)
@@ -188,7 +188,7 @@ class Roles:
     def _watch_lag(self, partition: Partition) -> None:
         self._lagging[partition] = None
         if self._lag_timer is None and not self._ended:
-            # As often as Kafka looks: who falls behind is out after 30 to 45 seconds.
+            # Kafka's interval: a lagging follower leaves the ISR after 1 to 1.5 times replica.lag.time.max.ms.
             interval_ms = self._config.replica_lag_time_max_ms / 2
             self._lag_timer = self._clock.call_later_ms(interval_ms, self._look_at_lag, Domain.REPLICATION)
 

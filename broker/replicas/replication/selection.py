@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from (KIP-392), by ``RackAwareReplicaSelector``. Pure."""
+"""Selection of the replica that a consumer should read from (KIP-392, ``RackAwareReplicaSelector``). Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from broker.replicas.replication.progress import Progress
 
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The only selector; without it every consumer reads from the leader."""
+"""The only supported ``replica.selector.class``; without it every consumer reads from the leader."""
 
 
 def preferred_replica(
@@ -21,7 +21,7 @@ def preferred_replica(
     rack: str,
     offset: int,
 ) -> int | None:
-    """The most advanced in-sync follower in the consumer's rack that has its offset; None: stay with the leader."""
+    """The most advanced in-sync follower in the consumer's rack that has the offset; None: read from the leader."""
     leader = brokers.get(leader_id)
     if not rack or (leader is not None and leader.rack == rack):
         return None

@@ -1,4 +1,4 @@
-"""A follower's log gives up what its leader does not have."""
+"""Truncation of a follower's log to what its leader has."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ log_events = get_logger()
 
 
 def truncate(partition: Partition, offset: int, context: ReplicationContext) -> None:
-    """Cut off what the leader does not have.
+    """Truncate the log to ``offset``, because the leader does not have the rest.
 
-    That was committed if it lies below the high watermark, and may have been if the leader was elected uncleanly: a log
-    that was opened after a kill knows an older high watermark.
+    The removed records were committed if they are below the high watermark. After an unclean election they may have been
+    even above it, since a log that was opened after a kill has an older, checkpointed high watermark.
     """
     before = partition.log_end_offset
     if offset < before:
@@ -42,9 +42,9 @@ def truncate(partition: Partition, offset: int, context: ReplicationContext) -> 
 
 
 def truncate_fully_and_start_at(partition: Partition, offset: int, context: ReplicationContext) -> None:
-    """The leader's log begins behind the end of ours."""
+    """Delete the whole log and start it at ``offset``, because the leader's log starts after the end of this one."""
     log_events.warning(
-        "log begins anew",
+        "log restarted at the leader's log start",
         node_id=context.node_id,
         topic=partition.topic,
         partition=partition.index,

@@ -161,7 +161,7 @@ def test_a_snapshot_that_cannot_be_written_is_tried_again_and_no_client_notices(
     disk.fail("open", "write", path="*/broken-0/*.snapshot", times=1)
     for _ in range(3):
         assert write(world, "broken") == ErrorCode.none
-    said = [line for line in lines if line["event"] == "snapshot of the producers not written"]
+    said = [line for line in lines if line["event"] == "producer snapshot not written"]
     assert [Path(line["file"]).name for line in said] == [f"{1:020d}.snapshot"]
     names = {path.name for path in world.partition("broken").log.directory.glob("*.snapshot")}
     assert names == {f"{2:020d}.snapshot", f"{3:020d}.snapshot"}
@@ -444,7 +444,7 @@ async def test_a_deleted_topic_whose_folder_cannot_be_renamed_is_gone_all_the_sa
         fault = disk.fail("rename", path="*/sound-0", times=1)
         deleted = await delete_topics(DeleteTopicsRequest(topic_names=["sound"]), asking(cluster, 5))
         assert (deleted.responses[0].error_code, fault.hits) == (ErrorCode.none, 1)
-        said = [line for line in lines if line["event"] == "folder of a deleted topic stays"]
+        said = [line for line in lines if line["event"] == "directory of a deleted topic not removed"]
         assert [line["file"] for line in said] == [str(disk.root / "sound-0")]
         again = CreateTopicsRequest(
             topics=[CreatableTopic(name="sound", num_partitions=1, replication_factor=1)]

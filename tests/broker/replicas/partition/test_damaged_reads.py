@@ -44,7 +44,7 @@ def fetch(partition: Partition, offset: int) -> ErrorCode:
 
 
 def lines_of(lines: list[Any]) -> list[Mapping[str, Any]]:
-    return [line for line in lines if line["event"] == "a reader meets a damaged batch"]
+    return [line for line in lines if line["event"] == "damaged batch read"]
 
 
 @pytest.mark.parametrize("length", [b"\0\0\0\1", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff"])
