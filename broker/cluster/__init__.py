@@ -1,4 +1,4 @@
-"""The nodes of this process: how each starts and ends, and what they share."""
+"""The nodes of this process: how they start and stop, and what they share."""
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.errors import BrokerEnding, NoSuchNode, StartError

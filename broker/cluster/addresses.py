@@ -1,4 +1,4 @@
-"""Where the nodes of a cluster can be reached."""
+"""The addresses of a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ def host_and_port(host: str, port: int) -> str:
 
 
 def where_nodes_listen(nodes: Iterable[NodeRuntime]) -> str:
-    """``PLAINTEXT://0.0.0.0:9092, SSL://0.0.0.0:9093``, the state of a node that does not run, and offline partitions."""
+    """The listeners of running nodes, the states of other nodes, and offline partitions.
+
+    For example ``PLAINTEXT://0.0.0.0:9092, SSL://0.0.0.0:9093, node 2 is killed``.
+    """
     told: list[str] = []
     for node in nodes:
         if node.state is NodeState.RUNNING and not node.is_paused:
@@ -28,7 +31,7 @@ def where_nodes_listen(nodes: Iterable[NodeRuntime]) -> str:
 
 
 def bootstrap_servers(nodes: Iterable[NodeRuntime]) -> str:
-    """For a client: the first advertised address of each node that runs."""
+    """Bootstrap servers for a client: the first advertised address of each running node."""
     running = [node for node in nodes if node.state is NodeState.RUNNING]
     first = [node.listeners[0] for node in running if node.listeners]
     return ",".join(host_and_port(each.advertised_host, each.advertised_port) for each in first)

@@ -1,4 +1,4 @@
-"""The broker of this process: its nodes, what they share, and how they come and go.
+"""The broker of this process: its nodes, the state that they share, and their starts, stops and kills.
 
     cluster = Cluster(settings)
     await cluster.start()
@@ -6,8 +6,8 @@
     await cluster.start_node(2)
     await cluster.stop()
 
-One metadata log serves all nodes. It lies in the first node's directory, where Kafka has it on a node that is broker and
-controller; this controller is the process's, so that it goes on when the first node is killed (docs/differences.md).
+One metadata log serves all nodes. It is in the first node's directory, as on a Kafka node that is both broker and
+controller. The controller belongs to the process, and so keeps running when the first node is killed (docs/differences.md).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ log = get_logger()
 
 
 class Cluster:
-    """N nodes in one process, one by default. Its attributes are read-only to others."""
+    """The nodes of this process, one by default. Other classes must not assign its attributes."""
 
     metadata: ClusterMetadata
 
@@ -82,15 +82,15 @@ class Cluster:
         self.injection = injection or FaultInjection()
         self.calls = CallInterceptors()
         self.nodes: dict[int, NodeRuntime] = {}
-        """All of them, also those that are stopped or killed."""
+        """All nodes by id, including stopped and killed ones."""
         self.lag = LoopLag(asyncio.get_running_loop())
         self.lifecycle = Lifecycle()
         self.first_features: Mapping[str, int] = {}
-        """The finalized feature levels after the start."""
+        """Finalized feature levels after the start."""
         self.first_clients: Image
-        """What the metadata has of clients after the start."""
+        """The quotas, credentials and ACLs in the metadata after the start."""
         self.is_new = True
-        """There were no topics at the start."""
+        """Whether there were no topics at the start."""
         self.startup_topics = StartupTopics(settings.topics, settings.config)
         self._ports = Ports(bind)
         self._slices = Slices()
@@ -103,10 +103,10 @@ class Cluster:
         self._periodic: list[Periodic] = []
         self._background: set[asyncio.Task[None]] = set()
 
-    # -- looking ------------------------------------------------------------------------------------------------
+    # -- lookup -------------------------------------------------------------------------------------------------
 
     def running(self, node_id: int) -> Node | None:
-        """A node that serves; None for one that is stopped, killed or unknown."""
+        """The node if it is running; None if it is stopped, killed or unknown."""
         runtime = self.nodes.get(node_id)
         return runtime.node if runtime is not None and runtime.state is NodeState.RUNNING else None
 
@@ -115,22 +115,22 @@ class Cluster:
 
     @property
     def first(self) -> NodeRuntime:
-        """The node in whose directory the metadata lies; of a broker of one node, that node."""
+        """The node whose directory has the metadata log."""
         return self.nodes[self.settings.config.node_id]
 
     def _replicas_of(self, node_id: int) -> ReplicaManager | None:
-        """Of a node whose logs are open: others may copy from it before it serves clients."""
+        """Replicas of a node whose logs are open. Other nodes may replicate from it before it serves clients."""
         runtime = self.nodes.get(node_id)
         if runtime is None or runtime.state not in (NodeState.STARTING, NodeState.RUNNING):
             return None
-        # A node has none in the first steps of its start.
+        # A starting node has no `node` attribute before `start_log_manager`.
         node: Node | None = getattr(runtime, "node", None)
         return node.replicas if node is not None else None
 
     # -- starting -----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Return once clients are served by all nodes. ``StartError`` if that cannot be, with everything let go of."""
+        """Start all nodes, and return when they serve clients. On ``StartError`` all resources are released."""
         try:
             async with self.lifecycle.call_on_all_nodes():
                 await self._start()
@@ -152,7 +152,7 @@ class Cluster:
         self._directories = node_directories(root, [each.node_id for each in self.settings.nodes])
         for each in self.settings.nodes:
             self._take(each)
-        remove_tree(self.data_dir / SNAPSHOTS)  # of a process that was killed
+        remove_tree(self.data_dir / SNAPSHOTS)  # left by a process that was killed
         self.metadata = self._opened = self._open_metadata()
         self.metadata.subscribe(ThrottlingSwitch(self.calls, self.metadata.image))
         InternalTopicWarnings(self.metadata, self.first.config)
@@ -177,7 +177,7 @@ class Cluster:
         self.lag.start()
 
     def _living(self) -> Iterator[NodeRuntime]:
-        """Those that were not killed in an earlier step of the start."""
+        """The nodes that were not killed in an earlier step of the start."""
         return (runtime for runtime in self.nodes.values() if runtime.life.alive)
 
     def _take(self, config: BrokerConfig) -> None:
@@ -203,7 +203,7 @@ class Cluster:
         )
 
     def open_logs(self, runtime: NodeRuntime) -> None:
-        """The second step of a start."""
+        """Open the logs of a node, the second step of its start."""
         copy_metadata(self.first.data_dir, runtime.data_dir)
         runtime.start_log_manager(self.metadata)
 
@@ -232,22 +232,22 @@ class Cluster:
 
     @property
     def age_ms(self) -> int:
-        """How long ago it was made."""
+        """Milliseconds since the creation of this object."""
         return round((time.perf_counter() - self._began_s) * 1000)
 
     @property
     def data_dir(self) -> Path:
-        """Of one node its log directory, of several the directory that holds theirs."""
+        """The log directory of a single node, or the parent of the nodes' log directories."""
         path = self._directories[self.settings.config.node_id]
         return path if len(self._directories) == 1 else path.parent
 
     # -- one node -----------------------------------------------------------------------------------------------
 
     def kill_node(self, node_id: int) -> None:
-        """End a node as kill -9 would: sockets are reset, memory is gone, nothing is written. Others take over.
+        """Kill a node as kill -9 does: sockets are reset, and nothing is written. Other nodes take over its partitions.
 
-        A node that starts or stops can be killed as well, at every step: the start, or the stop, then fails. A kill comes
-        in between whatever calls are under way (`Lifecycle`).
+        A node can also be killed during each step of its start or stop, which then fails. A kill does not wait for calls in
+        progress (`Lifecycle`).
         """
         self._expect(node_id, NodeState.RUNNING, NodeState.STARTING, NodeState.STOPPING).kill()
         self._happened(node_id, "killed")
@@ -262,14 +262,14 @@ class Cluster:
                 self.kill_node(runtime.node_id)
 
     async def all_terminated(self) -> None:
-        """Return once nothing of the killed nodes is under way, and the metadata has their loss."""
+        """Return when the killed nodes have terminated, and are fenced in the metadata."""
         await self.lifecycle.calls_ended()
         await self.settled()
         for runtime in self.nodes.values():
             await runtime.await_termination()
 
     def pause_node(self, node_id: int) -> None:
-        """Let a node stand still as SIGSTOP does: it reads, answers and copies nothing, and keeps what it leads."""
+        """Pause a node as SIGSTOP does: it handles, sends and replicates nothing, and stays the leader of its partitions."""
         runtime = self._expect(node_id, NodeState.RUNNING)
         if runtime.is_paused:
             raise NoSuchNode(f"node {node_id} is paused already")
@@ -280,7 +280,7 @@ class Cluster:
         self._paused_links.cut_off(node_id, self.nodes)
 
     def resume_node(self, node_id: int) -> None:
-        """Let a paused node go on."""
+        """Resume a paused node."""
         runtime = self._expect(node_id, NodeState.RUNNING)
         if not runtime.is_paused:
             raise NoSuchNode(f"node {node_id} is running, not paused")
@@ -289,12 +289,12 @@ class Cluster:
         runtime.resume()
 
     async def settled(self) -> None:
-        """Return once the loss of nodes that were killed is in the metadata, and others lead what they led."""
+        """Return when killed nodes are fenced in the metadata, and other nodes lead their partitions."""
         if self._background:
             await asyncio.wait(tuple(self._background))
 
     async def stop_node(self, node_id: int) -> None:
-        """End a node of its own will: others lead what it led before it goes, and its files are complete."""
+        """Stop a node by a controlled shutdown: other nodes take over its leaderships first, and its files are complete."""
         async with self.lifecycle.call():
             runtime = self._expect(node_id, NodeState.RUNNING)
             if runtime.is_paused:
@@ -320,9 +320,10 @@ class Cluster:
         self._happened(node_id, "stopped")
 
     async def start_node(self, node_id: int) -> None:
-        """Start a node again: it recovers its logs, and follows the current leaders.
+        """Start a dead node again: it recovers its logs, and follows the current leaders.
 
-        ``StartError`` if it cannot: then it is what it was before; or if it is killed while it starts: then it is killed.
+        Raises ``StartError`` if the start fails, and the node has its previous state again; or if the node is killed
+        meanwhile.
         """
         async with self.lifecycle.call():
             before = self._expect(node_id, *DEAD)
@@ -337,7 +338,7 @@ class Cluster:
                     raise failure from error
 
     def new_life(self, before: NodeRuntime) -> NodeRuntime:
-        """A dead node that is about to start again, in its place: on the ports that it had."""
+        """Create the next life of a dead node, which uses the same ports, and put it into `nodes`."""
         config = self._configs[before.node_id] = before.with_ports(self._configs[before.node_id])
         runtime = self.nodes[before.node_id] = self._runtime(config, before)
         return runtime
@@ -345,9 +346,10 @@ class Cluster:
     def take_back_start(
         self, runtime: NodeRuntime, before: NodeRuntime, error: BaseException
     ) -> StartError | None:
-        """A start has failed: the node is what it was before, or killed. The error message, None for an unexpected error."""
+        """Undo a failed start: the node has its previous state again, or is killed. Returns the error for the caller, None
+        for an unexpected one."""
         node_id = runtime.node_id
-        # If it was killed, its loss may have been noted before it was registered.
+        # If the node was killed, its loss may have been recorded before its registration, so record it again.
         self.note_loss(node_id)
         if isinstance(error, LifeOver):
             return StartError(f"node {node_id} was killed while it started")
@@ -367,27 +369,27 @@ class Cluster:
         await self.metadata.cluster_control.join(self.introduce(runtime))
         runtime.life.check()
         runtime.start_coordinators()
-        with suppress(StartError):  # too few nodes run: they are due at the start of the next one
+        with suppress(StartError):  # with too few nodes, the topics are created at the start of the next node
             await self.startup_topics.create(self.metadata)
         await self.enable_request_processing(runtime)
 
     async def enable_request_processing(self, runtime: NodeRuntime) -> None:
-        """The last step of a start after the first."""
+        """Serve clients, the last step of a node's restart."""
         await runtime.enable_request_processing()
         self._happened(runtime.node_id, "started")
 
     def _happened(self, node_id: int, what: str) -> None:
-        """For timelines."""
+        """Record an event for timelines."""
         self.injection.happenings.note(
             Happening(self.clock.now_ms(), "node", node_id, f"node {node_id} is {what}")
         )
 
     def introduce(self, runtime: NodeRuntime) -> BrokerRegistration:
-        """A node that is about to start, as it is to be registered."""
+        """Return the registration for a node that is about to start."""
         return introduce(self.metadata, runtime, self.random, self.clock.now_ms())
 
     def note_loss(self, node_id: int) -> None:
-        """Tell the controller that a node is gone; its next start waits for that."""
+        """Fence a dead node in the metadata, in the background. Its next start waits for that."""
         if self._opened is not None:
             self._leaving[node_id] = self._run(self._lose(node_id))
 
@@ -415,10 +417,10 @@ class Cluster:
         task.add_done_callback(self._background.discard)
         return task
 
-    # -- the end ------------------------------------------------------------------------------------------------
+    # -- stopping -----------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Let all clients go, finish what is under way, and leave files that need no recovery."""
+        """Stop all nodes: disconnect clients, finish work in progress, and complete the files."""
         for each in self._periodic:
             each.cancel()
         for node_id, runtime in self.nodes.items():
@@ -442,14 +444,14 @@ class Cluster:
         await self.metadata.close()
         for runtime, complete in zip(running, clean, strict=True):
             if isinstance(complete, LifeOver):
-                continue  # a rule killed it on the way
+                continue  # a fault rule killed the node meanwhile
             if isinstance(complete, BaseException):
                 raise complete
             self._release(runtime, clean=complete)
         self._let_go()
 
     def _abandon(self) -> None:
-        """A start that failed: let go as a crash would, so that the next one looks at everything again."""
+        """Release everything after a failed start as a crash would, so that the next start recovers all logs."""
         self.lag.stop()
         if self._opened is not None:
             self._opened.abandon()

@@ -1,4 +1,4 @@
-"""Where the nodes of a cluster keep their logs: one node in the directory that was named, several in folders below it."""
+"""The log directories of a cluster's nodes: the data directory for a single node, subdirectories of it for several."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class WrongNodes(Exception):
-    """The directory was made for another number of nodes; the text is for the person who started the broker."""
+    """The data directory belongs to a cluster with another number of nodes. The text is an error message for the user."""
 
 
 def node_directories(root: Path, node_ids: Sequence[int]) -> dict[int, Path]:
-    """The log directory of each node. ``WrongNodes`` if there are logs of a cluster of another size."""
+    """The log directory of each node. Raises ``WrongNodes`` if the data directory has logs of another number of nodes."""
     made = sorted(path.name for path in root.glob("node-*") if path.is_dir() and _is_in_use(path))
     if len(node_ids) == 1:
         if made:
@@ -44,7 +44,7 @@ def node_directories(root: Path, node_ids: Sequence[int]) -> dict[int, Path]:
 
 
 def start_refusal(error: Exception) -> str:
-    """Why a start failed; of a file that may not be written, as in a mounted volume, also what to do."""
+    """Error message for a failed start. For a file without write permission, as in a mounted volume, also what to do."""
     if isinstance(error, DirectoryInUse) and _is_in_a_pod():
         return (
             f"{error}. A Deployment with a claim needs strategy: Recreate: with the default its new pod starts "
@@ -69,12 +69,12 @@ def start_refusal(error: Exception) -> str:
 
 
 def _is_the_system_s(folder: Path) -> bool:
-    """`/` or `/var/lib`: a folder that no user is to be given."""
+    """Whether the directory belongs to the system, such as `/` or `/var/lib`, so that its owner should not be changed."""
     return len(folder.parts) <= 3 and not (len(folder.parts) > 1 and os.path.ismount(folder))
 
 
 def _rights(owner: os.stat_result, folder: Path) -> str:
-    """How the broker comes to a folder of another user."""
+    """What the user can do when the directory belongs to another user."""
     if _is_in_a_pod():
         group = owner.st_gid or os.getegid() or os.geteuid()
         return (
@@ -100,14 +100,17 @@ def _is_in_a_pod() -> bool:
 
 
 def _is_in_use(directory: Path) -> bool:
-    """Whether a node has it; one whose ``meta.properties`` is lost still has its logs."""
+    """Whether the directory has data of a node, even if its ``meta.properties`` is lost."""
     return (directory / META_PROPERTIES).exists() or bool(partition_folders(directory))
 
 
 def introduce(
     metadata: ClusterMetadata, runtime: NodeRuntime, random: Random, now_ms: int
 ) -> BrokerRegistration:
-    """A further node as it is to be registered: `WrongDirectory` if its directory belongs to another node or cluster."""
+    """Return the registration for a further node.
+
+    Raises `WrongDirectory` if its directory is another node's or cluster's.
+    """
     identity = identify(
         runtime.data_dir,
         runtime.node_id,

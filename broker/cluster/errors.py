@@ -1,4 +1,4 @@
-"""The errors of calls on a cluster, and the errors that a start may meet."""
+"""Errors of the methods of a cluster, and errors that a start can cause."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from storage.files import StorageError
 
 
 class StartError(Exception):
-    """The broker, or a node of it, cannot start; the text is an error message for the operator."""
+    """The broker or a node cannot start. The text is an error message for the user."""
 
 
 class NoSuchNode(Exception):
-    """The cluster has no node of this id, or it does not do what would be needed; the text says which."""
+    """The cluster has no node of this id, or the node is in the wrong state for the call. The text says which."""
 
 
 class BrokerEnding(Exception):
-    """The broker ends: it takes no further call on its nodes."""
+    """The broker is stopping, and accepts no further calls on its nodes."""
 
 
 EXPECTED: Final = (
@@ -37,4 +37,4 @@ EXPECTED: Final = (
     WrongDirectory,
     WrongNodes,
 )
-"""The errors that a start reports as a ``StartError``."""
+"""Errors that a start reports as ``StartError``."""

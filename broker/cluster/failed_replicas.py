@@ -1,4 +1,4 @@
-"""A replica's files fail while other nodes have the same data: the controller elects another leader (KIP-858)."""
+"""Reports replicas with failed files to the controller, which elects another leader (KIP-858)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = get_logger()
 
 
 class FailedReplicaListener(PartitionListener[Partition]):
-    """Tells the controller of partitions whose files cannot be used any more. A broker of one node has no need of it."""
+    """Calls ``tell`` for partitions that go offline. A cluster of one node does not need it."""
 
     def __init__(self, tell: Callable[[Partition], None]) -> None:
         self._tell = tell
@@ -24,7 +24,7 @@ class FailedReplicaListener(PartitionListener[Partition]):
 
 
 async def report_failed_replica(metadata: ClusterMetadata, node_id: int, partition: Partition) -> None:
-    """Take the replica of a node out of the in-sync replicas, and let another one lead."""
+    """Remove the node's replica from the ISR, and elect another leader if it led."""
     try:
         await metadata.replication_control.lose_replica(
             partition.topic, partition.topic_id, partition.index, node_id

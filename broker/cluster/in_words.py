@@ -1,4 +1,4 @@
-"""The nodes of a cluster in error messages."""
+"""Lists of nodes for error messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def nodes_in_words(nodes: Iterable[int]) -> str:
-    """``this cluster has node 1 only``, ``this cluster has the nodes 1 to 3``, ``... the nodes 1, 3 and 7``."""
+    """``this cluster has node 1 only``, ``this cluster has the nodes 1 to 3``, or ``... the nodes 1, 3 and 7``."""
     ids = sorted(nodes)
     if len(ids) == 1:
         return f"this cluster has node {ids[0]} only"

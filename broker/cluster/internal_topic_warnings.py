@@ -1,7 +1,7 @@
-"""Warns of internal topics that lose what their coordinators have written, or in which these will look elsewhere.
+"""Warnings about internal topics with retention, or with another number of partitions than their coordinator uses.
 
-Kafka creates, changes and keeps such topics, and says nothing. Earlier releases of Odradek created them when a Metadata
-request named an internal topic before its coordinator was looked up.
+Kafka creates and changes such topics without a warning. Earlier releases of Odradek created them when a Metadata request
+named an internal topic before its coordinator was looked up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = get_logger()
 
 
 class InternalTopicWarnings(MetadataListener):
-    """One line for each such topic at the start, and for each change that makes one such."""
+    """Logs one line for each such topic at start, and for each change that produces one."""
 
     def __init__(self, metadata: ClusterMetadata, config: BrokerConfig) -> None:
         self._metadata = metadata

@@ -1,4 +1,4 @@
-"""What the controller of several nodes looks at again and again: who should lead, and does not (``QuorumController``)."""
+"""Periodic elections by the controller of several nodes: unclean elections and leader balancing (``QuorumController``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Run = Callable[[Coroutine[object, object, None]], object]
 def leadership_tasks(
     clock: Clock, config: BrokerConfig, metadata: ClusterMetadata, run: Run
 ) -> list[Periodic]:
-    """Begin them; ``run`` does a piece of work in the background."""
+    """Start the periodic tasks. ``run`` starts a coroutine in the background."""
     control, image, settings = metadata.cluster_control, metadata.image, metadata.settings
     unclean = Periodic(
         clock,

@@ -1,4 +1,4 @@
-"""The owner of the cluster's life: the calls that change it are carried out in the order in which they arrive.
+"""Orders the calls that change the state of a cluster: they are executed in the order in which they arrive.
 
     async with cluster.lifecycle.call():              # on one node: start, stop, kill, pause, ...; on the clock
         cluster.kill_node(2)
@@ -6,14 +6,13 @@
         ...
     async with cluster.lifecycle.last_call():           # the end of the process
 
-Calls on single nodes run side by side: the state of the node says at once whether it can do what is asked. A call on all
-nodes holds back every later call until it has ended. It does not wait for the calls on single nodes that came before it: a
-reset kills the nodes that they are about, and then waits for the calls (`calls_ended`); a snapshot is refused while a node
-starts or stops.
+Calls on single nodes run concurrently: whether a node can do what is requested follows from its state. A call on all nodes
+makes all later calls wait until it has ended. It does not wait for earlier calls on single nodes: a reset kills the nodes of
+these calls, and then waits for the calls to end (`calls_ended`); a snapshot is refused while a node starts or stops.
 
-An interceptor that kills a node is no call: it kills by ``Cluster.kill_node``, in the turn of the loop in which it is met,
-whatever is under way. A start or a stop of that node fails then. A reset or a restore goes on with the other nodes, and says
-at its end which node was killed.
+A fault rule that kills a node is not such a call: it uses ``Cluster.kill_node`` in the turn of the event loop in which it
+hits, regardless of calls in progress. A start or stop of that node then fails. A reset or restore continues with the other
+nodes, and reports at its end which node was killed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from broker.cluster.errors import BrokerEnding
 
 
 class Lifecycle:
-    """See above; one for each cluster."""
+    """Orders the calls on one cluster (see the module)."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()  # first come, first served
@@ -35,21 +34,22 @@ class Lifecycle:
         self._no_calls.set()
         self._is_ending = False
         self.waiting = 0
-        """Calls that wait for their turn."""
+        """Number of calls that wait for their turn."""
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no call is under way and none waits."""
+        """Whether no call is running or waiting."""
         return not self._turn.locked() and not self.waiting and not self._calls
 
     def check(self) -> None:
-        """``BrokerEnding`` once the broker ends: no call begins, and none of those under way starts a further node."""
+        """Raise ``BrokerEnding`` if the broker is stopping: no call may begin, and no running call may start another
+        node."""
         if self._is_ending:
             raise BrokerEnding("the broker is stopping")
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
-        """A call on one node, or on the clock: it waits for the calls on all nodes that came before it. ``BrokerEnding``"""
+        """A call on one node, or on the clock. Waits for earlier calls on all nodes. Raises ``BrokerEnding``."""
         async with self._in_turn():
             self.check()
             self._calls += 1
@@ -63,18 +63,18 @@ class Lifecycle:
 
     @asynccontextmanager
     async def call_on_all_nodes(self) -> AsyncIterator[None]:
-        """A call on all nodes: no other call begins before it has ended. ``BrokerEnding``"""
+        """A call on all nodes: no other call begins before it has ended. Raises ``BrokerEnding``."""
         async with self._in_turn():
             self.check()
             yield
 
     async def calls_ended(self) -> None:
-        """Return once the calls on single nodes that came before the current call on all nodes have ended."""
+        """Return when the earlier calls on single nodes have ended. Used by a call on all nodes."""
         await self._no_calls.wait()
 
     @asynccontextmanager
     async def last_call(self) -> AsyncIterator[None]:
-        """The last call: it waits for those under way, and those that wait are refused."""
+        """The last call. It waits for running calls; waiting ones get ``BrokerEnding``."""
         self._is_ending = True
         async with self._in_turn():
             await self.calls_ended()

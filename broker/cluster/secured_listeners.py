@@ -1,6 +1,6 @@
-"""The listeners of a node that ask for TLS or SASL, made of its settings; and how the nodes log in to each other on one.
+"""Creates the TLS and SASL listeners of a node from its settings, and the connections between nodes on them.
 
-What cannot be obeyed is refused before a port is bound: `ConfigError`.
+Settings that cannot be used raise `ConfigError` before a port is bound.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 class SecuredListeners:
-    """Of one node. ``metadata`` is asked for at each login: credentials and tokens are in it."""
+    """Secured listeners of one node. ``metadata`` is called at each login, for SCRAM credentials and tokens."""
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, metadata: Callable[[], ClusterMetadata], *, has_peers: bool
     ) -> None:
-        """``has_peers``: the node logs in to others on the listener for brokers."""
+        """``has_peers``: whether the node also logs in to other nodes, on the inter-broker listener."""
         self._config = config
         self._clock = clock
         self._metadata = metadata
@@ -103,7 +103,7 @@ class SecuredListeners:
         configs = ListenerConfigs((config or self._config).values, name)
         return tls_settings(configs, sasl=name in self._sasl)
 
-    # -- what a login needs --------------------------------------------------------------------------------------
+    # -- credentials ---------------------------------------------------------------------------------------------
 
     def _now_ms(self) -> int:
         return self._clock.now_ms(Domain.CONNECTIONS)
@@ -116,10 +116,10 @@ class SecuredListeners:
     async def _token(self, token_id: str, mechanism: str) -> TokenCredential | None:
         return await self._metadata().token_control.credential(token_id, mechanism)
 
-    # -- while the node runs -------------------------------------------------------------------------------------
+    # -- connections to other nodes, changes at run time ---------------------------------------------------------
 
     def connect(self) -> Connect | None:
-        """How this node connects to the others; None: by TCP alone."""
+        """How this node connects to other nodes; None means plain TCP."""
         name = self._config.inter_broker_listener_name
         tls = self._tls.get(name)
         if tls is None and name not in self._sasl:
@@ -133,16 +133,16 @@ class SecuredListeners:
         )
 
     def check(self, config: BrokerConfig) -> None:
-        """`ConfigError` if the listeners cannot go on with the stores, mechanisms and login modules of ``config``."""
+        """Raise `ConfigError` if the listeners cannot change to the stores, mechanisms and login modules of ``config``."""
         for name in self._sasl:
             self._sasl_settings(name, config)
         for name, context in self._tls.items():
             context.check(self._tls_settings(name, config))
 
     def reconfigure(self) -> None:
-        """Stores, mechanisms and login modules may be set while the broker runs (KIP-226): for connections to come."""
+        """Apply changed stores, mechanisms and login modules (KIP-226) to connections from now on."""
         settings = _settings_of_sasl(self._config)
-        if settings != self._settings_of_sasl:  # else a JWKS that is known already would be fetched anew
+        if settings != self._settings_of_sasl:  # otherwise a cached JWKS would be fetched again
             self._settings_of_sasl = settings
             for name in self._sasl:
                 self._add_sasl(name, self.by_name[name])
@@ -151,5 +151,5 @@ class SecuredListeners:
 
 
 def _settings_of_sasl(config: BrokerConfig) -> dict[str, Value]:
-    """Those of all listeners and of the broker."""
+    """The SASL settings of the broker and of all listeners."""
     return {name: value for name, value in config.values.items() if "sasl." in name}

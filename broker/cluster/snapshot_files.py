@@ -1,10 +1,9 @@
-"""The files of a snapshot: a node's log directory as it is at one instant, and how it comes back.
+"""The files of a snapshot: copies of a node's log directory at one instant, and their restoration.
 
-The files of a partition are hard links: segments below the last one take no appends any more, a log that truncates such
-a file makes a copy first (`storage.files.AppendFile.unshare`), and all that is no part of a segment is only ever replaced
-as a whole. The last segment of each partition is linked too, since a link is made in a fraction of the time, and `finish`
-puts copies in place of these links, up to the recorded lengths. Nothing is forced to the disk: a snapshot ends with the
-process.
+The files of a partition are hard links. That is safe, since older segments take no appends, a log that truncates such a file
+copies it first (`storage.files.AppendFile.unshare`), and files outside of segments are only replaced as a whole. The last
+segment of each partition is linked first as well, because a link takes a fraction of the time of a copy; `finish` then
+replaces these links by copies of the recorded lengths. Nothing is synced: a snapshot does not outlive the process.
 """
 
 from __future__ import annotations
@@ -45,35 +44,35 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
 
 SNAPSHOTS: Final = ".snapshots"
-"""The directory below the broker's data directory; no name of a partition's folder."""
+"""Directory in the broker's data directory. It cannot be the name of a partition's directory."""
 _CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 _GROWING: Final = (".log", ".index", ".timeindex", ".txnindex")
-"""Endings of the files of a segment, which are appended to."""
+"""Suffixes of segment files, which grow by appends."""
 _PASSING: Final = (".deleted", ".cleaned", ".tmp")
-"""Endings of files that a running broker is about to remove, or has not finished."""
+"""Suffixes of files that a running broker is about to delete, or has not completed."""
 
 
 Signature = frozenset[tuple[str, int, int, int]]
-"""(name, inode, size, time of the last change in ns) of each file in a folder."""
+"""(name, inode, size, modification time in ns) of each file in a directory."""
 
 
 @slotted
 class NodeFiles:
-    """One node's files in a snapshot."""
+    """The files of one node in a snapshot."""
 
     path: Path
     lengths: dict[str, int] = field(default_factory=dict)
-    """Of the files of segments, by their paths in the snapshot."""
+    """Lengths of segment files, by path in the snapshot."""
     epochs: dict[str, bytes] = field(default_factory=dict)
-    """Contents of the files of leader epochs that a node has not written yet, by the names of the folders."""
+    """Leader epoch files that the node has not written yet, by directory name."""
     unchanged: dict[str, Signature] = field(default_factory=dict)
-    """How the folders of the node looked when they said the same as the snapshot: these need not be put back."""
+    """State of each partition's directory when it had the snapshot's content. An unchanged one need not be restored."""
 
 
 def prepare(source: Path, target: Path) -> None:
-    """Make the folders for the files of a node; in a thread, since on a disk that takes longer than all links.
+    """Create the directories for a node's files. Runs in a thread, since on a disk it takes longer than all links.
 
-    A folder that is gone by the time of the `capture` stays empty until `finish`.
+    A directory that has been removed by the time of `capture` stays empty until `finish`.
     """
     make_directory(target)
     for folder in _folders(source):
@@ -82,9 +81,9 @@ def prepare(source: Path, target: Path) -> None:
 
 
 def capture(source: Path, target: Path, node: Node | None) -> NodeFiles:
-    """Take a node's directory as it is now: call it in a turn of the loop. ``node`` is None for one that does not run.
+    """Capture a node's directory now, in one turn of the event loop. ``node`` is None if it is not running.
 
-    `finish` follows.
+    Call `finish` afterwards.
     """
     files = NodeFiles(target)
     opened = {} if node is None else _seal(node)
@@ -96,18 +95,18 @@ def capture(source: Path, target: Path, node: Node | None) -> NodeFiles:
             _copy(Path(entry.path), target / entry.name)
     for folder, log in opened.items():
         if log.exists and log.epochs.dirty:
-            # Only here: the node's own file is for its next flush, which makes it durable.
+            # Only in the snapshot: the node's own file is written by its next flush, which also syncs it.
             files.epochs[folder] = format_rows(log.epochs.entries())
             files.unchanged.pop(folder, None)
     if node is not None:
         _write_checkpoints(source, target, node)
-        # For a broker of its own that starts on a copy.
+        # For a fork: another broker that starts on a copy of the snapshot.
         write_file(target / CLEAN_MARK, b'{"version":0,"brokerEpoch":-1}')
     return files
 
 
 def finish(files: NodeFiles) -> None:
-    """Give the snapshot copies of its own of what still grows; in a thread."""
+    """Replace links to growing files by copies, in a thread."""
     for name, content in files.epochs.items():
         write_file(files.path / name / EPOCH_FILE, content)
     captured = {*files.unchanged, *files.epochs}
@@ -124,7 +123,7 @@ def finish(files: NodeFiles) -> None:
 
 
 def put_back(files: NodeFiles, directory: LogDirectory) -> None:
-    """Let a locked directory that no node reads yet be as it was; in a thread. The next start removes what was there."""
+    """Restore a directory that is locked and not in use, in a thread. The next start removes the replaced files."""
     kept = {LOG_DIRECTORY}
     for (topic, index), path in list(directory.partition_directories()):
         if files.unchanged.get(path.name) == _signature(path):
@@ -140,11 +139,11 @@ def put_back(files: NodeFiles, directory: LogDirectory) -> None:
         remove(directory.path / name)
         if (files.path / name).exists():
             _copy(files.path / name, directory.path / name)
-    # What the snapshot has is complete, as after a clean stop; a mark on the disk would have to be removed durably.
+    # The restored files are complete as after a clean stop. A file that says so would have to be removed durably later.
     directory.was_clean = True
 
 
-# -- one folder -------------------------------------------------------------------------------------------------
+# -- one directory ----------------------------------------------------------------------------------------------
 
 
 def _capture_folder(source: Path, target: Path, files: NodeFiles) -> None:
@@ -198,7 +197,7 @@ def _folders(path: Path) -> Iterator[Path]:
 
 
 def _last_segment(folder: Path) -> str | None:
-    """The last segment's base offset, as its files are named."""
+    """Base offset of the last segment, as in its file names; None if there is no segment."""
     logs = (name for name in os.listdir(folder) if name.endswith(".log"))
     return max(logs, default="").removesuffix(".log") or None
 
@@ -208,7 +207,7 @@ def _link(source: Name, target: Name, length: int | None) -> None:
         os.link(source, target)
     except FileExistsError as error:
         raise StorageError(target, error) from error
-    except OSError:  # a file system without hard links
+    except OSError:  # the file system does not support hard links
         _copy(source, target, length)
 
 
@@ -223,7 +222,7 @@ def _copy(source: Name, target: Name, length: int | None = None) -> None:
 
 
 def _seal(node: Node) -> dict[str, Log]:
-    """The open logs by the names of their folders, with index files and producer snapshots as a clean stop leaves them."""
+    """Complete the index files and producer snapshots of all open logs. Returns the logs by directory name."""
     found = {}
     for partition in node.replicas.opened():
         log = partition.log
@@ -248,6 +247,6 @@ def _write_checkpoints(source: Path, target: Path, node: Node) -> None:
 
 
 def _log_start(partition: Partition) -> int | None:
-    """Kept only where it lies inside the first segment, as in Kafka."""
+    """The log start offset if it is inside the first segment, as in Kafka's checkpoint; else None."""
     log = partition.log
     return log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None

@@ -1,6 +1,6 @@
-"""The records of --seed, written by the nodes' own handlers before the broker says that it has started.
+"""Writes the records of --seed through the nodes' own handlers, before the broker announces its start.
 
-No socket is needed, nor a login: the broker is its own producer, of the transactional id `odradek-seed`.
+It needs neither a socket nor a login. The producer has the transactional id `odradek-seed`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FIND_COORDINATOR: Final = (10, 3)
 
 
 async def write_seed(cluster: Cluster, *, is_new: bool) -> None:
-    """Write the records in transactions that commit and abort; ``StartError`` if one is refused."""
+    """Write the records in transactions that commit or abort. Raises ``StartError`` if a request fails."""
     records = cluster.settings.seed
     if not is_new:
         log.info("nothing is seeded", reason="the data directory has topics of an earlier start")
@@ -63,7 +63,7 @@ Batches = dict[tuple[str, int], list["SeedRecord"]]
 
 
 def group_by_partition(records: Sequence[SeedRecord], partitions: Callable[[str], int]) -> Batches:
-    """The records of a transaction by partition: the one that they name, else by the key, else in turn."""
+    """The records of one transaction by partition: the given partition, else by key, else round-robin."""
     found: Batches = {}
     for turn, each in enumerate(records):
         count = partitions(each.topic)
@@ -73,7 +73,7 @@ def group_by_partition(records: Sequence[SeedRecord], partitions: Callable[[str]
 
 
 class _Seed:
-    """A producer inside the broker: one request after the other."""
+    """A producer inside the broker, which sends one request at a time."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -87,7 +87,7 @@ class _Seed:
         return len(found.partitions)
 
     async def init(self) -> None:
-        # It creates the coordinators' topic.
+        # FindCoordinator creates __transaction_state.
         find = FindCoordinatorRequest(key=TRANSACTIONAL_ID, key_type=1)
         first = self._cluster.first.node_id
         await self._retrying(

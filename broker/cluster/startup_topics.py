@@ -1,4 +1,4 @@
-"""The topics of the command line."""
+"""The topics given by --topic."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class StartupTopics:
-    """They are created at the start of the process, and again after a reset has deleted all topics."""
+    """Created at the start of the process, and again after a reset, which deletes all topics."""
 
     def __init__(self, specs: Sequence[TopicSpec], config: BrokerConfig) -> None:
         self._specs = specs
         self._config = config
         self.are_due = True
-        """Some of them may have to be created: before the end of the first start, or of a reset."""
+        """Whether some may have to be created: until the first start, or a reset, has created them."""
 
     async def create(self, metadata: ClusterMetadata) -> None:
-        """Create those that are due and not there yet. ``StartError``, and they are still due: too few nodes may run."""
+        """Create the missing topics, if due. On ``StartError``, for example with too few nodes, they remain due."""
         new = [
             startup_topic(spec, self._config)
             for spec in self._specs

@@ -1,6 +1,4 @@
-"""Users of the start that log in by SCRAM: their credentials are in the metadata, as `kafka-storage format --add-scram`
-has them there.
-"""
+"""SCRAM users given at start. Their credentials are written to the metadata, as `kafka-storage format --add-scram` does."""
 
 from __future__ import annotations
 
@@ -23,14 +21,14 @@ from broker.security.sasl.scram import random_text
 
 
 async def create_startup_users(metadata: ClusterMetadata, users: Sequence[User]) -> None:
-    """Set the credentials that are not there yet, or are those of another password. Others stay."""
+    """Set missing credentials, and those with another password. Credentials of other users are not changed."""
     credentials = dict(metadata.image.credentials)
-    # Thousands of hashes for each password.
+    # In a thread, since each password needs thousands of hashes.
     upsertions = await asyncio.to_thread(
         lambda: [each for user in users for each in _needed(credentials, user)]
     )
     for mechanism in dict.fromkeys(each.mechanism for each in upsertions):
-        # One request changes a user once.
+        # One request may change a user only once.
         of_mechanism = [each for each in upsertions if each.mechanism == mechanism]
         results = await metadata.client_control.alter_credentials((), of_mechanism)
         for refusal in filter(None, results.values()):
@@ -38,7 +36,7 @@ async def create_startup_users(metadata: ClusterMetadata, users: Sequence[User])
 
 
 def _needed(credentials: Credentials, user: User) -> Sequence[Upsertion]:
-    """None where the password is the same as before."""
+    """The credential to set; empty if the stored one has the same password."""
     digest, number = DIGESTS[user.mechanism], TYPES[user.mechanism]
 
     def salted(salt: bytes, iterations: int) -> bytes:

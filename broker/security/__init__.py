@@ -1,1 +1,1 @@
-"""Who a client is, and what it may do: TLS, SASL, ACLs."""
+"""Authentication and authorization of clients: TLS, SASL, ACLs."""

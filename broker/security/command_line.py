@@ -1,4 +1,4 @@
-"""`--tls`, `--tls-directory` and `--sasl`: the options of a start, and what comes of them before its settings are used."""
+"""The options `--tls`, `--tls-directory` and `--sasl` of a start, and the settings that they stand for."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def options() -> list[click.Parameter]:
         click.Option(
             [TLS_OPTION],
             is_flag=True,
-            help="Serve by TLS, with a certificate of an authority that is made for this broker. The start says where its "
-            "certificate lies, as PEM, JKS and PKCS12.",
+            help="Serve by TLS, with a certificate of an authority that is made for this broker. The start prints where the "
+            "authority's certificate is, as PEM, JKS and PKCS12.",
         ),
         click.Option(
             [TLS_DIRECTORY_OPTION],
             type=click.Path(file_okay=False, path_type=Path),
             metavar="DIR",
-            help=f"Directory of the authority, which is used again if it is there.  [default: {FOLDER}/ in the data "
+            help=f"Directory of the authority, which is reused if it exists.  [default: {FOLDER}/ in the data "
             "directory]",
         ),
         click.Option(
@@ -60,14 +60,14 @@ def options() -> list[click.Parameter]:
             multiple=True,
             metavar="USER:PASSWORD[:MECHANISM]",
             help=f"Let clients log in by SASL, as this user too. The mechanisms are {', '.join(MECHANISMS)}; without one, "
-            f"all of them. Other users can read a command line: the variable {VARIABLE} takes the same, one user in each "
-            "line or between semicolons.",
+            f"all of them. Other users of this machine can read a command line: the variable {VARIABLE} takes the same, "
+            "with users separated by line breaks or semicolons.",
         ),
     ]
 
 
 def protocol_of(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    """Of a listener of which nothing is said but its address."""
+    """Security protocol of a listener for which only an address is given."""
     return _asked(options, environ, Path()).protocol
 
 
@@ -80,7 +80,7 @@ def secure(
     nodes: int,
     defaults: Mapping[str, str],
 ) -> tuple[dict[str, str], Preset]:
-    """The settings of the command line with those that the options stand for. `ConfigError` where they contradict others."""
+    """Combine the settings of the command line with those that the options stand for. Raises `ConfigError` on conflicts."""
     given = given_settings(properties_file, environ, overrides, defaults)
     settings = strongest(for_node(given, 1))
     asked = _asked(options, environ, _folder(options, settings))
@@ -107,7 +107,7 @@ def _asked(options: Mapping[str, object], environ: Mapping[str, str], folder: Pa
 
 
 def _folder(options: Mapping[str, object], settings: Mapping[str, Setting]) -> Path:
-    """Where the authority is kept: a directory that goes with the process if the data does."""
+    """Directory of the authority. It is temporary, like the data, if the broker has no data directory."""
     if options["tls_directory"] is not None:
         return Path(str(options["tls_directory"])).absolute()
     if not options["tls"]:
@@ -121,7 +121,7 @@ def _folder(options: Mapping[str, object], settings: Mapping[str, Setting]) -> P
 
 
 def _hosts(given: list[Setting], nodes: int) -> Iterator[str]:
-    """By which clients reach the nodes."""
+    """The host names by which clients reach the nodes."""
     for number in range(1, nodes + 1):
         settings = settings_for_node(strongest(for_node(given, number)), number - 1)
         for name in ("listeners", "advertised.listeners"):

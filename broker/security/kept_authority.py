@@ -1,9 +1,9 @@
-"""The authority of `--tls`: made in a directory at the first start, and used again by the next ones.
+"""The certificate authority of `--tls`: created in a directory at the first start, and reused by later ones.
 
     keep_authority(Path("data/tls"), hosts, now)
 
-Clients that trust it go on trusting it after a restart. A broker that is reached by another name gets a certificate that has
-this name too.
+So clients that trust it still trust the broker after a restart. If the broker gets another host name, a new server
+certificate with this name is issued.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
 CLIENT: Final = "client"
-"""The common name in the certificate of a client."""
+"""Common name of the client certificate."""
 _LAST: Final = "client.jks"
-"""What is written last: with it the directory is complete."""
+"""The file that is written last: the directory is complete if it exists."""
 _LOCK: Final = ".lock"
 
 
 def keep_authority(folder: Path, hosts: Collection[str], now: datetime) -> None:
-    """`ConfigError` if the directory cannot be used."""
+    """Create or complete the directory. Raises `ConfigError` if it cannot be used."""
     names = tuple(dict.fromkeys(map(normalized, local_hosts(*hosts))))
     try:
         with _locked(folder):
@@ -40,12 +40,12 @@ def keep_authority(folder: Path, hosts: Collection[str], now: datetime) -> None:
     except OSError as error:
         raise ConfigError(f"--tls: {error.filename or folder}: {error.strerror}") from None
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"--tls: {folder} has no authority that can be used again: {error}") from None
+        raise ConfigError(f"--tls: the authority in {folder} cannot be reused: {error}") from None
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Brokers that start at once may have one authority."""
+    """Lock the directory, since brokers that start at the same time may share an authority."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -67,7 +67,7 @@ def _kept(folder: Path, now: datetime) -> Authority | None:
     if not certificate.exists():
         return None
     if not key.exists():
-        raise ValueError(f"{CA} is there, and {CA_KEY} is not")
+        raise ValueError(f"{CA} exists, but {CA_KEY} does not")
     return Authority.load(key.read_bytes(), certificate.read_bytes(), now)
 
 
@@ -93,7 +93,7 @@ def _names(certificate: Certificate) -> set[str]:
 
 
 def normalized(host: str) -> str:
-    """An address in its one form; a name as it is.
+    """The canonical form of an IP address; a host name unchanged.
 
     >>> normalized("0:0::1")
     '::1'

@@ -1,4 +1,4 @@
-"""The settings as one listener has them (KIP-103): ``listener.name.<listener>.<setting>`` before ``<setting>``.
+"""The settings of one listener (KIP-103): ``listener.name.<listener>.<setting>`` overrides ``<setting>``.
 
 configs = ListenerConfigs(config.values, "INTERNAL")
 configs.value("ssl.keystore.location")
@@ -13,13 +13,13 @@ from storage.config_def import ConfigError, Value
 
 
 def no_such_class(name: str, value: Value, known: Sequence[str]) -> ConfigError:
-    """Of a setting that names a class of Java's; ``known`` are those that say what Odradek does anyway."""
+    """Error for a setting that names a Java class. ``known`` are the classes that Odradek implements itself."""
     hint = f"leave it out, or set it to {' or '.join(known)}" if known else "leave it out"
-    return ConfigError.of(name, value, f"Odradek has no such class of Java's: {hint}")
+    return ConfigError.of(name, value, f"Odradek does not load Java classes: {hint}")
 
 
 class ListenerConfigs:
-    """Looks into ``values`` at each call: settings may change at run time."""
+    """Looks up ``values`` at each call, since settings may change at run time."""
 
     def __init__(self, values: Mapping[str, Value], listener: str) -> None:
         self._values = values
@@ -30,12 +30,12 @@ class ListenerConfigs:
         return f"listener.name.{self.listener.lower()}."
 
     def value(self, name: str, mechanism: str | None = None) -> Value:
-        """The value of a setting: of the listener's mechanism, of the listener, of the broker."""
+        """Value of a setting: the listener's for the mechanism, else the listener's, else the broker's."""
         values, prefix = self._values, self.prefix
         if mechanism is not None and (of_mechanism := f"{prefix}{mechanism.lower()}.{name}") in values:
             return values[of_mechanism]
         return values[prefix + name] if prefix + name in values else values[name]
 
     def of_mechanism(self, name: str, mechanism: str) -> Value:
-        """Of the listener's mechanism only; None if it is not set there."""
+        """Value of the listener for the mechanism only; None if it is not set."""
         return self._values.get(f"{self.prefix}{mechanism.lower()}.{name}")

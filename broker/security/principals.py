@@ -1,4 +1,4 @@
-"""Principals: who a request comes from, as `Type:name` (``KafkaPrincipal``)."""
+"""Principals: the authenticated identity of a client, as `Type:name` (``KafkaPrincipal``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def user(name: str) -> str:
 
 
 def parse(text: str) -> tuple[str, str]:
-    """Type and name of `Type:name`, as ``SecurityUtils.parseKafkaPrincipal``; ValueError for another text.
+    """Split `Type:name` into type and name, as ``SecurityUtils.parseKafkaPrincipal``. Raises ValueError for other texts.
 
     >>> parse("User:CN=a,O=b:c")
     ('User', 'CN=a,O=b:c')

@@ -1,1 +1,1 @@
-"""ACLs: who may do what (StandardAuthorizer)."""
+"""Authorization by ACLs (StandardAuthorizer)."""

@@ -1,7 +1,7 @@
-"""The ACLs of one type of resource, found by the name of a resource. Pure.
+"""Index of the ACLs of one resource type by resource name. Pure.
 
-Kafka walks through a sorted set, from the name to shorter and shorter beginnings of it. Here two hash maps are asked: one of
-literal names, and one of prefixes, which is asked for each length that a prefix has.
+Kafka searches a sorted set, from the name to shorter and shorter prefixes of it. Here there are two hash maps, one of
+literal names and one of prefixes. The second is looked up once for each length that occurs among the prefixes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ALL: Final = "ALL"
 
 
 class Entry(NamedTuple):
-    """What an ACL says beside its pattern and its principal (``AccessControlEntry``)."""
+    """An ACL without its pattern and principal (``AccessControlEntry``)."""
 
     host: str
     operation: str
@@ -31,11 +31,11 @@ class Entry(NamedTuple):
 
 
 Entries = dict[str, set[Entry]]
-"""By principal; none is empty."""
+"""Entries by principal, never empty."""
 
 
 class AclIndex:
-    """Of one type of resource."""
+    """The ACLs of one resource type."""
 
     __slots__ = ("_lengths", "_literal", "_prefixed", "_prefixes_of_length")
 
@@ -44,11 +44,11 @@ class AclIndex:
         self._prefixed: dict[str, Entries] = {}
         self._prefixes_of_length: Counter[int] = Counter()
         self._lengths: tuple[int, ...] = ()
-        """Of all prefixes, the shortest first."""
+        """Lengths of all prefixes in ascending order."""
 
     @property
     def literal(self) -> Mapping[str, Entries]:
-        """By name; the wildcard is one."""
+        """Entries by literal name; the wildcard `*` is one of them."""
         return self._literal
 
     @property
@@ -85,9 +85,9 @@ class AclIndex:
             self._lengths = tuple(sorted(+self._prefixes_of_length))
 
     def matching(self, name: str) -> Iterator[Entries]:
-        """The ACLs that hold for a resource, by pattern.
+        """Yield the ACLs that match a resource, by pattern.
 
-        In Kafka the wildcard does not hold for a name that is longer and begins with it: the search takes the pattern
+        As in Kafka, the wildcard does not match a name that is longer and begins with it: Kafka's search takes the pattern
         for a literal name that is too short.
         """
         literal = self._literal

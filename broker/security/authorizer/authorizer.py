@@ -1,4 +1,4 @@
-"""What an authorizer is to the rest of the broker."""
+"""The interface of an authorizer."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class Authorizer(Protocol):
-    """Operations and resource types are Kafka's words in capitals: `DESCRIBE_CONFIGS`, `TRANSACTIONAL_ID`."""
+    """Operations and resource types are Kafka's names in capitals: `DESCRIBE_CONFIGS`, `TRANSACTIONAL_ID`."""
 
     def authorize(self, principal: str, host: str, operation: str, resource_type: str, name: str) -> bool:
-        """May ``principal`` (`User:alice`) do this from ``host`` (`127.0.0.1`)?"""
+        """Whether ``principal`` (`User:alice`) may do the operation on the resource from ``host`` (`127.0.0.1`)."""
         ...
 
     def authorize_by_resource_type(
         self, principal: str, host: str, operation: str, resource_type: str
     ) -> bool:
-        """May it do this to any resource of the type (KIP-679)?"""
+        """Whether the principal may do the operation on any resource of the type (KIP-679)."""
         ...

@@ -1,4 +1,4 @@
-"""Which authorizer a broker has, by ``authorizer.class.name`` and the settings of that class."""
+"""The authorizer of a broker, from ``authorizer.class.name`` and the settings of that class."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _OF_ZOOKEEPER: Final = (
 
 
 class StandardAuthorizerSettings(NamedTuple):
-    """What `StandardAuthorizer` is made with, beside the ACLs."""
+    """Arguments of `StandardAuthorizer` other than the ACLs."""
 
     super_users: frozenset[str]
     allow_everyone_if_no_acl_found: bool
 
 
 def authorizer_of(values: Mapping[str, Value]) -> StandardAuthorizerSettings | None:
-    """None without an authorizer; ``ConfigError`` for a class that there is not, or a super user that is no principal."""
+    """Settings of the authorizer; None without one. Raises ``ConfigError`` for unknown classes and invalid super users."""
     name = values[CLASS_NAME]
     if not name:
         return None
     if name in _OF_ZOOKEEPER:
         raise ConfigError(
-            f"{CLASS_NAME}={name} kept its ACLs in ZooKeeper, and Kafka 4 has it no more: use {STANDARD_AUTHORIZER}."
+            f"{CLASS_NAME}={name} kept its ACLs in ZooKeeper, and Kafka 4 has removed it: use {STANDARD_AUTHORIZER}."
         )
     if name != STANDARD_AUTHORIZER:
-        raise ConfigError(f"{CLASS_NAME}={name}: there is no such class here, only {STANDARD_AUTHORIZER}.")
+        raise ConfigError(f"{CLASS_NAME}={name}: unknown class, only {STANDARD_AUTHORIZER} is supported.")
     return StandardAuthorizerSettings(
         frozenset(_super_users(values[SUPER_USERS] or "")),
         (values[ALLOW_EVERYONE] or "").strip().lower() == "true",
@@ -43,7 +43,7 @@ def authorizer_of(values: Mapping[str, Value]) -> StandardAuthorizerSettings | N
 
 
 def _super_users(text: str) -> list[str]:
-    """Principals with semicolons between them: the name of a principal may have commas."""
+    """Split the principals at semicolons, since a principal's name may contain commas."""
     users = [user for each in text.split(";") if (user := each.strip())]
     for user in users:
         if ":" not in user:

@@ -1,6 +1,7 @@
-"""Kafka's ``StandardAuthorizer``: who may do what, as the ACLs in the metadata log say. Pure.
+"""Kafka's ``StandardAuthorizer``: authorization by the ACLs in the metadata log. Pure.
 
-An ACL that denies wins over all that allow. Where no ACL holds for a resource, ``allow.everyone.if.no.acl.found`` decides.
+An ACL that denies takes precedence over ACLs that allow. For a resource without any ACL,
+``allow.everyone.if.no.acl.found`` decides.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from broker.security.authorizer.acl_index import ALL, AclIndex, Entries, Entry
 
 WILDCARD_PRINCIPAL: Final = "User:*"
 _ANY_NAME: Final = "hardcode"
-"""The resource that Kafka asks for where any resource of a type will do: a super user may do it."""
+"""The resource name with which Kafka checks super users for any resource of a type."""
 
 _CACHED_MAX: Final = 10_000
 _CACHED_NAME_LENGTH_MAX: Final = 249
-"""No name of a topic is longer; a client that makes up names of groups must not fill the memory with them."""
+"""Longer names are not cached. No topic name is longer, and clients could fill the memory with made-up group names."""
 
 _IMPLIED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "DESCRIBE": ("READ", "WRITE", "DELETE", "ALTER"),
@@ -27,21 +28,21 @@ _IMPLIED_BY: Final[Mapping[str, tuple[str, ...]]] = {
 _ALLOWED_BY: Final[Mapping[str, frozenset[str]]] = {
     word: frozenset({ALL, word, *_IMPLIED_BY.get(word, ())}) for word in OPERATIONS.values()
 }
-"""By operation: the operations of an ACL that allows it. One that denies implies nothing."""
+"""By operation: the operations of an ACL that allow it. A DENY implies no other operation."""
 
 
 class StandardAuthorizer(MetadataListener):
-    """Holds for one image: it follows the changes of its ACLs once it is subscribed."""
+    """Authorizes by the ACLs of one metadata image. Once subscribed as a listener, it follows changes of the ACLs."""
 
     def __init__(
         self, acls: Collection[Acl], super_users: frozenset[str], allow_everyone_if_no_acl_found: bool
     ) -> None:
-        """``acls`` are those that there are now."""
+        """``acls`` are the current ACLs."""
         self._super_users = super_users
         self._if_no_acl_found = allow_everyone_if_no_acl_found
         self._index = {word: AclIndex() for word in RESOURCE_TYPES.values()}
         self._cache: dict[tuple[str, str, str, str, str], bool] = {}
-        """Answers, until the next change."""
+        """Cached decisions, valid until the next change of the ACLs."""
         self.on_acls_changed((), acls)
 
     def on_acls_changed(self, removed: Collection[Acl], added: Collection[Acl]) -> None:
@@ -54,7 +55,7 @@ class StandardAuthorizer(MetadataListener):
                 self._index[RESOURCE_TYPES[acl.resource_type]].add(acl)
 
     def authorize(self, principal: str, host: str, operation: str, resource_type: str, name: str) -> bool:
-        """May ``principal`` (`User:alice`) do this from ``host`` (`127.0.0.1`)?"""
+        """Whether ``principal`` (`User:alice`) may do the operation on the resource from ``host`` (`127.0.0.1`)."""
         if principal in self._super_users:
             return True
         key = (principal, host, operation, resource_type, name)
@@ -82,7 +83,10 @@ class StandardAuthorizer(MetadataListener):
     def authorize_by_resource_type(
         self, principal: str, host: str, operation: str, resource_type: str
     ) -> bool:
-        """May it do this to any resource of the type (KIP-679)? An ACL that only implies the operation does not count."""
+        """Whether the principal may do the operation on any resource of the type (KIP-679).
+
+        Implied operations do not count.
+        """
         if self.authorize(principal, host, operation, resource_type, _ANY_NAME):
             return True
         index = self._index[resource_type]
@@ -96,7 +100,7 @@ class StandardAuthorizer(MetadataListener):
 
 
 def _of(entries: Entries, principal: str, host: str) -> Iterator[Entry]:
-    """Those of the principal, and those of all."""
+    """The entries for the principal and for all principals, that match the host."""
     for who in (principal, WILDCARD_PRINCIPAL):
         for entry in entries.get(who, ()):
             if entry.is_of_host(host):
@@ -106,7 +110,7 @@ def _of(entries: Entries, principal: str, host: str) -> Iterator[Entry]:
 def _names(
     patterns: Mapping[str, Entries], principal: str, host: str, operation: str
 ) -> tuple[set[str], set[str]]:
-    """The names of patterns to whose resources this is denied, and allowed."""
+    """(names of patterns that deny, names of patterns that allow) the operation."""
     denied: set[str] = set()
     allowed: set[str] = set()
     for name, entries in patterns.items():

@@ -1,1 +1,1 @@
-"""SASL: the mechanisms, and the order in which a connection goes through them."""
+"""SASL: the mechanisms, and the states of a connection during authentication."""

@@ -1,11 +1,11 @@
-"""The way of a connection to its principal, and later to the same one again (``SaslServerAuthenticator``, KIP-368).
+"""SASL authentication and re-authentication of a connection (``SaslServerAuthenticator``, KIP-368).
 
     authenticator = SaslServerAuthenticator(mechanisms, now_ms, turn=turn, delay=delay)
     authenticator.check(api_key, api_name)           # before each request
     authenticator.handshake("SCRAM-SHA-256", 1)
-    evaluated = await authenticator.evaluate(token)  # the response, and the principal once it is known
+    evaluated = await authenticator.evaluate(token)  # the response, and finally the principal
 
-Pure: the time that passes, and the turns of the loop, are its caller's.
+Pure: the caller provides the clock, the delay and the turns of the event loop.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
 NAME_CHARACTERS_MAX: Final = 100
 REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
-"""A client may not authenticate again more often than that (``KafkaChannel``)."""
+"""Minimum time between re-authentications (``KafkaChannel``)."""
 TOKEN_BYTES_MAX: Final = 524_288
-"""The default of sasl.server.max.receive.size."""
+"""Default of sasl.server.max.receive.size."""
 TOKEN_BYTES_AT_ONCE: Final = 16 * 1024
-"""A larger token takes milliseconds: half a megabyte some five. One is evaluated in a turn of the loop, and the next turn is
-left to others. Identity providers issue tokens of one or two KiB."""
+"""A larger token takes milliseconds to evaluate: half a megabyte about five. At most one is evaluated in a turn of the event
+loop, and the next turn is left to other work. Identity providers issue tokens of one or two KiB."""
 
 
 class AuthenticationState(Enum):
     INITIAL = "initial"
-    """ApiVersions or SaslHandshake may come."""
+    """ApiVersions or SaslHandshake is expected."""
     HANDSHAKE = "handshake"
     """SaslHandshake only."""
     AUTHENTICATE = "authenticate"
@@ -43,50 +43,50 @@ class AuthenticationState(Enum):
 
 
 class NotAuthenticated(Exception):
-    """The request may not be handled: the connection ends without an answer."""
+    """The request may not be handled: the connection closes without a response."""
 
 
 class Mechanism(NamedTuple):
-    """One that a listener has enabled."""
+    """A mechanism that a listener has enabled."""
 
     name: str
     server: Callable[[], SaslServer]
-    """A new exchange."""
+    """Creates the server side of a new exchange."""
     reauth_ms_max: int = 0
-    """connections.max.reauth.ms; 0: a session does not end."""
+    """connections.max.reauth.ms; 0 means that sessions do not expire."""
 
 
 Mechanisms = Mapping[str, Mechanism]
 
 
 class Evaluated(NamedTuple):
-    """The broker's response to a token, and what has come of it."""
+    """The broker's response to a token, and the result of the exchange."""
 
     response: bytes
     principal: str | None = None
-    """`User:alice`, once the exchange is complete."""
+    """`User:alice` when the exchange is complete, else None."""
     by_token: bool = False
-    """A delegation token has brought the principal (KIP-48)."""
+    """Whether the client authenticated with a delegation token (KIP-48)."""
     session_lifetime_ms: int = 0
-    """0: without an end, or the exchange is not complete yet."""
+    """0 if the session does not expire, or the exchange is not complete."""
 
 
 GONE: Final = Evaluated(b"")
-"""What no client gets any more."""
+"""Result for a connection that has closed."""
 
 
 class FailureDelay(Protocol):
-    """connection.failed.authentication.delay.ms, from now on. Awaited by one coroutine."""
+    """The running delay of connection.failed.authentication.delay.ms. One coroutine may await it."""
 
     def __await__(self) -> Generator[object, None, None]: ...
 
     def cut(self) -> None:
-        """End it now."""
+        """End the delay now."""
         ...
 
 
 class _Session(NamedTuple):
-    """What a client has authenticated as."""
+    """The result of the last successful authentication."""
 
     mechanism: str
     principal: str
@@ -94,7 +94,7 @@ class _Session(NamedTuple):
 
 
 class SaslServerAuthenticator:
-    """One client's conversation with the broker about who it is. It lasts as long as the connection (KIP-368)."""
+    """The SASL state of one connection, for its whole lifetime (KIP-368)."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class SaslServerAuthenticator:
         delay: Callable[[], FailureDelay],
         token_bytes_max: int = TOKEN_BYTES_MAX,
     ) -> None:
-        """``turn`` returns in a turn of the loop in which no other large token is evaluated."""
+        """``turn`` waits for a turn of the event loop in which no other large token is evaluated."""
         self._mechanisms = mechanisms
         self._now_ms = now_ms
         self._turn = turn
@@ -119,9 +119,9 @@ class SaslServerAuthenticator:
         self._session: _Session | None = None
         self._began_again_ms: int | None = None
         self.mechanism = ""
-        """The one that the client has chosen."""
+        """The mechanism that the client has selected."""
         self.takes_raw_tokens = False
-        """The client has sent SaslHandshake v0: tokens come without a request around them."""
+        """Whether the client sent SaslHandshake v0, so that tokens come without a request header."""
 
     @property
     def is_complete(self) -> bool:
@@ -129,17 +129,17 @@ class SaslServerAuthenticator:
 
     @property
     def frame_bytes_max(self) -> int | None:
-        """How large a frame may be; None: as for all clients."""
+        """Maximum size of a frame in bytes; None after authentication, when the limit of all clients applies."""
         return None if self.is_complete else self._token_bytes_max
 
     @property
     def is_again(self) -> bool:
-        """The client has logged in before (KIP-368)."""
+        """Whether this is a re-authentication (KIP-368)."""
         return self._session is not None
 
     @property
     def refused(self) -> str:
-        """Why the client's token is refused, where the client has still to confirm that; empty: it is not."""
+        """Why the mechanism refused the token, while it waits for the client's confirmation; otherwise empty."""
         return "" if self._server is None else self._server.refused
 
     @property
@@ -149,9 +149,9 @@ class SaslServerAuthenticator:
     # -- before each request -------------------------------------------------------------------------------------
 
     def check(self, api_key: int, name: str) -> bool:
-        """Whether the request may be handled; False: ILLEGAL_SASL_STATE is its answer, and the end.
+        """Whether the request may be handled. False: respond with ILLEGAL_SASL_STATE, and close the connection.
 
-        `NotAuthenticated` where the connection ends without an answer.
+        Raises `NotAuthenticated` if the connection must close without a response.
         """
         if self._state is AuthenticationState.COMPLETE:
             self._check_session(api_key)
@@ -183,14 +183,14 @@ class SaslServerAuthenticator:
     # -- the exchange --------------------------------------------------------------------------------------------
 
     def heard_versions(self) -> None:
-        """The client has got its answer to ApiVersions, which it may ask for once."""
+        """Note that ApiVersions was handled, which is allowed only once before authentication."""
         if self._state is AuthenticationState.INITIAL:
             self._state = AuthenticationState.HANDSHAKE
 
     def handshake(self, mechanism: str, version: int) -> bool:
-        """Begin an exchange; False if the mechanism is not enabled, which is the end.
+        """Start an exchange. False if the mechanism is not enabled; then the connection closes after the response.
 
-        `NotAuthenticated` if the client has authenticated before: Kafka answers that with the end alone.
+        Raises `NotAuthenticated` during re-authentication, where Kafka closes the connection without a response.
         """
         chosen = self._mechanisms.get(mechanism)
         if chosen is None:
@@ -202,7 +202,7 @@ class SaslServerAuthenticator:
         self._state = AuthenticationState.AUTHENTICATE
         previous = self._session
         if previous is not None and previous.mechanism != mechanism:
-            # The end comes behind the first token, as Kafka has it.
+            # As in Kafka, the connection closes only after the first token.
             self._bad_mechanism = (
                 f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication"
                 f" of mechanism '{previous.mechanism}'"
@@ -211,13 +211,13 @@ class SaslServerAuthenticator:
         return True
 
     def fail(self) -> None:
-        """The exchange is over, without a principal: it is refused before the mechanism has seen the token."""
+        """Fail the authentication without evaluating the token."""
         self._state = AuthenticationState.FAILED
 
     async def evaluate(self, token: bytes) -> Evaluated:
-        """Evaluate a token of the client. `AuthenticationFailed` is the end: see ``delay_failure``."""
+        """Evaluate a token of the client. After `AuthenticationFailed` call `delay_failure` and close the connection."""
         if len(token) > TOKEN_BYTES_AT_ONCE:
-            # Many that come at once would hold up everyone else's requests together.
+            # Several large tokens in one turn would delay the requests of all other clients.
             await self._turn()
             if self._has_ended:
                 return GONE
@@ -247,7 +247,7 @@ class SaslServerAuthenticator:
         return Evaluated(response, principal, server.by_token, lifetime_ms or 0)
 
     def _failed(self, failure: AuthenticationFailed) -> AuthenticationFailed:
-        """As the client learns of it."""
+        """Set the state to failed, and return the failure with the message for the client."""
         self.fail()
         if self._session is None or isinstance(failure, Unanswered):
             return failure
@@ -255,7 +255,7 @@ class SaslServerAuthenticator:
         return AuthenticationFailed(told, failure.reason)
 
     async def delay_failure(self) -> None:
-        """Let connection.failed.authentication.delay.ms pass: a client that guesses must not be quick."""
+        """Wait for connection.failed.authentication.delay.ms, which slows down password guessing."""
         self._delay = self._begin_delay()
         try:
             await self._delay
@@ -263,7 +263,7 @@ class SaslServerAuthenticator:
             self._delay.cut()
 
     def end(self) -> None:
-        """The connection has ended: its client learns of nothing any more, and is not waited for."""
+        """The connection has closed: end the delay, and send nothing further."""
         self._has_ended = True
         if self._delay is not None:
             self._delay.cut()
@@ -275,7 +275,7 @@ class SaslServerAuthenticator:
             raise AuthenticationFailed(f"Cannot change principals during re-authentication from {was}: {now}")
 
     def _lifetime_ms(self, server: SaslServer) -> int | None:
-        """By connections.max.reauth.ms and by the end of the credential; None without both."""
+        """Session lifetime by connections.max.reauth.ms and by the credential's expiry; None if neither limits it."""
         bounds = []
         if (reauth_ms := self._mechanisms[self.mechanism].reauth_ms_max) > 0:
             bounds.append(reauth_ms)

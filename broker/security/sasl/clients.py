@@ -1,11 +1,11 @@
-"""The client's side of an exchange, for the connections of brokers to each other.
+"""The client side of SASL, for connections between brokers.
 
     client = sasl_client(client_settings(configs, jvm), clock.now_ms)
     token = client.first()
     while token is not None:
-        token = client.evaluate(answer_of_the_server_to(token))
+        token = client.evaluate(response_of_the_server_to(token))
 
-As ``PlainSaslClient`` of the JDK, ``ScramSaslClient`` and ``OAuthBearerSaslClient``.
+As the JDK's ``PlainSaslClient``, and Kafka's ``ScramSaslClient`` and ``OAuthBearerSaslClient``.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class SaslClient(Protocol):
     mechanism: str
 
     def first(self) -> bytes:
-        """What the client says first."""
+        """The client's first token."""
         ...
 
     def evaluate(self, challenge: bytes) -> bytes | None:
-        """What it says to the server's answer; None when nothing is left to say. AuthenticationFailed: do not go on."""
+        """The client's next token; None when the exchange is complete. Raises AuthenticationFailed."""
         ...
 
 
@@ -53,11 +53,11 @@ class ClientSettings:
     password: str = field(default="", repr=False)
     by_token: bool = False
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of the login module, for OAUTHBEARER."""
+    """Options of the login module, for OAUTHBEARER."""
 
 
 def client_settings(configs: ListenerConfigs, jvm: Jvm) -> ClientSettings:
-    """How a broker logs in to others on this listener: by ``sasl.mechanism.inter.broker.protocol`` and its login module."""
+    """How a broker logs in to others on this listener: ``sasl.mechanism.inter.broker.protocol`` and its login module."""
     mechanism = configs.value(INTER_BROKER)
     if mechanism not in LOGIN_MODULES:
         raise ConfigError.of(INTER_BROKER, mechanism, f"Odradek has {', '.join(LOGIN_MODULES)}")
@@ -68,7 +68,7 @@ def client_settings(configs: ListenerConfigs, jvm: Jvm) -> ClientSettings:
     if mechanism == OAUTHBEARER:
         if unsecured_jws.token(options, now_ms=0) is None:
             raise ConfigError(
-                f"The login module {module} needs options that make a token, to log in to other brokers"
+                f"The login module {module} needs options that create a token, to log in to other brokers"
             )
         return ClientSettings(mechanism, options=options)
     user, password = options.get("username"), options.get("password")
@@ -81,7 +81,7 @@ def client_settings(configs: ListenerConfigs, jvm: Jvm) -> ClientSettings:
 
 
 def sasl_client(settings: ClientSettings, now_ms: Callable[[], int]) -> SaslClient:
-    """A new exchange."""
+    """Create the client side of a new exchange."""
     if settings.mechanism == PLAIN:
         return PlainClient(settings.user, settings.password)
     if settings.mechanism == OAUTHBEARER:
@@ -104,7 +104,7 @@ class PlainClient:
 
 
 class OAuthBearerClient:
-    """Each exchange makes its token."""
+    """Creates a new token for each exchange."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         self.mechanism = OAUTHBEARER
@@ -119,12 +119,12 @@ class OAuthBearerClient:
         return f"n,,\x01auth=Bearer {token}{extensions}\x01\x01".encode()
 
     def evaluate(self, challenge: bytes) -> bytes | None:
-        """A challenge says why the server refuses; it fails the exchange when it has heard 0x01 (RFC 7628 3.2.3)."""
+        """A challenge has the server's error. The client confirms it with 0x01, and the server fails (RFC 7628 3.2.3)."""
         return b"\x01" if challenge else None
 
 
 class ScramClient:
-    """``evaluate`` derives the keys of the password: with many iterations, not for the event loop."""
+    """`evaluate` derives the keys from the password. With many iterations it must not run on the event loop."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class ScramClient:
         extension = f",{scram.TOKEN_AUTH}=true" if by_token else ""
         self._bare = f"n={scram.sasl_name(user)},r={self._nonce}{extension}"
         self._signature: bytes | None = None
-        """That of the server, which it must send at the end."""
+        """The server signature that the client expects at the end."""
 
     def first(self) -> bytes:
         return f"n,,{self._bare}".encode()

@@ -1,4 +1,4 @@
-"""How an exchange fails, in the words that Kafka's ``SaslServerAuthenticator`` has for the client."""
+"""Failures of an exchange, with the messages that Kafka's ``SaslServerAuthenticator`` sends to the client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from broker.security.sasl.mechanism import AuthenticationFailed
 
 
 class InvalidCredentials(AuthenticationFailed):
-    """Where Kafka throws a ``SaslException``: the client learns no more than this, least of all whether the user exists."""
+    """Corresponds to a ``SaslException`` in Kafka: the client gets only this message, which does not say whether the user
+    exists."""
 
     def __init__(self, mechanism: str, reason: str) -> None:
         super().__init__(invalid_credentials(mechanism), reason)
@@ -14,7 +15,7 @@ class InvalidCredentials(AuthenticationFailed):
 
 
 class Unanswered(InvalidCredentials):
-    """Where Kafka's server throws anything else: the connection closes, and the client is told nothing."""
+    """Corresponds to any other exception in Kafka's server: the connection closes without a response."""
 
 
 def invalid_credentials(mechanism: str, during: str = "authentication") -> str:

@@ -1,10 +1,10 @@
-"""Login modules with their options: from ``sasl.jaas.config``, or from the file that the JVM would be given.
+"""Login modules and their options, from ``sasl.jaas.config`` or from the JAAS file that ``KAFKA_OPTS`` names.
 
     (module,) = parse_config('org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";')
     module.options["user_a"]  # "b"
 
-As Kafka's ``JaasConfig`` and ``JaasContext``, and for files the JDK's ``ConfigFile``. Where their texts repeat what may be
-a part of a password, these have `[hidden]`.
+As Kafka's ``JaasConfig`` and ``JaasContext``, and for files the JDK's ``ConfigFile``. Where their error messages repeat text
+that may be a part of a password, the messages here have `[hidden]`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OAUTHBEARER_LOGIN_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.
 
 SERVER: Final = "KafkaServer"
 LOGIN_CONFIG: Final = "java.security.auth.login.config"
-"""The JVM's property that names the file."""
+"""The JVM system property with the path of the file."""
 HIDDEN: Final = "[hidden]"
 CONTROL_FLAGS: Final = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
 _OPTIONS: Final = ("username", "password", "tokenauth", "serviceName")
@@ -47,28 +47,28 @@ class JaasFile(NamedTuple):
 
 
 class Jvm(NamedTuple):
-    """What Kafka's own process would be given beside its settings."""
+    """JVM options that Kafka would get beside its settings."""
 
     properties: Mapping[str, str]
     jaas_file: JaasFile | None
 
 
 class JaasContext(NamedTuple):
-    """The modules that hold for one mechanism of a listener."""
+    """The login modules for one mechanism of a listener."""
 
     name: str
     modules: tuple[LoginModule, ...]
 
     def option(self, key: str, module: str) -> str | None:
-        """From the first of this module's entries that has it (``JaasContext.configEntryOption``)."""
+        """Value of the option in the first entry of this module that has it (``JaasContext.configEntryOption``)."""
         return next(
             (each.options[key] for each in self.modules if each.name == module and key in each.options), None
         )
 
 
 def server_context(configs: ListenerConfigs, mechanism: str, jvm: Jvm) -> JaasContext:
-    """Of a mechanism on a listener (``JaasContext.loadServerContext``): its own setting, else the file's section of the
-    listener, else that of the broker.
+    """The JAAS context of a mechanism on a listener (``JaasContext.loadServerContext``): from ``sasl.jaas.config`` of the
+    mechanism, else from the file's section for the listener, else from its section for the broker.
     """
     own: str | None = configs.of_mechanism("sasl.jaas.config", mechanism)
     if own is not None:
@@ -91,7 +91,7 @@ def server_context(configs: ListenerConfigs, mechanism: str, jvm: Jvm) -> JaasCo
 
 
 def read_jvm(environ: Mapping[str, str]) -> Jvm:
-    """From ``KAFKA_OPTS``, and from the JAAS file that it names."""
+    """Read ``KAFKA_OPTS``, and the JAAS file that it names."""
     properties = jvm_properties(environ.get("KAFKA_OPTS", ""))
     path = properties.get(LOGIN_CONFIG, "").lstrip("=").removeprefix("file:")
     if not path:
@@ -107,7 +107,7 @@ def read_jvm(environ: Mapping[str, str]) -> Jvm:
 
 
 def jvm_properties(options: str) -> dict[str, str]:
-    """What `-Dname=value` sets in ``KAFKA_OPTS``: the last one counts. Quotes are part of a value, as for Kafka's scripts.
+    """Values of `-Dname=value` in ``KAFKA_OPTS``; the last one wins. Quotes are part of a value, as for Kafka's scripts.
 
     >>> jvm_properties("-Xmx1g -Da=1 -Db -Da=2=3")
     {'a': '2=3', 'b': ''}
@@ -120,7 +120,7 @@ def jvm_properties(options: str) -> dict[str, str]:
 
 
 def parse_config(text: str) -> tuple[LoginModule, ...]:
-    """All modules of a ``sasl.jaas.config``; ConfigError in Kafka's words."""
+    """Parse all modules of a ``sasl.jaas.config``. Raises ConfigError with Kafka's messages."""
     cut = tokens(text, word_characters="-_$")
     modules: list[LoginModule] = []
     while (token := next(cut)).kind != END:
@@ -153,7 +153,7 @@ def _control_flag(flag: str | None, is_first: bool) -> str:
     if flag is None:
         raise ConfigError("Login module control flag is not available in the JAAS config")
     if flag.upper() not in CONTROL_FLAGS:
-        # After the first option, or in quotation marks, it may be the rest of a password.
+        # The text may be a part of a password if it follows an option or was quoted.
         shown = flag if is_first and re.fullmatch(r"[A-Za-z]{1,20}", flag) else HIDDEN
         raise ConfigError(f"Invalid login module control flag '{shown}' in JAAS config")
     return flag.upper()
@@ -169,9 +169,9 @@ def _shown_key(key: str | None) -> str:
 
 
 def parse_file(text: str, properties: Mapping[str, str]) -> dict[str, tuple[LoginModule, ...]]:
-    """The modules of each section, as in the JDK's ``ConfigFile``: `KafkaServer { Module required key="value"; };`.
+    """Parse the modules of each section as the JDK's ``ConfigFile`` does: `KafkaServer { Module required key="value"; };`.
 
-    `${name}` in a value is a property of the JVM.
+    `${name}` in a value is replaced by the JVM system property.
     """
     return _FileParser(text, properties).contexts()
 
@@ -195,7 +195,7 @@ class _FileParser:
             if name in found:
                 raise ConfigError(f"Configuration Error: Can not specify multiple entries for {name}")
             found[name] = tuple(parsed)
-        # For Java a section without a module is not there.
+        # Java ignores a section without a module.
         return {name: modules for name, modules in found.items() if modules}
 
     def _module(self) -> LoginModule:
@@ -246,5 +246,5 @@ class _FileParser:
 
 
 def shown_name(module: str) -> str:
-    """A module's name for people: what cannot be the name of a class may be the rest of a password."""
+    """Name of a module for messages. A text that cannot be a class name is hidden, since it may be a part of a password."""
     return module if re.fullmatch(r"[\w$]+(\.[\w$]+)+", module) else HIDDEN

@@ -1,6 +1,6 @@
-"""The public keys of an issuer of tokens (RFC 7517): from a file, or from an endpoint that is asked again from time to time.
+"""Public keys of a token issuer (RFC 7517), from a file or from an endpoint that is fetched periodically.
 
-As Kafka's ``RefreshingHttpsJwks``, but without a thread: the keys are fetched when a token comes for which they are too old.
+As Kafka's ``RefreshingHttpsJwks``, but without a thread: keys that are too old are fetched when the next token arrives.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ KEY_TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ES256", "ES384", "ES512", "ES256K"), "EC"),
     "EdDSA": "OKP",
 }
-"""Of the algorithms that sign a token; `none` is not one of them."""
+"""Key types by signature algorithm. The algorithm `none` is not allowed."""
 CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "ES256K": "secp256k1"}
 
 KEY_ID_MAX: Final = 1000
 MISSING_KEY_IDS_MAX: Final = 16
 MISSING_KEY_ID_MS: Final = 60_000
-"""So long no second token with this unknown key id leads to a fetch."""
+"""Milliseconds during which further tokens with the same unknown key id do not cause a fetch."""
 FETCH_PAUSE_MS: Final = 300
 TIMEOUT_S: Final = 20
 BODY_MAX: Final = 512 * 1024
@@ -44,11 +44,11 @@ log = get_logger()
 
 
 class JwksUnavailable(Exception):
-    """The endpoint gave no keys."""
+    """The endpoint returned no keys."""
 
 
 class Jwk:
-    """One key of a set."""
+    """One key of a key set."""
 
     __slots__ = ("_made", "members")
 
@@ -57,12 +57,12 @@ class Jwk:
         self._made: dict[str, PyJWK | None] = {}
 
     def __repr__(self) -> str:
-        return f"Jwk({self.members.get('kid')!r})"  # a symmetric key is a secret
+        return f"Jwk({self.members.get('kid')!r})"  # without the key, since a symmetric one is secret
 
     def of_algorithm(self, algorithm: str) -> PyJWK | None:
-        """The key as this algorithm verifies with it, if it is one for it."""
+        """The key in the form that the algorithm needs; None if the key is not for this algorithm."""
         if algorithm in CURVES and self.members.get("crv") != CURVES[algorithm]:
-            return None  # PyJWT takes any curve
+            return None  # PyJWT would accept any curve
         if algorithm not in self._made:
             from jwt import PyJWK
             from jwt.exceptions import PyJWTError
@@ -79,12 +79,12 @@ Jwks = tuple[Jwk, ...]
 
 class KeySource(Protocol):
     async def find(self, algorithm: str, key_id: str | None) -> Jwk | None:
-        """The key that a token of this header is verified with."""
+        """Return the key that verifies a token with this algorithm and key id; None if there is none."""
         ...
 
 
 def parse_jwks(text: str | bytes) -> Jwks:
-    """ValueError for what is no set of keys; single keys that cannot be used do no harm."""
+    """Parse a JSON Web Key Set, skipping keys that cannot be used. Raises ValueError if the document is not a key set."""
     found = json.loads(text)
     if not isinstance(found, dict) or not isinstance(found.get("keys"), list):
         raise ValueError("The JSON JWKS content does not include the keys member.")
@@ -92,7 +92,7 @@ def parse_jwks(text: str | bytes) -> Jwks:
 
 
 def select(keys: Iterable[Jwk], algorithm: str, key_id: str | None) -> Jwk | None:
-    """As jose4j's ``VerificationJwkSelector``: by id, type and use; the algorithm decides only between several."""
+    """Select a key as jose4j's ``VerificationJwkSelector``: by id, type and use. The algorithm decides between several."""
     found = [
         key for key in keys if _may_verify(key.members, algorithm, key_id) and key.of_algorithm(algorithm)
     ]
@@ -113,7 +113,7 @@ def _may_verify(members: Mapping[str, Any], algorithm: str, key_id: str | None) 
 
 
 class JwksFile:
-    """Read again when the file has changed."""
+    """Keys from a file, which is read again when it has changed."""
 
     def __init__(self, setting: str, path: Path) -> None:
         self._setting = setting
@@ -156,7 +156,10 @@ class Refresh(NamedTuple):
 
 
 class JwksEndpoint:
-    """A token with an unknown key id is refused; the keys are fetched before the next one is looked at."""
+    """Keys from an endpoint.
+
+    A token with an unknown key id is refused, and the next token waits until the keys are fetched.
+    """
 
     def __init__(
         self,
@@ -173,7 +176,7 @@ class JwksEndpoint:
         self._lock = asyncio.Lock()
         self._fetched_ms: int | None = None
         self._due_ms: int | None = None
-        """None: at once."""
+        """Time of the next fetch in ms; None means at once."""
         self._failures = 0
         self._missing: OrderedDict[str, int] = OrderedDict()
 
@@ -186,7 +189,7 @@ class JwksEndpoint:
 
     async def _keep_fresh(self) -> None:
         if not self._is_due() or (self._keys is not None and self._lock.locked()):
-            return  # another token fetches, and this one takes the keys that there are
+            return  # another token is fetching the keys; use the present ones
         async with self._lock:
             if self._is_due():
                 await self._fetch_keys()
@@ -196,7 +199,7 @@ class JwksEndpoint:
 
     async def _fetch_keys(self) -> None:
         self._fetched_ms = self._now_ms()
-        fetching = asyncio.ensure_future(self._fetch())  # a task: aiohttp's time limits ask for one
+        fetching = asyncio.ensure_future(self._fetch())  # in a task, since aiohttp's timeouts need one
         try:
             keys = parse_jwks(await fetching)
         except (JwksUnavailable, ValueError, RecursionError) as error:
@@ -206,14 +209,14 @@ class JwksEndpoint:
             log.warning("jwks not refreshed", location=self._location, reason=_reason(error))
             return
         finally:
-            fetching.cancel()  # where the node has died meanwhile
+            fetching.cancel()  # needed if the node died meanwhile
         self._keys, self._failures = keys, 0
         self._due_ms = self._now_ms() + self._refresh.refresh_ms
         for key in keys:
             self._missing.pop(str(key.members.get("kid")), None)
 
     def _miss(self, key_id: str) -> None:
-        """Let the keys be fetched for the next token, unless this one's key has been missed a short time ago."""
+        """Schedule a fetch for the next token, unless this key id was missing a short time ago."""
         now_ms = self._now_ms()
         if self._failures or len(key_id) > KEY_ID_MAX or self._missing.get(key_id, now_ms) > now_ms:
             return
@@ -225,7 +228,7 @@ class JwksEndpoint:
 
 
 async def fetch(url: str, ssl_context: SSLContext | None = None) -> bytes:
-    """The body at an address, as jose4j's ``Get`` gets it; JwksUnavailable for whatever prevents it."""
+    """Fetch the body at a URL, as jose4j's ``Get``. Raises JwksUnavailable for any failure."""
     import aiohttp
 
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_S, sock_read=TIMEOUT_S)
@@ -244,18 +247,18 @@ async def fetch(url: str, ssl_context: SSLContext | None = None) -> bytes:
                         f"More than {BODY_MAX} bytes have been read from the response body."
                     )
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        # Other texts of errors have the address in them, which may have a password.
+        # Other error texts may contain the URL, which may contain a password.
         detail = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         raise JwksUnavailable(f"{type(error).__name__}{detail}") from None
     return bytes(body)
 
 
 def location_of(url: str) -> str:
-    """An address for people, without what may be a password in it."""
+    """The URL for messages, without user information and query, which may contain a password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _reason(error: Exception) -> str:
-    """What is said of a failure: of JSON the place, not the text."""
+    """The error for messages. For invalid JSON without its text."""
     return "no valid JSON" if isinstance(error, json.JSONDecodeError | RecursionError) else str(error)

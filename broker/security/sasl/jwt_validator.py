@@ -1,6 +1,6 @@
-"""Tokens with a signature: who issued them, for what audience, and until when (RFC 7519; ``BrokerJwtValidator``).
+"""Validation of signed tokens: signature, issuer, audience and expiry (RFC 7519; ``BrokerJwtValidator``).
 
-PyJWT verifies the signature. The claims are checked here, by jose4j's rules and by the clock that is given.
+PyJWT verifies the signature. The claims are checked here, by jose4j's rules and the broker's clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Expectations(NamedTuple):
     """``sasl.oauthbearer.*``"""
 
     audience: Sequence[str]
-    """With none expected, a token must not have one."""
+    """If empty, a token must not have an audience."""
     issuer: str | None
     clock_skew_s: int
     scope_claim: str
@@ -46,7 +46,7 @@ class JwtValidator:
         return Token(_trimmed(subject, self._expected.subject_claim), _milliseconds("exp", expires_s))
 
     def _check(self, claims: Mapping[str, Any]) -> int:
-        """When the token expires."""
+        """Check the claims. Returns the expiry in seconds."""
         expected, now_s = self._expected, self._now_ms() // 1000
         _check_audience(claims.get("aud"), expected.audience)
         issuer = _string(claims, "iss")
@@ -77,7 +77,7 @@ class JwtValidator:
 
 
 def _header_of(value: str) -> tuple[str, str | None]:
-    """Algorithm and key id."""
+    """(algorithm, key id) from the header. The signature is not verified yet."""
     from jwt.api_jws import PyJWS
     from jwt.exceptions import PyJWTError
 
@@ -88,7 +88,7 @@ def _header_of(value: str) -> tuple[str, str | None]:
     except (PyJWTError, ValueError, TypeError, RecursionError):
         raise InvalidToken("Could not validate the access token: JWT processing failed.") from None
     if str(header.get("cty")).lower() in ("jwt", "application/jwt"):
-        raise InvalidToken("The JWT has another one in it")
+        raise InvalidToken("The JWT contains a nested JWT")
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in KEY_TYPES:
         raise InvalidToken("The JWS has no algorithm that is allowed")
@@ -96,7 +96,7 @@ def _header_of(value: str) -> tuple[str, str | None]:
 
 
 def _verified(value: str, key: Jwk, algorithm: str) -> bytes:
-    """The claims of a token whose signature is that of the key."""
+    """Verify the signature with the key. Returns the payload, which has the claims."""
     from jwt.api_jws import PyJWS
     from jwt.exceptions import PyJWTError
 
@@ -104,7 +104,7 @@ def _verified(value: str, key: Jwk, algorithm: str) -> bytes:
         PyJWS([algorithm], {"enforce_minimum_key_length": True}),
         key.of_algorithm(algorithm),
     )
-    assert verifying is not None, "keys are found by the algorithm"
+    assert verifying is not None, "KeySource.find returns keys for the algorithm only"
     try:
         payload: bytes = verifier.decode_complete(value, verifying, [algorithm])["payload"]
     except (PyJWTError, ValueError, TypeError, RecursionError) as error:
@@ -148,10 +148,10 @@ def _check_audience(found: Any, expected: Sequence[str]) -> None:
 
 
 def _check_scope(found: Any, name: str) -> None:
-    """Whatever scope it is: Kafka requires none here, but each must have a text, and come once."""
+    """Check that the scopes are non-empty strings without duplicates. As in Kafka, none is required."""
     scopes = [found] if isinstance(found, str) else found if isinstance(found, list) else []
     if not all(isinstance(each, str) for each in scopes):
-        raise MalformedToken(f"{name} has values that are no texts")
+        raise MalformedToken(f"{name} has values that are not strings")
     trimmed = [_trimmed(each, name) for each in scopes]
     if len(set(trimmed)) != len(trimmed):
         raise InvalidToken(f"{name} value must not contain duplicates")
@@ -171,7 +171,7 @@ def _string(claims: Mapping[str, Any], name: str) -> str | None:
 
 
 def _seconds(claims: Mapping[str, Any], name: str) -> int | None:
-    """Fractions of a second do not count."""
+    """A numeric claim in whole seconds; fractions are dropped. None if the claim is missing."""
     value = claims.get(name)
     if value is None:
         return None

@@ -1,6 +1,6 @@
-"""What a SASL mechanism is to the rest of the broker: one exchange of tokens, at whose end there is a user.
+"""The interface of a SASL mechanism: one exchange of tokens, which finally has a user.
 
-Pure: a mechanism knows no connection and no clock but the one that it is given.
+Pure: a mechanism accesses no connection, and only the clock that it is given.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from typing import Final, Protocol
 
 AUTHENTICATION_FAILED: Final = "authentication failed"
 NOT_AUTHENTICATED: Final = "not authenticated"
-"""Why a connection ends, as the log says it."""
+"""Reasons in the log for closing a connection."""
 
 
 class AuthenticationFailed(Exception):
-    """The client is not who it says it is. The text is what the client is told, ``reason`` what the log says of it.
+    """Authentication failed. The exception's text is sent to the client; ``reason`` is logged.
 
-    Neither has a password, a token or a key in it.
+    Neither contains a password, token or key.
     """
 
     def __init__(self, told: str, reason: str = "") -> None:
@@ -24,23 +24,23 @@ class AuthenticationFailed(Exception):
 
 
 class SaslServer(Protocol):
-    """The server's side of one exchange (``javax.security.sasl.SaslServer``)."""
+    """The server side of one exchange (``javax.security.sasl.SaslServer``)."""
 
     mechanism: str
     """`SCRAM-SHA-256`"""
     is_complete: bool
     user: str
-    """The authorization id, once it is complete."""
+    """The authorization id, when the exchange is complete."""
     expires_ms: int | None
-    """When the credential runs out, by the clock of the node; None: never."""
+    """Expiry of the credential in ms by the node's clock; None if it does not expire."""
     by_token: bool
-    """By a delegation token."""
+    """Whether the client authenticated with a delegation token."""
 
     @property
     def refused(self) -> str:
-        """Why the client's token is refused, while the client has still to confirm that; for the log. Empty: it is not."""
+        """Why the token was refused, while the client has not confirmed that yet; for the log. Otherwise empty."""
         ...
 
     async def evaluate(self, token: bytes) -> bytes:
-        """The response to the client's token; AuthenticationFailed ends the exchange. Waits only where it has to ask."""
+        """Return the response to the client's token. Raises AuthenticationFailed. Suspends only to look up keys."""
         ...

@@ -1,4 +1,4 @@
-"""The settings of OAUTHBEARER on one listener: which validator it has, and what that expects of a token."""
+"""The OAUTHBEARER settings of one listener: which validator it uses, and what that requires of a token."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SecuredSettings(NamedTuple):
     refresh: Refresh
     expected: Expectations
     ssl_context: SSLContext | None
-    """For an endpoint with https, by the `ssl.*` of the login module."""
+    """TLS context for an https endpoint, from the `ssl.*` options of the login module."""
 
     def __repr__(self) -> str:
         return f"SecuredSettings({location_of(self.url)}, {self.expected})"
@@ -51,7 +51,7 @@ class OAuthSettings(NamedTuple):
     def validator(self, now_ms: Callable[[], int]) -> Validate:
         if isinstance(self.settings, UnsecuredOptions):
             return UnsecuredValidator(self.settings, now_ms)
-        # Its modules are imported with the first token: too late to say at the start that they are missing.
+        # The validator's modules are imported with the first token, but a missing package should be reported at start.
         for package in ("jwt", "cryptography"):
             if find_spec(package) is None:
                 raise ModuleNotFoundError(name=package)
@@ -66,7 +66,7 @@ def oauth_settings(
     configs: ListenerConfigs, context: JaasContext, jvm: Jvm, *, is_secured: bool
 ) -> OAuthSettings:
     options = context.modules[0].options
-    # Kafka logs in by the module at its start, as a client of other brokers, and so refuses options that make no token.
+    # Kafka also logs in with the module at start, as a client of other brokers, and so refuses options that create no token.
     unsecured_jws.token(options, now_ms=0)
     if not is_secured:
         return OAuthSettings(unsecured_jws.validator_options(options))
@@ -74,7 +74,7 @@ def oauth_settings(
 
 
 class _OAuthConfigs:
-    """Settings of the mechanism, of the listener, of the broker (``ConfigurationUtils``)."""
+    """Looks up settings of the mechanism, the listener and the broker, in this order (``ConfigurationUtils``)."""
 
     def __init__(self, configs: ListenerConfigs) -> None:
         self._configs = configs
@@ -119,10 +119,10 @@ def _secured(configs: _OAuthConfigs, options: Mapping[str, str], jvm: Jvm) -> OA
     )
     if not expected.audience:
         warnings.append(
-            f"{_AUDIENCE} is not set: the broker takes a JWT without an audience, and none with one"
+            f"{_AUDIENCE} is not set: the broker accepts tokens without an audience, and rejects all others"
         )
     if expected.issuer is None:
-        warnings.append(f"{_ISSUER} is not set: the broker takes a JWT of any issuer")
+        warnings.append(f"{_ISSUER} is not set: the broker accepts tokens of any issuer")
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
     secured = SecuredSettings(

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: the client sends a token that another server has issued (RFC 7628; ``OAuthBearerSaslServer``)."""
+"""OAUTHBEARER: the client sends a token that an identity provider has issued (RFC 7628; ``OAuthBearerSaslServer``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.named_tuple import NamedTuple
 
 MECHANISM: Final = "OAUTHBEARER"
 SEPARATOR: Final = "\x01"
-# All is possessive: what could be matched in another way, too, would let half a megabyte of it hold the loop for long.
+# All quantifiers are possessive: backtracking over half a megabyte of input would block the event loop.
 _SASL_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
 _FIRST: Final = re.compile(
     rf"n,(?:a=(?P<authzid>{_SASL_NAME}))?,\x01"
@@ -22,42 +22,46 @@ _AUTH: Final = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", r
 
 
 class Token(NamedTuple):
-    """What a validator has found in a token."""
+    """The content of a valid token, as far as the broker needs it."""
 
     principal: str
     expires_ms: int
 
 
 class InvalidToken(Exception):
-    """A validator's refusal. The client learns status and scope; the text is for the log, without the token."""
+    """A validator refused the token.
+
+    The client gets the status and scope; the text is logged, and does not have the token.
+    """
 
     def __init__(self, reason: str, scope: str | None = None) -> None:
         super().__init__(reason)
         self.scope = scope
 
     def json(self) -> str:
-        """RFC 7628 3.2.2, with the spaces that Kafka has."""
+        """The error as JSON (RFC 7628 3.2.2), with Kafka's spaces."""
         if self.scope is None:
             return '{"status":"invalid_token"}'
         return f'{{"status":"insufficient_scope", "scope":"{self.scope}"}}'
 
 
 class _Refusal(NamedTuple):
-    """What is kept of a refused token until the client confirms it: text alone, as a traceback would keep the token."""
+    """A refused token's error, until the client confirms it. Text only, since a traceback would keep the token in memory."""
 
     json: str
     reason: str
 
 
 class MalformedToken(Exception):
-    """A token that ends the exchange of Kafka's server by an exception of another kind: the client is told nothing."""
+    """A token for which Kafka's server throws another exception: the connection closes without a response."""
 
 
 Validate = Callable[[str], Awaitable[Token]]
 
 
 class OAuthBearerServer:
-    """One exchange. A token that is refused is answered with JSON; the client then sends 0x01, and learns that it failed."""
+    """The server side of one exchange. A refused token gets a JSON response; the client confirms it with 0x01, and the
+    exchange fails."""
 
     def __init__(self, validate: Validate) -> None:
         self.mechanism = MECHANISM
@@ -89,7 +93,7 @@ class OAuthBearerServer:
         return "" if self._refusal is None else self._refusal.reason
 
     def _accept(self, token: Token, authorization_id: str) -> bytes:
-        # JSON may hold half a character, which no response could carry.
+        # A JSON string may contain a lone surrogate, which cannot be encoded.
         principal = token.principal.encode("utf-8", "replace").decode()
         if authorization_id and authorization_id != principal:
             raise AuthenticationFailed(
@@ -107,11 +111,11 @@ class OAuthBearerServer:
 
 
 def _client_first(message: bytes) -> tuple[str, str]:
-    """The token, and the authorization id or ``""``. Extensions may be there; neither validator of Kafka's refuses any."""
+    """(token, authorization id or ``""``). Extensions are allowed; neither of Kafka's validators rejects any."""
     match = _FIRST.fullmatch(message.decode("utf-8", "replace"))
     if match is None:
         raise InvalidCredentials(MECHANISM, "Invalid OAUTHBEARER client first message")
-    # The last one counts. There may be a hundred thousand other pairs, which have no meaning.
+    # The last `auth` counts. Any number of other pairs is ignored.
     _, found, last = f"{SEPARATOR}{match['pairs']}".rpartition(f"{SEPARATOR}auth=")
     if not found:
         raise InvalidCredentials(MECHANISM, "Invalid OAUTHBEARER client first message: 'auth' not specified")

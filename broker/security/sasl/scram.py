@@ -1,11 +1,11 @@
-"""SCRAM: the client proves that it knows the password, and sends it to no one (RFC 5802, RFC 7677; ``ScramSaslServer``).
+"""SCRAM: the client proves that it knows the password without sending it (RFC 5802, RFC 7677; ``ScramSaslServer``).
 
     server = ScramServer("SCRAM-SHA-256", find_user, find_token)
-    server_first = await server.evaluate(client_first)  # waits only for the keys of a delegation token
+    server_first = await server.evaluate(client_first)  # suspends only to look up the keys of a delegation token
     server_final = await server.evaluate(client_final)
     server.user
 
-Kafka's dialect: no channel binding, names in ASCII, passwords as they are (no SASLprep), one extension (`tokenauth`).
+Kafka's dialect: no channel binding, ASCII names, passwords without SASLprep, one extension (`tokenauth`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TOKEN_AUTH: Final = "tokenauth"
 
-# All is possessive: what could be matched in another way, too, would let half a megabyte of it hold the loop for long.
+# All quantifiers are possessive: backtracking over half a megabyte of input would block the event loop.
 _VALUE: Final = r"[\x01-\x2b\x2d-\x7f]++"
 _PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _SASL_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
@@ -39,13 +39,13 @@ _CLIENT_FIRST: Final = re.compile(
     rf"(?P<bare>n=(?P<name>{_SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
 )
 _CLIENT_FINAL: Final = re.compile(rf"c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}")
-"""Without the proof, which is the last of its parts."""
+"""The client's final message without the proof, which is its last part."""
 _PROOF: Final = re.compile(_BASE64)
 _RANDOM_BYTES: Final = 17
 
 
 class ScramCredential(Protocol):
-    """What is kept of a password, as ``UserScramCredentialRecord`` has it: enough to check a proof, not to make one."""
+    """The stored keys of a password, as in ``UserScramCredentialRecord``: enough to verify a proof, not to create one."""
 
     @property
     def salt(self) -> bytes: ...
@@ -59,24 +59,24 @@ class ScramCredential(Protocol):
 
 FindUser = Callable[[str], ScramCredential | None]
 FindToken = Callable[[str], "Awaitable[TokenCredential | None]"]
-"""By the token's id, which is the name that the client gives."""
+"""Looks up a delegation token by its id, which the client sends as its name."""
 
 
 def credential(
     password: str, mechanism: str, iterations: int = ITERATIONS_MIN, salt: bytes | None = None
 ) -> ScramKeys:
-    """The keys of a password. It takes milliseconds, and is meant to: not for the event loop."""
+    """Derive the keys of a password. Takes milliseconds by design, so do not call it on the event loop."""
     salt = random_text().encode() if salt is None else salt
     return keys_of(password.encode("utf-8", "replace"), mechanism, salt, iterations)
 
 
 def xor(first: bytes, second: bytes) -> bytes:
-    """Of the same length."""
+    """XOR of two byte strings of the same length."""
     return (int.from_bytes(first) ^ int.from_bytes(second)).to_bytes(len(first))
 
 
 def random_text() -> str:
-    """A nonce, or a salt: no fewer than the 130 random bits that Kafka's have, and in letters and digits as they are."""
+    """A nonce or salt of letters and digits, with at least 130 random bits, as Kafka's have."""
     return secrets.token_hex(_RANDOM_BYTES)
 
 
@@ -97,7 +97,7 @@ class _ClientFirst(NamedTuple):
     nonce: str
     authorization_id: str
     bare: str
-    """Without the header: what is signed."""
+    """The message without its GS2 header, which is the part that is signed."""
     by_token: bool
 
 
@@ -105,11 +105,11 @@ class _Challenge(NamedTuple):
     credential: ScramCredential
     nonce: str
     signed: str
-    """What the client's last message is signed together with."""
+    """The part of the signed text before the client's final message."""
 
 
 class ScramServer:
-    """One exchange, of two messages of the client."""
+    """The server side of one exchange, with two messages of the client."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class ScramServer:
         return self._final(message, challenge)
 
     async def _credential(self, first: _ClientFirst) -> ScramCredential:
-        """That of the user or the delegation token which the client names."""
+        """Look up the credential of the user or delegation token that the client named."""
         if not first.by_token:
             known = self._find_user(first.user)
             if known is None:
@@ -175,7 +175,7 @@ class ScramServer:
         match = _CLIENT_FIRST.fullmatch(message)
         if match is None:
             raise self._refused("Invalid SCRAM client first message format")
-        # The last one counts. There may be a hundred thousand others, which have no meaning.
+        # The last one counts. The greedy search also skips any number of other extensions, which are ignored.
         _, _, token_auth = match["extensions"].rpartition(f",{TOKEN_AUTH}=")
         return _ClientFirst(
             user=user_of(match["name"]),
@@ -192,7 +192,7 @@ class ScramServer:
             raise self._refused("Invalid SCRAM client final message format")
         if not hmac.compare_digest(match["nonce"], challenge.nonce):
             raise self._refused("Invalid client nonce in the final client message.")
-        # Kafka signs no extension of this message, and leaves the channel binding unchecked.
+        # As in Kafka, extensions in this message are not part of the signed text, and the channel binding is not checked.
         signed = f"{challenge.signed},c={match['channel']},r={match['nonce']}".encode()
         self._verify(b64decode(proof), signed, challenge.credential)
         self.is_complete = True

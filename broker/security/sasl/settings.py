@@ -1,9 +1,9 @@
-"""The settings of SASL of one listener, checked as ``SaslChannelBuilder`` and ``LoginManager`` check them.
+"""The SASL settings of one listener, checked as ``SaslChannelBuilder`` and ``LoginManager`` do.
 
     settings = sasl_settings(ListenerConfigs(config.values, "SASL_PLAINTEXT"), read_jvm(os.environ))
     mechanisms = settings.servers(find_user, find_token, clock.now_ms)
 
-Classes of Java's that Odradek does not have are refused by name.
+Java classes that Odradek does not implement are refused by name.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SECURITY: Final = "org.apache.kafka.common.security."
 _OAUTH: Final = f"{_SECURITY}oauthbearer."
 SECURED_VALIDATOR: Final = f"{_OAUTH}OAuthBearerValidatorCallbackHandler"
 _UNSECURED_LOGIN: Final = f"{_OAUTH}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"
-# What a setting may name, by mechanism, because Odradek does the same.
+# Class names that settings may have, by mechanism, because Odradek behaves like these classes.
 _CLASSES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     SERVER_HANDLER: {
         PLAIN: (f"{_SECURITY}plain.internals.PlainServerCallbackHandler",),
@@ -57,9 +57,9 @@ _CLASSES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 }
 
 FindUser = Callable[[str, str], "ScramCredential | None"]
-"""By name and mechanism."""
+"""Returns the SCRAM credential of a user, by name and mechanism."""
 FindToken = Callable[[str, str], "Awaitable[TokenCredential | None]"]
-"""By id and mechanism."""
+"""Returns the credential of a delegation token, by id and mechanism."""
 
 
 class MechanismSettings(NamedTuple):
@@ -77,7 +77,7 @@ class SaslSettings(NamedTuple):
     warnings: tuple[str, ...]
 
     def servers(self, find_user: FindUser, find_token: FindToken, now_ms: Callable[[], int]) -> Mechanisms:
-        """What a client can choose from, in the order in which Kafka tells of it."""
+        """The enabled mechanisms by name, in the order of Kafka's SaslHandshake response."""
         return {
             each.name: Mechanism(each.name, _server(each, find_user, find_token, now_ms), each.reauth_ms_max)
             for each in self.mechanisms
@@ -85,7 +85,7 @@ class SaslSettings(NamedTuple):
 
 
 def sasl_settings(configs: ListenerConfigs, jvm: Jvm) -> SaslSettings:
-    """ConfigError for settings that Kafka refuses, or Odradek cannot obey."""
+    """Read the settings. Raises ConfigError if Kafka refuses them, or Odradek does not implement them."""
     enabled: Sequence[str] = configs.value(ENABLED)
     if not enabled:
         raise ConfigError("No SASL mechanisms are enabled")
@@ -101,7 +101,7 @@ def sasl_settings(configs: ListenerConfigs, jvm: Jvm) -> SaslSettings:
 
 
 def check_inter_broker(configs: ListenerConfigs) -> None:
-    """Of a listener with SASL on which brokers connect to each other (``KafkaConfig.validateValues``)."""
+    """Check a SASL listener on which brokers connect to each other (``KafkaConfig.validateValues``)."""
     if configs.value(INTER_BROKER) not in configs.value(ENABLED):
         raise ConfigError(
             f"requirement failed: {INTER_BROKER} must be included in {ENABLED} "
@@ -110,7 +110,7 @@ def check_inter_broker(configs: ListenerConfigs) -> None:
 
 
 def in_order_of_hash_set(names: Sequence[str]) -> list[str]:
-    """The order in which Java's ``HashSet`` has a few texts, and SaslHandshake the mechanisms.
+    """Order of a few strings in Java's ``HashSet``, in which SaslHandshake lists the mechanisms.
 
     >>> in_order_of_hash_set(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
     ['PLAIN', 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'OAUTHBEARER']
@@ -193,7 +193,7 @@ def _warnings(configs: ListenerConfigs, mechanisms: Sequence[MechanismSettings],
 def _server(
     settings: MechanismSettings, find_user: FindUser, find_token: FindToken, now_ms: Callable[[], int]
 ) -> Callable[[], SaslServer]:
-    """What makes the server's side of an exchange; only the mechanisms that are enabled are imported."""
+    """Return a function that creates the server side of an exchange. Imports only enabled mechanisms."""
     mechanism = settings.name
     if mechanism == PLAIN:
         from broker.security.sasl.plain import PlainServer, PlainUsers

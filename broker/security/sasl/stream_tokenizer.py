@@ -1,4 +1,4 @@
-"""The words of a JAAS configuration, as Java's ``StreamTokenizer`` cuts them.
+"""Tokenizer for JAAS configurations that behaves like Java's ``StreamTokenizer``.
 
 [token.text for token in tokens('Module required password="a\\"b"; // why', word_characters="-_$")]
 ['Module', 'required', 'password', None, 'a"b', None, None]
@@ -24,9 +24,9 @@ _ESCAPE: Final = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|[\s\S]?)")
 
 class Token(NamedTuple):
     kind: str
-    """One of those above, or the character that stands for itself: `=`, `;`."""
+    """One of the constants above, or a single character such as `=` or `;`."""
     text: str | None
-    """Of a word and of what was quoted; nothing else has one (``StreamTokenizer.sval``)."""
+    """Text of a word or quoted string, None for other tokens (``StreamTokenizer.sval``)."""
     line: int
 
     def __repr__(self) -> str:
@@ -34,7 +34,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str, word_characters: str) -> Iterator[Token]:
-    """All of them, at last ``END``."""
+    """Yield all tokens; the last one is ``END``."""
     pattern, at, line = _pattern(word_characters), 0, 1
     while match := pattern.match(text, at):
         at = match.end()
@@ -53,8 +53,8 @@ def tokens(text: str, word_characters: str) -> Iterator[Token]:
 
 @cache
 def _pattern(word_characters: str) -> re.Pattern[str]:
-    """One token, or what stands between two. The characters 128 to 159 are no letters; all others above 127 are."""
-    # A minus begins a number, or stands for itself, even where it may go on with a word.
+    """Pattern for one token or separator. The characters 128 to 159 are not letters; all others above 127 are."""
+    # A minus starts a number or is a token of its own, even if a word could continue with it.
     first = rf"A-Za-z\xa0-\U0010ffff{re.escape(word_characters.replace('-', ''))}"
     return re.compile(
         rf"""
@@ -75,4 +75,4 @@ def _unescaped(match: re.Match[str]) -> str:
     escaped = match[1]
     if len(escaped) > 1 or escaped in tuple("01234567"):
         return chr(int(escaped, 8))
-    return _ESCAPES.get(escaped, escaped) or "\uffff"  # of a text that ends with a backslash
+    return _ESCAPES.get(escaped, escaped) or "\uffff"  # the text ends with a backslash

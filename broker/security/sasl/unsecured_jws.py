@@ -1,7 +1,7 @@
-"""Tokens that nothing signs, for tests and development: what Kafka takes where no validator is configured.
+"""Unsigned tokens for tests and development, which Kafka accepts if no validator is configured.
 
-As ``OAuthBearerUnsecuredValidatorCallbackHandler`` and ``OAuthBearerUnsecuredJws``; and
-``OAuthBearerUnsecuredLoginCallbackHandler``, which makes such a token.
+As ``OAuthBearerUnsecuredValidatorCallbackHandler`` and ``OAuthBearerUnsecuredJws``, and, for creating such tokens,
+``OAuthBearerUnsecuredLoginCallbackHandler``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Claim = str | int | float | list[str]
 
 
 class UnsecuredOptions(NamedTuple):
-    """Of the login module (`unsecuredValidator...`)."""
+    """The `unsecuredValidator...` options of the login module."""
 
     principal_claim: str
     scope_claim: str
@@ -38,7 +38,7 @@ class UnsecuredOptions(NamedTuple):
 
 
 def validator_options(options: Mapping[str, str]) -> UnsecuredOptions:
-    """ConfigError for what Kafka would only find when a token comes."""
+    """Parse the options. Raises ConfigError for errors that Kafka would detect only when a token arrives."""
 
     def option(name: str) -> str:
         return options.get(_VALIDATOR + name, "").strip(_WHITESPACE)
@@ -87,7 +87,7 @@ class UnsecuredValidator:
 
 
 def claims_of(value: str) -> dict[str, Any]:
-    """Of a compact serialization without a signature. `_converted` has what Kafka makes of each."""
+    """Claims of a compact serialization without a signature, not converted yet (see `_converted`)."""
     if ".." in value:
         raise InvalidToken("Malformed compact serialization contains '..'")
     parts = value.split(".")
@@ -106,7 +106,7 @@ def claims_of(value: str) -> dict[str, Any]:
 
 
 def json_of(part: str) -> dict[str, Any]:
-    """The members of the object in a part of a token; none of what is not an object, as Jackson has it."""
+    """Members of the JSON object in a part of a token. As with Jackson, a JSON value that is no object has no members."""
     if not _BASE64.fullmatch(part) or len(part) % 4 == 1:
         raise InvalidToken("malformed Base64 URL encoded value")
     try:
@@ -125,7 +125,7 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _converted(value: Any) -> Any:
-    """Numbers and arrays stay what they are; all else is text (``JsonNode.asText``)."""
+    """A claim's value as Kafka converts it: numbers and arrays unchanged, all else to text (``JsonNode.asText``)."""
     is_kept = isinstance(value, int | float | list) and not isinstance(value, bool)
     return value if is_kept else _text(value)
 
@@ -137,7 +137,7 @@ def _text(value: Any) -> str:
 
 
 def _claim(claims: Mapping[str, Any], name: str, kind: Any, kind_name: str) -> Any:
-    """Converted only here: a token may have a hundred thousand others."""
+    """A claim of the expected type. Converted on access, since a token may have a hundred thousand others."""
     value = _converted(claims[name]) if name in claims else None
     if value is not None and not isinstance(value, kind):
         raise InvalidToken(f"The '{name}' claim was not of type {kind_name}")
@@ -145,7 +145,7 @@ def _claim(claims: Mapping[str, Any], name: str, kind: Any, kind_name: str) -> A
 
 
 def _scope(claims: Mapping[str, Any], name: str) -> list[Any]:
-    """The elements as they came. A text is one element, whatever spaces it has."""
+    """The scope elements. A string is a single element, even if it contains spaces."""
     value = _converted(claims[name]) if name in claims else []
     return [value] if isinstance(value, str) else _claim(claims, name, list, "List") or []
 
@@ -179,7 +179,7 @@ def _check_scope(scope: list[Any], required: tuple[str, ...]) -> None:
 
 
 def _milliseconds(seconds: float) -> int:
-    """``Math.round``, within a long."""
+    """Seconds to milliseconds as by ``Math.round``, limited to a long."""
     exact = seconds * 1000
     return min(math.floor(exact + 0.5), _LONG_MAX) if exact < _LONG_MAX else _LONG_MAX
 
@@ -188,7 +188,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def token(options: Mapping[str, str], now_ms: int) -> str | None:
-    """What the login module's `unsecuredLogin...` make; None where it has no options: it makes no client."""
+    """The token for the `unsecuredLogin...` options of a login module; None if there are none, so that it cannot log in."""
     if not options:
         return None
     if all(name.startswith(f"{_LOGIN}Extension_") for name in options):
@@ -205,7 +205,7 @@ def token(options: Mapping[str, str], now_ms: int) -> str | None:
 
 
 def extensions(options: Mapping[str, str]) -> dict[str, str]:
-    """What the client sends beside its token."""
+    """SASL extensions that the client sends beside its token."""
     prefix = f"{_LOGIN}Extension_"
     return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
 
@@ -223,7 +223,7 @@ def _login_claims(options: Mapping[str, str]) -> dict[str, Claim]:
 
 
 def _login_claim(kind: str, text: str) -> Claim:
-    """A list begins with the character that separates its elements."""
+    """Parse a claim. A list starts with the character that separates its elements."""
     if kind == "String":
         return text
     if kind == "List":

@@ -1,1 +1,1 @@
-"""TLS: key stores and trust stores, the contexts of listeners, the principal of a certificate."""
+"""TLS: key stores and trust stores, the SSL contexts of listeners, principals of certificates."""

@@ -1,12 +1,13 @@
-"""Certificates under a clock that is moved on: a listener's own, and those of its clients.
+"""Certificate expiry with an advanced broker clock, for a listener's own certificate and those of its clients.
 
     security.tls = AgeingContext(current, clock)
-    security.tls()                           # for the next connection
+    security.tls()                           # the context for the next connection
     has_expired(ssl_object, clock.now_ms(Domain.CONNECTIONS))
 
-A client compares a certificate with its own clock, which the broker cannot move. So the listener presents a certificate
-whose validity lies as far back as the broker's clock is ahead: the client sees it expire when the broker's clock does.
-Only the authority can sign it, so its key must lie beside the key store (``broker.security.tls.directory``).
+A client compares a certificate with its own clock, which the broker cannot advance. So the listener presents a certificate
+whose validity is moved back by the time that the broker's clock is ahead. The client then sees it expire when it expires by
+the broker's clock. Such a certificate must be signed by the authority, so the authority's key must be in the directory of
+the key store (``broker.security.tls.directory``).
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from broker.security.tls.stores import PrivateKey
 
 _EARLIEST: Final = datetime(1950, 1, 1, tzinfo=UTC)
-"""Of a time in a certificate (RFC 5280 4.1.2.5)."""
+"""Earliest time in a certificate (RFC 5280 4.1.2.5)."""
 _log = get_logger()
 
 
 class _Aged(NamedTuple):
-    """The context for a clock that is ahead, and of which one it was made."""
+    """The context for an advanced clock, and the context from which it was made."""
 
     young: ssl.SSLContext
     ahead_s: int
@@ -46,29 +47,29 @@ class _Aged(NamedTuple):
 
 
 class Issuer(NamedTuple):
-    """An authority that can sign."""
+    """A certificate authority with its private key."""
 
     certificate: x509.Certificate
     key: EllipticCurvePrivateKey | RSAPrivateKey
 
 
 class AgeingContext:
-    """Of one listener. While the clock is not ahead it is the listener's own context."""
+    """Context of one listener. While the clock is not ahead, it is the listener's own context."""
 
     def __init__(
         self, current: ReloadableContext, clock: Clock, real_ms: Callable[[], int] | None = None
     ) -> None:
-        """``real_ms`` is the time of the clients, the machine's if nothing else is said."""
+        """``real_ms`` returns the time of the clients, by default the system's."""
         self._current = current
         self._clock = clock
         self._real_ms = real_ms or SystemClock().now_ms
         self._aged: _Aged | None = None
 
     def __call__(self) -> ssl.SSLContext:
-        """For the next connection; those that are open keep theirs."""
+        """Return the context for the next connection. Open connections keep theirs."""
         self._current.reload_if_changed()
         young = self._current.context
-        # A certificate has no milliseconds.
+        # Whole seconds, since a certificate has no milliseconds.
         ahead_s = round((self._clock.now_ms(Domain.CONNECTIONS) - self._real_ms()) / 1000)
         if ahead_s <= 0:
             return young
@@ -84,14 +85,15 @@ class AgeingContext:
         aged = tuple(keys if issuer is None else (_aged_entry(each, issuer, by) for each in keys))
         if aged == tuple(keys):
             _log.info(
-                "certificate does not age: its authority's key is not at hand", listener=settings.listener
+                "certificate does not age: the key of its authority is not available",
+                listener=settings.listener,
             )
             return young
         return server_context(settings, stores._replace(keys=aged))
 
 
 def issuer_beside(settings: TlsSettings) -> Issuer | None:
-    """The authority whose key and certificate lie in the directory of the key store; None if there is none to be used."""
+    """The authority whose key and certificate are in the directory of the key store; None if there is no usable one."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -115,7 +117,7 @@ def _aged_entry(entry: PrivateKey, issuer: Issuer, by: timedelta) -> PrivateKey:
 
 
 def aged_certificate(certificate: bytes, issuer: Issuer, by: timedelta) -> bytes:
-    """The same certificate with a validity that lies ``by`` further back; unchanged if another authority has issued it."""
+    """The certificate with its validity moved back by ``by``; unchanged if it was issued by another authority."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -144,7 +146,7 @@ def _before(time: datetime, by: timedelta) -> datetime:
 
 
 def has_expired(tls: ssl.SSLObject, now_ms: int) -> bool:
-    """Has the certificate of the other side expired by now? Not if it has shown none."""
+    """Whether the peer's certificate has expired at ``now_ms``. False if it has none."""
     certificate = tls.getpeercert()
     if not certificate:
         return False

@@ -1,11 +1,11 @@
-"""TLS alerts: what a client hears of a handshake that fails (RFC 8446 6).
+"""Sends the TLS alert of a failed handshake to the client (RFC 8446 6).
 
     context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
-    alert(accepted)                                        # in the task that then does:
+    alert(accepted)                                        # in the task that then calls:
     await loop.connect_accepted_socket(factory, accepted, ssl=context)
 
-OpenSSL writes the alert, and the event loops end the connection before they have sent it. A client that hears none takes the
-broker for one that is not there: Kafka's producer asks again until max.block.ms, where it should fail at once.
+OpenSSL writes the alert, but the event loops close the connection before they have sent it. A client without an alert takes
+the broker for unavailable: Kafka's producer retries until max.block.ms, where it should fail at once.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _client: Final[ContextVar[socket.socket | None]] = ContextVar("client", default=
 
 
 def alert(client: socket.socket) -> None:
-    """The handshake that this task begins is with ``client``."""
+    """Set the socket of the client with which this task starts a handshake."""
     _client.set(client)
 
 
 class AlertingObject(ssl.SSLObject):
-    """One side of a connection."""
+    """The server side of a TLS connection."""
 
     outgoing: ssl.MemoryBIO
     client: socket.socket | None = None
-    """None: there is none to be told, or not any more."""
+    """The socket for an alert; None if there is none, or after the handshake."""
 
     def do_handshake(self) -> None:
         try:
@@ -43,14 +43,14 @@ class AlertingObject(ssl.SSLObject):
 
     def _send_alert(self) -> None:
         if self.client is not None:
-            # What the loop has written before it lies in the socket's buffer, or there would be no failure yet.
+            # All earlier output of the loop has been sent, since the failure is a reaction to the client's response to it.
             with contextlib.suppress(OSError):
                 self.client.send(self.outgoing.read())
             self.client = None
 
 
 class AlertingContext(ssl.SSLContext):
-    """Of a listener."""
+    """Context of a listener."""
 
     sslobject_class = AlertingObject
 

@@ -1,13 +1,13 @@
-"""A certificate authority to throw away: for tests, for demos, and for certificates that are wrong on purpose.
+"""A certificate authority for tests and demos, which can also issue invalid certificates.
 
     authority = Authority.create(now)
     authority.issue("localhost", hosts=local_hosts())
     authority.issue("alice", client=True)
     authority.issue("localhost", days=-1)               # expired yesterday
-    Authority.create(now).issue("localhost")            # of an authority that others do not know
+    Authority.create(now).issue("localhost")            # by an authority that others do not trust
     write_directory(Path("tls"), authority, "password")
 
-Keys are EC (P-256), which Java, OpenSSL and Go take and which are made in a moment.
+Keys are EC (P-256), which Java, OpenSSL and Go support and which are generated fast.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ DAYS: Final = 3650
 ALIAS: Final = "odradek"
 _CURVE: Final = ec.SECP256R1()
 _LONGEST_AGO: Final = timedelta(days=1)
-"""How long before ``now`` a certificate becomes valid: clocks of clients differ."""
+"""How long before ``now`` a certificate becomes valid, since clocks of clients differ."""
 
 
 @slotted(frozen=True)
 class Issued:
-    """A private key and the chain of its certificate."""
+    """A private key and its certificate chain."""
 
     key: ec.EllipticCurvePrivateKey
     chain: tuple[x509.Certificate, ...]
@@ -80,7 +80,7 @@ class Issued:
 
 
 class Authority:
-    """Issues certificates as of the time at which it was made."""
+    """Issues certificates whose validity starts at the time of its creation."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, now: datetime) -> None:
         self._key = key
@@ -89,7 +89,7 @@ class Authority:
 
     @classmethod
     def create(cls, now: datetime, subject: str = "CN=Odradek CA", days: int = DAYS) -> Authority:
-        """``now`` knows its time zone."""
+        """Create an authority with a new key. ``now`` must have a time zone."""
         key, name = ec.generate_private_key(_CURVE), _name(subject)
         usage = _key_usage(key_cert_sign=True, crl_sign=True)
         builder = _builder(name, name, key.public_key(), now, days)
@@ -99,21 +99,21 @@ class Authority:
 
     @classmethod
     def load(cls, key: bytes, certificate: bytes, now: datetime) -> Authority:
-        """One that was kept, as PEM; ValueError for another kind of key."""
+        """Load an authority from PEM. Raises ValueError if the key is not an EC key."""
         loaded = load_pem_private_key(key, None)
         if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-            raise ValueError("the key of an authority is EC")
+            raise ValueError("the authority's key is not an EC key")
         return cls(loaded, x509.load_pem_x509_certificate(certificate), now)
 
     def issue(
         self, subject: str, hosts: Iterable[str] = (), *, days: int = DAYS, client: bool = False
     ) -> Issued:
-        """A certificate for a server, or for a client only; with negative ``days`` it has expired.
+        """Issue a certificate for a server, or for a client only (``client``). With negative ``days`` it has expired.
 
-        ``subject`` is a common name, or a distinguished name as RFC 4514 has it (`CN=alice,OU=orders`).
+        ``subject`` is a common name, or a distinguished name in the form of RFC 4514 (`CN=alice,OU=orders`).
         """
         key = ec.generate_private_key(_CURVE)
-        # Brokers connect to each other with what they have as servers.
+        # A broker uses its server certificate also as a client of other brokers.
         purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
         if not client:
             purposes.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
@@ -137,14 +137,14 @@ class Authority:
         return _der(self._certificate)
 
     def certificate_pem(self) -> bytes:
-        """Also a trust store of type PEM."""
+        """The certificate as PEM, which is also a trust store of type PEM."""
         return self._certificate.public_bytes(Encoding.PEM)
 
     def key_pem(self) -> bytes:
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def trust_store_pkcs12(self, password: str) -> bytes:
-        """With the attribute by which Java knows that it may trust the certificate."""
+        """A PKCS12 trust store, with the attribute by which Java recognizes a trusted certificate."""
         trusted = pkcs12.PKCS12Certificate(self._certificate, ALIAS.encode())
         return pkcs12.serialize_java_truststore([trusted], _encryption(password))
 
@@ -154,7 +154,7 @@ class Authority:
 
 
 def local_hosts(*others: str) -> tuple[str, ...]:
-    """The names of this machine for itself, its own name, and others."""
+    """Local names and addresses of this machine, its host name, and ``others``."""
     return tuple(dict.fromkeys(("localhost", "127.0.0.1", "::1", socket.gethostname(), *others)))
 
 
@@ -216,7 +216,7 @@ def _milliseconds(now: datetime) -> int:
 
 
 def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
-    """Has the authority with this certificate signed it?"""
+    """Whether the authority with the certificate ``issuer`` has signed ``certificate``."""
     try:
         certificate.verify_directly_issued_by(issuer)
     except (InvalidSignature, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""``ssl.cipher.suites``: Java names cipher suites as IANA does, OpenSSL by names of its own.
+"""``ssl.cipher.suites``: translation of the IANA names that Java uses to OpenSSL's names.
 
     openssl_names(["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"])  # ["ECDHE-RSA-AES256-GCM-SHA384"]
 
@@ -15,7 +15,7 @@ from storage.config_def import ConfigError
 
 SETTING: Final = "ssl.cipher.suites"
 TLS13: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"})
-"""Those of TLS 1.3, which have the same name in OpenSSL."""
+"""Cipher suites of TLS 1.3, which have the same names in OpenSSL."""
 _SIGNALLING: Final = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
 TLS12: Final = {
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
@@ -52,8 +52,8 @@ TLS12: Final = {
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
 }
-"""Those of TLS 1.2 that Java 17 enables, in its order, with OpenSSL's names."""
-# Java knows these, and `jdk.tls.disabledAlgorithms` disables them: a list may have them, no connection uses them.
+"""Cipher suites of TLS 1.2 that Java 17 enables, in its order, with OpenSSL's names."""
+# Suites that Java knows and `jdk.tls.disabledAlgorithms` disables: a list may contain them, but no connection uses them.
 _DISABLED: Final = re.compile(
     r"(TLS|SSL)_(?=.*_WITH_)(ECDH_\w+|\w*anon_\w+|\w*KRB5_\w+|\w*EXPORT_\w+"
     r"|(ECDHE|DHE|RSA|DH)\w*_WITH_(NULL|RC4|RC2|DES|3DES)\w*)"
@@ -61,19 +61,19 @@ _DISABLED: Final = re.compile(
 
 
 def check(suites: Iterable[str]) -> None:
-    """`ConfigError` for a name that Java does not know."""
+    """Raise `ConfigError` for a name that Java does not know."""
     for each in suites:
         if each not in TLS12 and each not in TLS13 and each != _SIGNALLING and not _DISABLED.fullmatch(each):
             raise ConfigError.of(SETTING, each, f"Unsupported CipherSuite: {each}")
 
 
 def openssl_names(suites: Iterable[str]) -> list[str]:
-    """OpenSSL's names of the suites of TLS 1.2 among ``suites``, or of all that Java enables if there is none."""
+    """OpenSSL's names of the TLS 1.2 suites in ``suites``; if ``suites`` is empty, of all that Java enables."""
     given = list(suites)
     return [TLS12[each] for each in given if each in TLS12] if given else list(TLS12.values())
 
 
 def of_tls13(suites: Iterable[str]) -> frozenset[str]:
-    """The suites of TLS 1.3 among ``suites``; all three if there is none."""
+    """The TLS 1.3 suites in ``suites``; all three if ``suites`` is empty."""
     given = frozenset(suites)
     return given & TLS13 if given else TLS13

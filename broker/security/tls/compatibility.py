@@ -1,4 +1,4 @@
-"""May a key store take the place of another while clients are connected (``SslFactory.CertificateEntries``)?"""
+"""Checks whether a key store may replace another one on a running listener (``SslFactory.CertificateEntries``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.security.tls.distinguished_name import subject_name
 from broker.security.tls.settings import CONFIG_EXCEPTION, TlsConfigError, TlsSettings
 from broker.security.tls.stores import PrivateKey
 
-# As Java numbers them (``X509Certificate.getSubjectAlternativeNames``).
+# Java's numbers of the name types (``X509Certificate.getSubjectAlternativeNames``).
 _KINDS: Final = {
     "OtherName": 0,
     "RFC822Name": 1,
@@ -22,7 +22,7 @@ _KINDS: Final = {
 
 
 def check_stores(before: TlsSettings, after: TlsSettings) -> None:
-    """A listener keeps a key store if it has one, and none without; `ConfigError` else."""
+    """Raise `ConfigError` if a listener with a key store would lose it, or one without would get one."""
     if before.key_store is None and after.key_store is not None:
         raise _refusal(
             "Cannot add SSL keystore to an existing listener for which no keystore was configured."
@@ -38,7 +38,7 @@ def check_stores(before: TlsSettings, after: TlsSettings) -> None:
 
 
 def check_names(settings: TlsSettings, before: Sequence[PrivateKey], after: Sequence[PrivateKey]) -> None:
-    """The new certificates name the same subject, and at least the same hosts; `ConfigError` else."""
+    """Raise `ConfigError` unless the new certificates have the same subjects, and at least the same host names."""
     if settings.allow_dn_changes and settings.allow_san_changes:
         return
     if len(before) != len(after):

@@ -3,8 +3,8 @@
     context = server_context(settings)
     loop.create_server(protocol, ..., ssl=context)
 
-As Java's SunJSSE with Kafka's settings: TLS 1.2 and 1.3, each certificate of the trust store is an anchor, no
-renegotiation. Imported only where there is TLS.
+They behave like Java's SunJSSE with Kafka's settings: TLS 1.2 and 1.3, each certificate of the trust store is a trust
+anchor, no renegotiation. The module is imported only if TLS is used.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _CLIENT_AUTH: Final = {
 }
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _WITH_TLS13: Final = ("TLSv1.3", "TLS", "SSL")
-# OpenSSL's level for keys and signatures; 2 is what Python's own contexts have.
+# OpenSSL's security level for keys and signatures; Python's own contexts also have 2.
 _SECURITY_LEVEL: Final = "@SECLEVEL=2"
 
 
 def server_context(settings: TlsSettings, stores: Stores | None = None) -> ssl.SSLContext:
-    """Of a listener. `ConfigError` if there can be none. ``stores`` are those of the settings, if they have been read."""
+    """Create the context of a listener. ``stores`` are its stores if they were read already. Raises `ConfigError`."""
     if settings.key_store is None:
         raise TlsConfigError(
             f"Listener {settings.listener} has no certificate: neither ssl.keystore.location nor ssl.keystore.key is set"
@@ -48,9 +48,9 @@ def server_context(settings: TlsSettings, stores: Stores | None = None) -> ssl.S
 def client_context(
     settings: TlsSettings, stores: Stores | None = None, *, identifies_endpoint: bool | None = None
 ) -> ssl.SSLContext:
-    """Of the connections that a broker opens; give ``server_hostname`` with each.
+    """Create the context for connections that a broker opens. Pass ``server_hostname`` for each connection.
 
-    ``identifies_endpoint`` stands in for the setting of the endpoint's identification.
+    ``identifies_endpoint`` overrides ``ssl.endpoint.identification.algorithm``.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = (
@@ -62,7 +62,7 @@ def client_context(
 
 
 def check_own_handshake(settings: TlsSettings, stores: Stores | None = None) -> None:
-    """`ConfigError` if brokers could not connect to each other with these settings, as Kafka asks of their listener."""
+    """Raise `ConfigError` if brokers could not connect to each other with these settings, as Kafka checks at start."""
     stores = stores or read_stores(settings)
     try:
         handshake(
@@ -79,7 +79,7 @@ def check_own_handshake(settings: TlsSettings, stores: Stores | None = None) -> 
 def handshake(
     server: ssl.SSLContext, client: ssl.SSLContext, server_hostname: str | None = None
 ) -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Both sides after a handshake without a network, the server's first; ``ssl.SSLError`` if it fails."""
+    """Do a handshake in memory. Returns (server side, client side). Raises ``ssl.SSLError`` if it fails."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client_side = client.wrap_bio(to_client, to_server, server_hostname=server_hostname)
     server_side = server.wrap_bio(to_server, to_client, server_side=True)
@@ -95,10 +95,10 @@ def handshake(
 
 
 def _set_up(context: ssl.SSLContext, settings: TlsSettings, stores: Stores) -> None:
-    """What both sides have in common."""
+    """Apply the settings that server and client contexts share."""
     _set_protocols(context, settings)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    # Java stops at any certificate that it trusts, be it of no authority or not the chain's last.
+    # Like Java, accept a chain at any trusted certificate, even one that is not a CA or not the last of the chain.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if stores.anchors is not None:
         _load_anchors(context, stores.anchors)
@@ -112,7 +112,7 @@ def _set_protocols(context: ssl.SSLContext, settings: TlsSettings) -> None:
     cipher_suites.check(suites)
     of_tls12, of_tls13 = cipher_suites.openssl_names(suites), cipher_suites.of_tls13(suites)
     protocols = _protocols(settings, is_client=context.protocol == ssl.PROTOCOL_TLS_CLIENT)
-    # A suite belongs to one protocol; without any of its suites a protocol is not enabled.
+    # Each suite belongs to one protocol version, and a version without any of its suites is disabled.
     versions = [_VERSIONS[each] for each in protocols if (of_tls13 if each == "TLSv1.3" else of_tls12)]
     if not versions:
         raise TlsConfigError(
@@ -127,7 +127,7 @@ def _set_protocols(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _protocols(settings: TlsSettings, *, is_client: bool) -> list[str]:
-    """Java has disabled all that are older. A client offers none that is newer than ``ssl.protocol``."""
+    """The enabled protocol versions that Java has not disabled. A client offers none newer than ``ssl.protocol``."""
     enabled = settings.enabled_protocols or tuple(_VERSIONS)
     if is_client and settings.protocol not in _WITH_TLS13:
         enabled = tuple(each for each in enabled if each != "TLSv1.3")
@@ -138,19 +138,20 @@ def _set_ciphers(context: ssl.SSLContext, names: Sequence[str]) -> None:
     try:
         context.set_ciphers(":".join((_SECURITY_LEVEL, *names)))
     except ssl.SSLError as error:
-        reason = f"OpenSSL has none of them: {reason_of(error)}"
+        reason = f"OpenSSL supports none of them: {reason_of(error)}"
         raise ConfigError.of(cipher_suites.SETTING, ",".join(names), reason) from None
 
 
 def _restrict_tls13(context: ssl.SSLContext, suites: Collection[str]) -> None:
-    """Python can do it from 3.15 on."""
+    """Restrict the TLS 1.3 suites, which Python supports from 3.15 on. Raises an error on older versions."""
     restrict = getattr(context, "set_ciphersuites", None)
     if restrict is None:
         missing = ", ".join(sorted(cipher_suites.TLS13.difference(suites)))
         raise ConfigError.of(
             cipher_suites.SETTING,
             ",".join(sorted(suites)),
-            f"this Python has all suites of TLS 1.3 or none: add {missing}, or leave TLSv1.3 out of ssl.enabled.protocols",
+            f"this Python supports only all suites of TLS 1.3 or none: add {missing}, or remove TLSv1.3 from "
+            "ssl.enabled.protocols",
         )
     restrict(":".join(sorted(suites)))
 
@@ -164,7 +165,7 @@ def _load_anchors(context: ssl.SSLContext, anchors: Iterable[bytes]) -> None:
 
 
 def _load_keys(context: ssl.SSLContext, keys: Iterable[PrivateKey]) -> None:
-    """OpenSSL takes one key of each algorithm: the first."""
+    """Load the first key of each algorithm, since OpenSSL accepts only one of each."""
     entries: dict[str, PrivateKey] = {}
     for entry in keys:
         entries.setdefault(entry.algorithm, entry)
@@ -180,7 +181,8 @@ def _load_keys(context: ssl.SSLContext, keys: Iterable[PrivateKey]) -> None:
 
 @contextmanager
 def _unnamed_file(content: bytes) -> Iterator[str]:
-    """A path to ``content``, for OpenSSL, which takes keys from files only: in memory, else readable by its owner alone."""
+    """Path of a temporary file with ``content``, since OpenSSL reads keys only from files. In memory if possible, else with
+    mode 0600."""
     with _memory_file() or tempfile.NamedTemporaryFile() as file:
         file.write(content)
         file.flush()
@@ -188,7 +190,7 @@ def _unnamed_file(content: bytes) -> Iterator[str]:
 
 
 def _memory_file() -> IO[bytes] | None:
-    """None where the system has none."""
+    """An in-memory file; None if the system does not support it."""
     if not hasattr(os, "memfd_create"):
         return None
     file = open(os.memfd_create("odradek-key"), "wb")  # noqa: SIM115
@@ -203,7 +205,7 @@ def _descriptor_path(descriptor: int) -> str:
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """What OpenSSL says, without the places in its code."""
+    """OpenSSL's error message without source positions."""
     return (
         error.verify_message
         if isinstance(error, ssl.SSLCertVerificationError)

@@ -1,4 +1,4 @@
-"""Reads DER (X.690): as much of it as certificates, their names and encrypted keys need. Pure."""
+"""Parser for DER (X.690), as far as certificates, names and encrypted keys need it. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SEQUENCE: Final = 0x30
 
 
 class NotDer(ValueError):
-    """The bytes end too early, or are no DER."""
+    """The bytes are truncated, or not DER."""
 
 
 class Value(NamedTuple):
-    """One value: its tag, what it contains, and all of its bytes."""
+    """One value: its tag, its content, and its complete encoding."""
 
     tag: int
     content: bytes
@@ -25,7 +25,7 @@ class Value(NamedTuple):
 
 
 def members(data: bytes, least: int = 0) -> list[Value]:
-    """The members of the one sequence that ``data`` is; `NotDer` if they are fewer than ``least``."""
+    """Members of the single sequence in ``data``. Raises `NotDer` if there are fewer than ``least``."""
     found = values(data)
     if len(found) != 1 or found[0].tag != SEQUENCE:
         raise NotDer("not a sequence")
@@ -36,7 +36,7 @@ def members(data: bytes, least: int = 0) -> list[Value]:
 
 
 def values(data: bytes) -> list[Value]:
-    """The values that stand one after the other, such as the members of a sequence.
+    """Consecutive values, such as the members of a sequence.
 
     >>> [(each.tag, each.content) for each in values(bytes.fromhex("0201050c0161"))]
     [(2, b'\\x05'), (12, b'a')]
@@ -45,21 +45,21 @@ def values(data: bytes) -> list[Value]:
     while at < len(data):
         start, (length, at) = at, _length(data, at + 1)
         if data[start] & 0x1F == 0x1F or at + length > len(data):
-            raise NotDer("a value is longer than what is there")
+            raise NotDer("a value is longer than the remaining bytes")
         found.append(Value(data[start], data[at : at + length], data[start : at + length]))
         at += length
     return found
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """The length that stands at an offset, and where its bytes end."""
+    """(length at the offset ``at``, offset after the length's bytes)."""
     if at >= len(data):
         raise NotDer("a value has no length")
     if data[at] < 0x80:
         return data[at], at + 1
     end = at + 1 + (data[at] & 0x7F)
     if data[at] == 0x80 or end > len(data):
-        raise NotDer("a length of no or too few bytes")
+        raise NotDer("a length has no bytes or too few")
     return int.from_bytes(data[at + 1 : end], "big"), end
 
 
@@ -76,7 +76,7 @@ def encode(tag: int, *contents: bytes) -> bytes:
 
 
 def dotted(identifier: bytes) -> str:
-    """The content of an object identifier as text.
+    """Dotted text of an object identifier's content.
 
     >>> dotted(bytes.fromhex("2a864886f70d010901"))
     '1.2.840.113549.1.9.1'

@@ -1,4 +1,4 @@
-"""A directory with all that a broker and its clients need for TLS, of an authority to throw away.
+"""Writes a directory with everything that a broker and its clients need for TLS, from a test authority.
 
 | file | what it is |
 | --- | --- |
@@ -7,7 +7,7 @@
 | `server.crt`, `server.key` | a broker's certificate chain and private key |
 | `server.pem` | both in one file: a key store of type PEM |
 | `server.p12`, `server.jks` | key stores |
-| `client.*` | the same of a client |
+| `client.*` | the same files for a client |
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PRIVATE: Final = 0o600
 def write_directory(
     folder: Path, authority: Authority, server: Issued, client: Issued, password: str
 ) -> None:
-    """Make the directory, or put new files into it. What has a private key in it is readable by its owner alone."""
+    """Create the directory, or replace its files. Files with a private key are readable only by their owner."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in _authority_files(authority, password):
         write_file(folder / name, content, PRIVATE if name.endswith(".key") else PUBLIC)
@@ -38,7 +38,7 @@ def write_directory(
 
 
 def write_file(path: Path, content: bytes, mode: int) -> None:
-    """A reader finds the old file or the new one, and never a part."""
+    """Replace a file atomically: readers see the old content or the new one."""
     beside = path.with_name(f"{path.name}.new")
     beside.unlink(missing_ok=True)
     with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

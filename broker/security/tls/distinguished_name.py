@@ -1,8 +1,8 @@
-"""The distinguished name of a certificate, as Java writes it in RFC 2253 (``X500Principal.getName``): a principal's name.
+"""A certificate's distinguished name in Java's RFC 2253 form (``X500Principal.getName``), used as the principal's name.
 
     subject_name(certificate)  # "CN=alice,OU=orders,O=Odradek"
 
-Pure; a certificate is its DER.
+Pure. Certificates are in DER.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Final
 
 from broker.security.tls import der
 
-# Those that RFC 2253 names. Java writes the type of any other attribute as numbers, and its value as bytes.
+# Attribute types with a keyword in RFC 2253. For any other, Java writes the numeric type, and the value as hexadecimal
+# bytes.
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -23,7 +24,7 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-# The types of strings that Java writes as text, and how it decodes them; any other value is written as bytes.
+# String types that Java writes as text, with their encoding. Any other value is written as hexadecimal bytes.
 _STRINGS: Final = {
     0x0C: "utf-8",  # UTF8String
     0x13: "latin-1",  # PrintableString
@@ -32,14 +33,14 @@ _STRINGS: Final = {
     0x1B: "latin-1",  # GeneralString
     0x1E: "utf-16-be",  # BMPString
 }
-# RFC 2253 asks for some of them; the others are Java's own.
+# RFC 2253 requires some of these escapes; the others are Java's.
 _ESCAPES: Final = str.maketrans({**{each: f"\\{each}" for each in ',=+<>#;"\\'}, "\0": "\\00"})
 _VERSION: Final = 0xA0
 _SPACES: Final = " \r"
 
 
 def subject_name(certificate: bytes) -> str:
-    """The subject of a certificate."""
+    """The subject of a certificate as text."""
     return name_text(subject(certificate))
 
 
@@ -47,12 +48,12 @@ def subject(certificate: bytes) -> bytes:
     """The DER of the subject of a certificate."""
     to_be_signed = der.members(certificate, 3)[0]
     fields = der.members(to_be_signed.encoded, 6)
-    # serial number, signature, issuer, validity, subject; before them the version, if it is not the first.
+    # serial number, signature, issuer, validity, subject; before them an optional version.
     return fields[5 if fields[0].tag == _VERSION else 4].encoded
 
 
 def name_text(name: bytes) -> str:
-    """A name, which is given as its DER: the last part comes first.
+    """A DER-encoded name as text, with the last part first.
 
     >>> name_text(bytes.fromhex("301c310a300806035504030c0161310e300c060355040a0c05622c206320"))
     'O=b\\\\, c\\\\ ,CN=a'

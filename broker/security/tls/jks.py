@@ -1,15 +1,15 @@
-"""Java's own key store format, JKS: read and written, with Sun's protection of private keys. Pure.
+"""Java's key store format JKS: reader and writer, including Sun's protection of private keys. Pure.
 
     store = jks.read(content, "changeit")
     store.certificates[0].certificate              # DER
     store.keys[0].private_key("changeit")          # PKCS#8, DER
 
-The format has no specification but ``sun.security.provider.JavaKeyStore`` and ``KeyProtector``:
+There is no specification; the format is defined by ``sun.security.provider.JavaKeyStore`` and ``KeyProtector``:
 
     magic, version 2, count, then each entry: kind, alias, time in ms, and
         kind 1: protected key, count of certificates, certificates
         kind 2: certificate
-    SHA-1 of password, `Mighty Aphrodite` and all before
+    SHA-1 of password, `Mighty Aphrodite` and everything before
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _KEY_PROTECTOR_ALGORITHM: Final = bytes.fromhex("300e060a2b060104012a02110101050
 
 
 class InvalidKeyStore(ValueError):
-    """Not a key store of this kind, or not with this password; the text never has the password in it."""
+    """Not a JKS key store, or a wrong password. The text never contains the password."""
 
 
 class KeyEntry(NamedTuple):
     alias: str
     protected_key: bytes
-    """PKCS#8's EncryptedPrivateKeyInfo, by Sun's own algorithm."""
+    """EncryptedPrivateKeyInfo of PKCS#8, encrypted with Sun's proprietary algorithm."""
     chain: tuple[bytes, ...]
 
     def private_key(self, password: str) -> bytes:
-        """The key as PKCS#8."""
+        """Decrypt the key. Returns PKCS#8."""
         try:
             algorithm, data = der.members(self.protected_key, 2)[:2]
             identifier = der.dotted(der.members(algorithm.encoded, 1)[0].content)
@@ -50,7 +50,7 @@ class KeyEntry(NamedTuple):
             raise InvalidKeyStore(f"the private key of {self.alias} is not stored as PKCS#8") from None
         if identifier != _KEY_PROTECTOR:
             raise InvalidKeyStore(
-                f"the private key of {self.alias} is protected by {identifier}, which JKS does not have"
+                f"the private key of {self.alias} is protected by {identifier}, which JKS does not support"
             )
         salt, masked, check = _parts(data.content)
         key = _masked(masked, password, salt)
@@ -70,14 +70,14 @@ class JavaKeyStore(NamedTuple):
 
 
 def read(content: bytes, password: str | None) -> JavaKeyStore:
-    """Without a password the integrity is not checked, as in Java."""
+    """Parse a key store. As in Java, the integrity is not checked without a password."""
     reader = _Reader(content)
     if reader.take(4) != MAGIC or (version := reader.integer(4)) not in (1, 2):
         raise InvalidKeyStore("not a JKS key store of version 1 or 2")
     keys, certificates = [], []
     for _ in range(reader.integer(4)):
         kind, alias = reader.integer(4), reader.text()
-        reader.integer(8)  # when it was made
+        reader.integer(8)  # creation time
         if kind == _KEY:
             key = reader.block()
             chain = tuple(reader.certificate(version) for _ in range(reader.integer(4)))
@@ -85,7 +85,7 @@ def read(content: bytes, password: str | None) -> JavaKeyStore:
         elif kind == _CERTIFICATE:
             certificates.append(CertificateEntry(alias, reader.certificate(version)))
         else:
-            raise InvalidKeyStore(f"an entry of kind {kind}, which JKS does not have")
+            raise InvalidKeyStore(f"unknown kind of entry: {kind}")
     body = content[: reader.at]
     if password is not None and not compare_digest(_digest(body, password), reader.take(_DIGEST_BYTES)):
         raise InvalidKeyStore("it was tampered with, or the password is wrong")
@@ -95,7 +95,7 @@ def read(content: bytes, password: str | None) -> JavaKeyStore:
 def write(
     keys: Sequence[KeyEntry], certificates: Sequence[CertificateEntry], password: str, now_ms: int
 ) -> bytes:
-    """A key store of version 2."""
+    """Write a key store of version 2."""
     time = now_ms.to_bytes(8, "big")
     parts = [MAGIC, _integer(2), _integer(len(keys) + len(certificates))]
     for key in keys:
@@ -108,14 +108,14 @@ def write(
 
 
 def protect(key: bytes, password: str, salt: bytes) -> bytes:
-    """A private key, given as PKCS#8, as a `KeyEntry` has it; ``salt`` has `SALT_BYTES` random bytes."""
+    """Encrypt a PKCS#8 private key for a `KeyEntry`. ``salt`` must have `SALT_BYTES` random bytes."""
     check = hashlib.sha1(_bytes_of(password) + key).digest()
     data = salt + _masked(key, password, salt) + check
     return der.encode(der.SEQUENCE, _KEY_PROTECTOR_ALGORITHM, der.encode(der.OCTET_STRING, data))
 
 
 class _Reader:
-    """``java.io.DataInputStream`` over bytes."""
+    """Reads values as ``java.io.DataInputStream`` does."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -124,7 +124,7 @@ class _Reader:
     def take(self, count: int) -> bytes:
         start, self.at = self.at, self.at + count
         if self.at > len(self._content):
-            raise InvalidKeyStore("it ends too early")
+            raise InvalidKeyStore("the key store is truncated")
         return self._content[start : self.at]
 
     def integer(self, width: int) -> int:
@@ -134,25 +134,25 @@ class _Reader:
         return self.take(self.integer(4))
 
     def text(self) -> str:
-        """Java writes UTF-8 with surrogates, and NUL as two bytes."""
+        """A string in Java's modified UTF-8: surrogates are encoded separately, and NUL as two bytes."""
         encoded = self.take(self.integer(2)).replace(b"\xc0\x80", b"\0")
         units = encoded.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass")
         return units.decode("utf-16", "replace")
 
     def certificate(self, version: int) -> bytes:
         if version == 2 and (kind := self.text()) not in ("X.509", "X509"):
-            raise InvalidKeyStore(f"a certificate of type {kind}, where TLS needs X.509")
+            raise InvalidKeyStore(f"a certificate of type {kind}, but TLS needs X.509")
         return self.block()
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """Salt, masked key, check."""
+    """(salt, encrypted key, check digest)."""
     end = max(SALT_BYTES, len(data) - _DIGEST_BYTES)
     return data[:SALT_BYTES], data[SALT_BYTES:end], data[end:]
 
 
 def _masked(key: bytes, password: str, salt: bytes) -> bytes:
-    """A key XOR a chain of digests that begins with the salt; the same again takes the mask off."""
+    """XOR of the key with a chain of digests that starts with the salt. Encrypts and decrypts."""
     secret, digest, mask = _bytes_of(password), salt, b""
     while len(mask) < len(key):
         digest = hashlib.sha1(secret + digest).digest()

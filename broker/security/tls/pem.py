@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12PrivateKeyTypes
 
-# Text may stand between the entries, and an entry of a properties file may be one line.
+# There may be text between the entries, and in a properties file an entry may be on one line.
 _ENTRY: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _HEADER: Final = re.compile(r"^[^\n:]*:[^\n]*$", re.MULTILINE)
 _NOT_LOADED: Final = "Private key could not be loaded"
 
 
 def certificates(text: str) -> tuple[bytes, ...]:
-    """Each in DER. ValueError if there is none, or one is not base64."""
+    """Decode all certificates to DER. Raises ValueError if there is none, or one is not base64."""
     return _entries(text, "CERTIFICATE")
 
 
 def private_key(text: str, password: str | None) -> bytes:
-    """As PKCS#8, in DER. ValueError if it cannot be.
+    """Decode a private key to PKCS#8 in DER. Raises ValueError if that is not possible.
 
-    Kafka reads PKCS#8 only, and takes the password as the sign that the key is encrypted.
+    As in Kafka, only PKCS#8 is supported, and a password means that the key is encrypted.
     """
     found = _entries(text, "PRIVATE KEY")
     if len(found) != 1:
@@ -45,7 +45,7 @@ def private_key(text: str, password: str | None) -> bytes:
 
 
 def _entries(text: str, name: str) -> tuple[bytes, ...]:
-    """The entries of this name, encrypted ones too."""
+    """The entries with this label, including encrypted ones."""
     found = [body for label, body in _ENTRY.findall(text) if label.endswith(name)]
     if not found:
         raise ValueError(f"No matching {name} entries in PEM file")
@@ -68,7 +68,7 @@ def _decrypted(key: bytes, password: str) -> bytes:
 
 
 def pkcs8(key: PKCS12PrivateKeyTypes | PrivateKeyTypes) -> bytes:
-    """A key as PKCS#8, in DER, not encrypted."""
+    """A key as unencrypted PKCS#8 in DER."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())

@@ -1,9 +1,9 @@
-"""``ssl.principal.mapping.rules``: the name of the principal, of the distinguished name of a certificate (KIP-371).
+"""``ssl.principal.mapping.rules``: maps the distinguished name of a certificate to the name of the principal (KIP-371).
 
     rules = parse_rules("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,DEFAULT")
     map_name(rules, "CN=kafka,OU=ServiceUsers,O=Unknown")  # "kafka"
 
-Pure. The rules are those of ``SslPrincipalMapper``, and its texts.
+Pure. Rules and error messages are those of ``SslPrincipalMapper``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.config_def import ConfigError
 SETTING: Final = "ssl.principal.mapping.rules"
 _DEFAULT: Final = "DEFAULT"
 _WHITESPACE: Final = "".join(map(chr, range(0x21)))  # what Java's String.trim removes
-# A pattern and a replacement end at a slash; a backslash takes the character after it along.
+# Pattern and replacement end at a slash that is not escaped by a backslash.
 _PART: Final = r"(?:\\.|[^\\/])*"
 _RULE: Final = (
     rf"(?P<default>DEFAULT)|RULE:(?P<pattern>{_PART})/(?P<replacement>{_PART})/(?P<case>[LU]?).*?|.*?"
@@ -34,12 +34,12 @@ _REFERENCE: Final = re.compile(r"\\(.)|\$(?:(\d+)|\{([A-Za-z][A-Za-z0-9]*)\})|([
 
 
 class MappingFailed(Exception):
-    """No rule gives the certificate a name; the client is not authenticated."""
+    """No rule matches the certificate's name, so the client is not authenticated."""
 
 
 @slotted(frozen=True)
 class Rule:
-    """``RULE:pattern/replacement/[LU]``; without a pattern it is ``DEFAULT``."""
+    """``RULE:pattern/replacement/[LU]``; without a pattern the rule is ``DEFAULT``."""
 
     pattern: re.Pattern[str] | None = None
     source: str = ""
@@ -47,7 +47,7 @@ class Rule:
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """The name of the principal; None if the rule is not for this name."""
+        """The principal's name; None if the rule does not match."""
         if self.pattern is None:
             return name
         if not self.pattern.fullmatch(name):
@@ -70,7 +70,7 @@ class Rule:
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """`ConfigError` for rules that cannot be read."""
+    """Parse the rules. Raises `ConfigError` if they are invalid."""
     found = (match["rule"] for match in _SPLITTER.finditer(text.strip(_WHITESPACE)))
     return tuple(rule for each in found if (rule := _parse_rule(each)) is not None)
 
@@ -90,7 +90,7 @@ def _parse_rule(text: str) -> Rule | None:
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    """Of a pattern of Java's. What Python would read in another way than Java, it warns of: that is refused too."""
+    """Compile a Java pattern. Constructs that Python interprets differently cause a warning in `re`, and are refused."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -100,7 +100,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def _as_python(match: re.Match[str]) -> str:
-    """A quotation, and a group with a name; another escape is the same in both."""
+    """Translate a quotation or a named group from Java to Python. Other escapes are the same in both."""
     quoted, group = match.groups()
     if quoted is not None:
         return re.escape(quoted)
@@ -108,7 +108,7 @@ def _as_python(match: re.Match[str]) -> str:
 
 
 def map_name(rules: Sequence[Rule], name: str) -> str:
-    """By the first rule that fits. `MappingFailed` if none does."""
+    """Apply the first rule that matches. Raises `MappingFailed` if none does."""
     for rule in rules:
         mapped = rule.apply(name)
         if mapped is not None:
@@ -117,7 +117,7 @@ def map_name(rules: Sequence[Rule], name: str) -> str:
 
 
 def principal_of(certificate: bytes | None, rules: Sequence[Rule]) -> str:
-    """The principal of a client on an SSL listener, of its certificate in DER: `User:CN=alice`."""
+    """The principal of a client on an SSL listener, by its certificate in DER: `User:CN=alice`."""
     if certificate is None:
         return ANONYMOUS
     try:
@@ -128,7 +128,7 @@ def principal_of(certificate: bytes | None, rules: Sequence[Rule]) -> str:
 
 
 def _referred(reference: re.Match[str], match: re.Match[str]) -> str:
-    """What a part of the replacement stands for (``Matcher.appendReplacement``)."""
+    """Text for a reference in the replacement (``Matcher.appendReplacement``)."""
     escaped, number, name, alone = reference.groups()
     if escaped is not None:
         return escaped
@@ -140,7 +140,7 @@ def _referred(reference: re.Match[str], match: re.Match[str]) -> str:
 
 
 def _group(digits: str, match: re.Match[str]) -> str:
-    """As many digits as make a group; a number beyond all groups is text, but where there are no groups."""
+    """Text of the group with the longest number that exists; further digits are literal. Fails if no group exists."""
     groups = match.re.groups
     used = len(digits)
     while used > 1 and int(digits[:used]) > groups:

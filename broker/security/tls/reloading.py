@@ -1,12 +1,12 @@
-"""The context of a listener while its files and settings change.
+"""The SSL context of a listener, which is replaced when its files or settings change.
 
     current = ReloadableContext(settings)
     current.context                # for the next connection
-    current.reload_if_changed()    # from time to time: new files, as cert-manager and others write them
-    current.check(settings)        # before `listener.name.x.ssl.keystore.*` changes (KIP-226)
+    current.reload_if_changed()    # periodically: finds new files, for example from cert-manager
+    current.check(settings)        # before a change of `listener.name.x.ssl.keystore.*` (KIP-226)
     current.change(settings)
 
-A connection keeps the context with which it was opened.
+An open connection keeps its context.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FAILED = "Validation of dynamic config update of SSLFactory failed"
 
 
 class _Version(NamedTuple):
-    """By which a file is another one than before."""
+    """Attributes of a file that change when it is replaced."""
 
     modified_ns: int
     size: int
@@ -41,7 +41,7 @@ class _Version(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """A context, and of what it was made."""
+    """A context, with the settings, file versions and stores from which it was made."""
 
     settings: TlsSettings
     versions: dict[str, _Version | None]
@@ -50,10 +50,10 @@ class _Made(NamedTuple):
 
 
 class ReloadableContext:
-    """Of one listener; brokers connect to each other on an ``inter_broker`` one."""
+    """The context of one listener. With ``inter_broker``, brokers also connect to each other on the listener."""
 
     def __init__(self, settings: TlsSettings, *, inter_broker: bool = False) -> None:
-        """`ConfigError` if there can be no context."""
+        """Raises `ConfigError` if no context can be made from the settings."""
         self._inter_broker = inter_broker
         self._made = _make(settings)
         self._seen = self._made.versions
@@ -63,19 +63,19 @@ class ReloadableContext:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next connection of a client."""
+        """Context for the next connection of a client."""
         return self._made.context
 
     @property
     def client_context(self) -> ssl.SSLContext:
-        """For the next connection to another broker."""
+        """Context for the next connection to another broker."""
         if self._client is None:
             self._client = client_context(self.settings, self._made.stores)
         return self._client
 
     @property
     def stores(self) -> Stores:
-        """What the context was made of."""
+        """The key store and trust store of the current context."""
         return self._made.stores
 
     @property
@@ -83,7 +83,7 @@ class ReloadableContext:
         return self._made.settings
 
     def reload_if_changed(self) -> bool:
-        """Whether there is a new context, because a file has changed. One that is refused is logged, once."""
+        """Make a new context if a file has changed. Returns whether it did. A failure is logged once."""
         seen = _versions(self.settings)
         if seen == self._seen:
             return False
@@ -99,11 +99,11 @@ class ReloadableContext:
         return True
 
     def check(self, settings: TlsSettings) -> None:
-        """`ConfigError`, in Kafka's words, if the stores of a running listener cannot become those of ``settings``."""
+        """Raise `ConfigError`, with Kafka's message, if the stores of a running listener cannot change to ``settings``."""
         self._changed(settings)
 
     def change(self, settings: TlsSettings) -> None:
-        """Like ``check``, and then let them."""
+        """Check the settings as `check` does, and apply them."""
         self._take(self._changed(settings))
 
     def _changed(self, settings: TlsSettings) -> _Made:
@@ -131,14 +131,15 @@ class ReloadableContext:
 
 
 def _make(settings: TlsSettings) -> _Made:
-    # Looked at before they are read: what changes in between is seen at the next look.
+    # The versions are read before the files, so that a change in between is detected the next time.
     versions = _versions(settings)
     stores = read_stores(settings)
     return _Made(settings, versions, stores, server_context(settings, stores))
 
 
 def _check_each_with_the_other(one: _Made, other: _Made) -> None:
-    """While settings change, some brokers have the new ones and some the old (``SslEngineValidator``)."""
+    """Handshake in both combinations, since some brokers have the new settings earlier than others
+    (``SslEngineValidator``)."""
     try:
         for server, client in ((one, other), (other, one)):
             handshake(
@@ -149,7 +150,7 @@ def _check_each_with_the_other(one: _Made, other: _Made) -> None:
 
 
 def _versions(settings: TlsSettings) -> dict[str, _Version | None]:
-    """Of the files that the settings name; None for one that is not there."""
+    """Versions of the files that the settings name; None for a missing file."""
     stores = (settings.key_store, settings.trust_store)
     paths = [store.location for store in stores if store is not None and store.location is not None]
     return {path: _version(path) for path in paths}

@@ -1,8 +1,8 @@
-"""The settings of TLS of one listener, checked as ``SslFactory`` and ``DefaultSslEngineFactory`` check them.
+"""The TLS settings of one listener, checked as ``SslFactory`` and ``DefaultSslEngineFactory`` do.
 
     settings = tls_settings(ListenerConfigs(config.values, "SSL"))
 
-No file is read here: `stores.py` does that. Settings that Odradek cannot obey are refused. Pure.
+Files are not read here, but in `stores.py`. Settings that Odradek does not implement are refused. Pure.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from storage.config_def import ConfigError
 
 PEM: Final = "PEM"
 FILE_TYPES: Final = ("JKS", "PKCS12")
-# Kafka opens SSL contexts of these names, by Java's own provider.
+# Values of ssl.protocol for which Java's own provider has an SSLContext.
 _CONTEXTS: Final = ("TLS", "SSL", "TLSv1.3", "TLSv1.2", "TLSv1.1", "TLSv1", "SSLv3")
 _PROTOCOLS: Final = ("TLSv1.3", "TLSv1.2", "TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello")
 _ENGINE_FACTORY: Final = "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"
-# The values that say what Odradek does anyway. Where no value does, the setting must not be set.
+# For settings that Odradek does not implement: the values that describe what it does anyway. If empty, do not set it.
 _OBEYED: Final[dict[str, tuple[str, ...]]] = {
     "ssl.engine.factory.class": (_ENGINE_FACTORY,),
     "ssl.provider": ("SunJSSE",),
@@ -36,20 +36,20 @@ KAFKA_EXCEPTION: Final = "org.apache.kafka.common.KafkaException"
 
 
 class TlsConfigError(ConfigError):
-    """A combination of settings, or a key store or trust store, with which Kafka does not make an SSL engine."""
+    """An invalid combination of settings, or an invalid store, for which Kafka fails to create an SSL engine."""
 
     def __init__(self, text: str, java_class: str = _INVALID_CONFIGURATION) -> None:
         super().__init__(text)
         self.java_class = java_class
-        """What Kafka throws in this place; the texts of its refusals at run time begin with it."""
+        """Class of the exception that Kafka throws here. Its messages at run time begin with the class name."""
 
 
 class StoreKind(NamedTuple):
-    """A key store and a trust store have the same settings under other names."""
+    """Key store or trust store: their settings differ in the names only."""
 
     prefix: str
     content: str
-    """The setting that has certificates as PEM."""
+    """The setting that contains certificates as PEM."""
 
 
 KEY_STORE: Final = StoreKind("ssl.keystore", "ssl.keystore.certificate.chain")
@@ -58,7 +58,7 @@ TRUST_STORE: Final = StoreKind("ssl.truststore", "ssl.truststore.certificates")
 
 @slotted(frozen=True)
 class StoreSettings:
-    """Where a key store or a trust store is, or what is in it: ``location``, or PEM in the settings themselves."""
+    """Settings of a key store or trust store: a file (``location``), or PEM in the settings themselves."""
 
     kind: StoreKind
     type: str
@@ -75,7 +75,7 @@ class StoreSettings:
 
 @slotted(frozen=True)
 class TlsSettings:
-    """Of one listener, or of the connections that a broker opens."""
+    """TLS settings of one listener, or of the connections that a broker opens."""
 
     listener: str
     key_store: StoreSettings | None
@@ -83,26 +83,26 @@ class TlsSettings:
     client_auth: str
     """`none`, `requested` or `required`"""
     protocol: str
-    """``ssl.protocol``: the newest that a client offers."""
+    """``ssl.protocol``: the newest version that a client offers."""
     enabled_protocols: tuple[str, ...]
-    """Empty: those that are enabled without a setting."""
+    """Enabled protocols; empty means the default."""
     cipher_suites: tuple[str, ...]
-    """By Java's names; empty: all that are enabled without a setting."""
+    """Cipher suites by Java's names; empty means the default."""
     identifies_endpoint: bool
-    """A client compares the server's name with its certificate."""
+    """Whether a client compares the server's host name with its certificate."""
     principal_mapping_rules: str
     allow_dn_changes: bool
     allow_san_changes: bool
 
     def with_stores(self, other: TlsSettings) -> TlsSettings:
-        """What of other settings may change while the broker runs (``SslConfigs.RECONFIGURABLE_CONFIGS``)."""
+        """These settings with the changes that are possible at run time (``SslConfigs.RECONFIGURABLE_CONFIGS``)."""
         return replace(self, key_store=other.key_store, trust_store=other.trust_store)
 
 
 def tls_settings(configs: ListenerConfigs, *, sasl: bool = False) -> TlsSettings:
-    """`ConfigError` for settings that Kafka refuses, or Odradek cannot obey.
+    """Read the settings. Raises `ConfigError` if Kafka refuses them, or Odradek does not implement them.
 
-    With SASL, client certificates are asked for only if the listener itself says so (``ChannelBuilders``).
+    With SASL, client certificates are requested only if ``ssl.client.auth`` is set for the listener (``ChannelBuilders``).
     """
     for name, obeyed in _OBEYED.items():
         _check_obeyed(name, configs.value(name), obeyed)
@@ -127,7 +127,7 @@ def _check_obeyed(name: str, value: str | None, obeyed: tuple[str, ...]) -> None
 
 
 def _of_listener_only(configs: ListenerConfigs) -> str:
-    """The setting of the broker counts on SSL listeners only; this finds `listener.name.<listener>.ssl.client.auth`."""
+    """``ssl.client.auth`` of the listener itself. With SASL, the broker's setting does not apply."""
     return configs.of_mechanism("client.auth", "ssl") or "none"
 
 
@@ -230,7 +230,7 @@ def _check_pem_trust_store(store: StoreSettings) -> None:
 
 
 def _of_known_type(store: StoreSettings) -> StoreSettings:
-    """Java looks for JKS and PKCS12 in any case, Kafka for PEM in capitals."""
+    """Check the type. As in Kafka, JKS and PKCS12 are case-insensitive, and PEM must be in capitals."""
     if not store.is_pem and store.type.upper() not in FILE_TYPES:
         known = ", ".join((*FILE_TYPES, PEM))
         raise ConfigError.of(f"{store.kind.prefix}.type", store.type, f"String must be one of: {known}")

@@ -1,10 +1,10 @@
-"""Reads key stores and trust stores: PEM in the settings or in a file, PKCS12, and Java's JKS.
+"""Reads key stores and trust stores: PEM from settings or files, PKCS12, and Java's JKS.
 
     stores = read_stores(settings)
     stores.keys     # private keys with their certificate chains
     stores.anchors  # trusted certificates
 
-A store that cannot be read is a `TlsConfigError`, which names the setting and never a password.
+Raises `TlsConfigError` for a store that cannot be read. The message names the setting, and never a password.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _JCEKS: Final = b"\xce\xce\xce\xce"
 
 
 class PrivateKey(NamedTuple):
-    """An entry of a key store: a key, and the chain of its certificate, the key's own first."""
+    """An entry of a key store: a private key and its certificate chain, which starts with the key's own certificate."""
 
     alias: str
     key: bytes
@@ -40,25 +40,25 @@ class PrivateKey(NamedTuple):
     chain: tuple[bytes, ...]
 
     def __repr__(self) -> str:
-        """Without the key, which no log and no traceback shows."""
+        """Without the private key, which must not appear in logs and tracebacks."""
         return f"PrivateKey({self.alias!r})"
 
     @property
     def algorithm(self) -> str:
-        """`1.2.840.10045.2.1` is EC."""
+        """Object identifier of the key's algorithm: `1.2.840.10045.2.1` is EC."""
         return der.dotted(der.members(der.members(self.key, 2)[1].encoded, 1)[0].content)
 
 
 class Stores(NamedTuple):
-    """What a listener's settings lead to; None where there is no such store."""
+    """Contents of a listener's stores; None for a store that is not configured."""
 
     keys: tuple[PrivateKey, ...] | None
     anchors: tuple[bytes, ...] | None
-    """Trusted certificates, in DER."""
+    """Trusted certificates in DER."""
 
 
 def read_stores(settings: TlsSettings) -> Stores:
-    """`ConfigError` for one that cannot be read."""
+    """Read both stores. Raises `ConfigError` if one cannot be read."""
     return Stores(
         None if settings.key_store is None else read_key_store(settings.key_store),
         None if settings.trust_store is None else read_trust_store(settings.trust_store),
@@ -66,17 +66,17 @@ def read_stores(settings: TlsSettings) -> Stores:
 
 
 def read_key_store(store: StoreSettings) -> tuple[PrivateKey, ...]:
-    """At least one."""
+    """Read a key store, which must have at least one key."""
     return key_store(store, _content(store))
 
 
 def read_trust_store(store: StoreSettings) -> tuple[bytes, ...]:
-    """At least one."""
+    """Read a trust store, which must have at least one certificate."""
     return trust_store(store, _content(store))
 
 
 def key_store(store: StoreSettings, content: bytes | None) -> tuple[PrivateKey, ...]:
-    """What a key store has in it; ``content`` is that of its file, if it has one."""
+    """Parse a key store. ``content`` is its file's content, None if it is in the settings."""
     try:
         keys = _keys(store, content or b"")
         if not keys:
@@ -87,7 +87,7 @@ def key_store(store: StoreSettings, content: bytes | None) -> tuple[PrivateKey, 
 
 
 def trust_store(store: StoreSettings, content: bytes | None) -> tuple[bytes, ...]:
-    """What a trust store has in it; ``content`` is that of its file, if it has one."""
+    """Parse a trust store. ``content`` is its file's content, None if it is in the settings."""
     try:
         certificates = _certificates(store, content or b"")
         if not certificates:
@@ -123,7 +123,7 @@ def _content(store: StoreSettings) -> bytes | None:
 
 
 def _unreadable(store: StoreSettings, reason: str) -> TlsConfigError:
-    """In Kafka's words, which call both kinds a key store; and then why."""
+    """Error with Kafka's message, which calls both kinds a keystore, followed by the reason."""
     prefix = store.kind.prefix
     if store.location is None:
         what = "keystore" if store.kind == KEY_STORE else "truststore"
@@ -147,7 +147,7 @@ def _text(content: bytes) -> str:
 
 
 def _is_jks(content: bytes) -> bool:
-    """By what the file begins with: Java reads either format as either type."""
+    """Whether the content is JKS, by its first bytes. As in Java, the configured type need not match."""
     if content[:4] == _JCEKS:
         raise ValueError(
             "it is a JCEKS key store, which Odradek does not read: `keytool -importkeystore` converts it"
@@ -181,7 +181,7 @@ def _pkcs12_key(store: StoreSettings, content: bytes) -> PrivateKey:
 
 
 def _pkcs12_certificates(store: StoreSettings, content: bytes) -> tuple[bytes, ...]:
-    """All of them. Java takes only those that it has marked as trusted itself, and so misses what OpenSSL wrote."""
+    """All certificates. Java loads only those with its trust attribute, and so ignores certificates written by OpenSSL."""
     found = _pkcs12(store, content)
     own = () if found.cert is None else (found.cert,)
     return tuple(_der(each.certificate) for each in (*found.additional_certs, *own))
@@ -204,7 +204,7 @@ def _pkcs12(store: StoreSettings, content: bytes) -> PKCS12KeyAndCertificates:
 
 
 def _checked(entry: PrivateKey) -> PrivateKey:
-    """Kafka loads RSA, EC and DSA; with DSA there is no TLS 1.3."""
+    """Check the key's algorithm. Kafka also loads DSA keys, with which there is no TLS 1.3."""
     if entry.algorithm not in (_RSA, _EC):
         raise ValueError(f"Private key could not be loaded: {entry.alias} is neither RSA nor EC")
     if not entry.chain:

@@ -88,7 +88,7 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, damage: str):
         expected = f"--tls: {folder}: File exists"
     else:
         keep_authority(folder, [], NOW)
-        expected = f"--tls: {folder} has no authority that can be used again"
+        expected = f"--tls: the authority in {folder} cannot be reused"
         if damage == "no key":
             (folder / "ca.key").unlink()
         else:

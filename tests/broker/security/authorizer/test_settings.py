@@ -57,12 +57,12 @@ def test_whether_everyone_may(text: str, allowed: bool) -> None:
         ),
         (
             {"authorizer.class.name": "org.example.Ours"},
-            f"authorizer.class.name=org.example.Ours: there is no such class here, only {STANDARD_AUTHORIZER}.",
+            f"authorizer.class.name=org.example.Ours: unknown class, only {STANDARD_AUTHORIZER} is supported.",
         ),
         (
             {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"},
             "authorizer.class.name=kafka.security.authorizer.AclAuthorizer kept its ACLs in ZooKeeper, "
-            f"and Kafka 4 has it no more: use {STANDARD_AUTHORIZER}.",
+            f"and Kafka 4 has removed it: use {STANDARD_AUTHORIZER}.",
         ),
     ],
 )

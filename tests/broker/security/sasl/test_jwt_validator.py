@@ -105,7 +105,7 @@ async def test_a_token_without_a_signature_or_with_more_than_one() -> None:
 
 @pytest.mark.parametrize("header", [{"cty": "JWT"}, {"cty": "application/jwt"}])
 async def test_a_token_within_a_token(header: dict[str, str]) -> None:
-    assert await reason(signed(CLAIMS, **header)) == "The JWT has another one in it"
+    assert await reason(signed(CLAIMS, **header)) == "The JWT contains a nested JWT"
 
 
 @pytest.mark.parametrize(

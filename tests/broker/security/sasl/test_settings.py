@@ -323,7 +323,7 @@ def test_a_property_of_the_jvm_may_restrict_the_urls() -> None:
                 URL: "https://issuer",
                 "sasl_oauthbearer_jwt_validator_class": f"{OAUTH_PACKAGE}.ClientJwtValidator",
             },
-            "Odradek has no such class of Java's",
+            "Odradek does not load Java classes",
         ),
         (
             {URL: "https://issuer", "sasl_oauthbearer_sub_claim_name": " "},

@@ -75,5 +75,5 @@ def test_another_kind_of_key_is_no_authority(authority):
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    with pytest.raises(ValueError, match="the key of an authority is EC"):
+    with pytest.raises(ValueError, match="the authority's key is not an EC key"):
         Authority.load(key, authority.certificate_pem(), NOW)

@@ -71,7 +71,7 @@ def test_what_is_written_is_read_again():
     [
         (b"PK\x03\x04" + bytes(20), "not a JKS key store of version 1 or 2"),
         (jks.MAGIC + b"\0\0\0\3" + bytes(20), "not a JKS key store of version 1 or 2"),
-        (jks.MAGIC + b"\0\0\0\2" + b"\0\0\0\1\0\0\0\3\0\1a" + bytes(28), "an entry of kind 3"),
+        (jks.MAGIC + b"\0\0\0\2" + b"\0\0\0\1\0\0\0\3\0\1a" + bytes(28), "unknown kind of entry: 3"),
         (
             jks.MAGIC + b"\0\0\0\2" + b"\0\0\0\1\0\0\0\2\0\1a" + bytes(8) + b"\0\3PGP",
             "a certificate of type PGP",
@@ -87,7 +87,7 @@ def test_what_is_not_of_this_format(content, reason):
     ("protected", "reason"),
     [
         (b"\x30\x00", "the private key of a is not stored as PKCS#8"),
-        (bytes.fromhex("300a300506032a03040401aa"), r"protected by 1\.2\.3\.4, which JKS does not have"),
+        (bytes.fromhex("300a300506032a03040401aa"), r"protected by 1\.2\.3\.4, which JKS does not support"),
         (bytes.fromhex("3013300e060a2b060104012a021101010500") + b"\x04\x01a", "cannot be decrypted"),
     ],
 )

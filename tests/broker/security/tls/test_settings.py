@@ -93,20 +93,20 @@ def test_a_combination_that_kafka_refuses(configure, given, reason):
         (
             "engine_factory_class",
             "org.example.Factory",
-            "Odradek has no such class of Java's: leave it out, or set it to "
+            "Odradek does not load Java classes: leave it out, or set it to "
             "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",
         ),
-        ("provider", "BCJSSE", "Odradek has no such class of Java's: leave it out, or set it to SunJSSE"),
-        ("secure_random_implementation", "SHA1PRNG", "Odradek has no such class of Java's: leave it out"),
+        ("provider", "BCJSSE", "Odradek does not load Java classes: leave it out, or set it to SunJSSE"),
+        ("secure_random_implementation", "SHA1PRNG", "Odradek does not load Java classes: leave it out"),
         (
             "keymanager_algorithm",
             "IbmX509",
-            "Odradek has no such class of Java's: leave it out, or set it to SunX509",
+            "Odradek does not load Java classes: leave it out, or set it to SunX509",
         ),
         (
             "trustmanager_algorithm",
             "SunX509",
-            "Odradek has no such class of Java's: leave it out, or set it to PKIX",
+            "Odradek does not load Java classes: leave it out, or set it to PKIX",
         ),
     ],
 )
