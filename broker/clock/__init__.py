@@ -1,4 +1,4 @@
-"""Time as an argument: the clock that all is given, one that can be moved on, one that dies with its node."""
+"""Clocks: the interface, the system clock, one that can be advanced, one whose timers end with their node."""
 
 from broker.clock.clock import (
     MONOTONIC,

@@ -1,6 +1,6 @@
-"""Time as an argument. Nothing in the broker reads the clock or sets a timer but through a ``Clock``.
+"""The clock interface. The broker reads time and sets timers only through a ``Clock`` that it is given.
 
-A timer belongs to a domain, so that a virtual clock can move one kind of time and leave the rest alone.
+Each timer belongs to a domain, so that a virtual clock can advance one kind of time without the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 
 class Domain(Enum):
-    """What a timer or a timestamp is about."""
+    """The kind of a timer or timestamp."""
 
     TRANSACTIONS = "transactions"
     IDS = "ids"
@@ -25,65 +25,65 @@ class Domain(Enum):
     REQUESTS = "requests"
     REPLICATION = "replication"
 
-    # Each append asks for the time of a domain: an enum's own hash is a function in Python.
+    # Each append uses a domain as a key, and the hash function of Enum is written in Python.
     __hash__ = object.__hash__
 
 
 MONOTONIC: Final = frozenset({Domain.CONNECTIONS, Domain.REQUESTS, Domain.REPLICATION})
-"""The domains whose times are compared with each other only: Kafka reads them from a clock that is never set."""
+"""Domains whose times are only compared with each other. Kafka reads them from the monotonic clock."""
 
 
 NOTHING_DONE: Final = object()
-"""What a timer's callback may return if it found nothing to do: a clock that is moved on need not wait for anything then."""
+"""A timer's callback may return this if there was nothing to do. An advancing clock then need not wait for anything."""
 
 
 class Timer(Protocol):
-    """A timer that has not fired yet."""
+    """A pending timer."""
 
     def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
-    """Wall-clock milliseconds, and timers on them."""
+    """Time in milliseconds since the epoch, and timers."""
 
     @property
     def skew_ms(self) -> int:
-        """How far this is ahead of the cluster's clock, where it is the clock of one node; negative if it is behind.
+        """For the clock of a node: how far it is ahead of the cluster's clock; negative if it is behind.
 
-        Timers and the domains in `MONOTONIC` have no skew.
+        The skew does not apply to timers and to the domains in `MONOTONIC`.
         """
         ...
 
     def now_ms(self, domain: Domain | None = None) -> int:
-        """Milliseconds since the epoch: as written into records, or as one kind of time-out counts them.
+        """Milliseconds since the epoch: the time for new records, or the time of one domain.
 
-        Without a domain it is not before that of any domain, and what is written never goes back. A time-out that compares
-        what was written with now asks for the now of its own domain.
+        Without a domain, the result is at least the time of every domain, and never goes back. A timeout that starts at the
+        timestamp of a record must be compared with the time of its own domain (`now_for`).
         """
         ...
 
     def cluster_ms(self) -> int:
-        """``now_ms()`` without the skew of a node: what users are told is by one clock for all nodes."""
+        """``now_ms()`` without a node's skew: all times shown to users come from one clock."""
         ...
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
-        """Run ``callback`` on the loop once ``delay_ms`` have passed."""
+        """Call ``callback`` on the event loop after ``delay_ms``."""
         ...
 
     def now_for(self, written_ms: int, domain: Domain) -> int:
-        """Now, for computing the age of what was written: ``written_ms`` and what has passed since then.
+        """The time to compare with a record timestamp: ``written_ms`` plus the time of ``domain`` that has passed since.
 
-        Not always the same as ``now_ms(domain)``: what is written has the time of the domain that is furthest ahead.
+        May differ from ``now_ms(domain)``, since records have the time of the domain that is furthest ahead.
         """
         ...
 
     def wait_for(self, work: Awaitable[object]) -> None:
-        """A clock that advances waits until this work, which is under way in a thread, is done."""
+        """Make an advance of the clock wait for this work, which runs in a thread."""
         ...
 
 
 class Unmoved:
-    """What is the same for all clocks that cannot be advanced."""
+    """Base class of clocks that cannot be advanced."""
 
     skew_ms: Final = 0
 
@@ -101,7 +101,7 @@ class Unmoved:
 
 
 class SystemClock(Unmoved):
-    """The machine's time and the running loop's timers."""
+    """The system's time, and timers of the running event loop."""
 
     def now_ms(self, domain: Domain | None = None) -> int:
         return time.time_ns() // 1_000_000
@@ -111,19 +111,19 @@ class SystemClock(Unmoved):
 
 
 def stopwatch_us() -> int:
-    """Microseconds from some point on, to measure how long a thing took in reality. Never goes back."""
+    """Microseconds of a monotonic clock, for measuring real durations."""
     return time.perf_counter_ns() // 1000
 
 
 class Periodic:
-    """Work that is done again ``interval_ms`` after it was done, until cancelled.
+    """Work that is repeated ``interval_ms`` after it was done, until cancelled.
 
-    ``idle_until_ms``, where it is given, tells when (by the now of the domain) there will be something to do as things
-    are, None if never: a clock that is moved on by a week need not stop at each of 60,000 rounds in which nothing happens.
-    ``passed_over`` is then told how many rounds were not run.
+    ``idle_until_ms``, if given, returns the time of the domain at which the work will have something to do, None for never.
+    A clock that advances by a week then need not stop at each of 60,000 rounds without work. ``passed_over`` is called with
+    the number of rounds that were skipped.
 
-    ``once_per_advance``: the work follows real time, as clients do, and an advance runs it in the first round that is due
-    and not again. Writers would otherwise give each of its rounds something to do: two days have 34,560 of five seconds.
+    ``once_per_advance``: the work depends on what clients do in real time, so an advance runs it only in the first due
+    round. Otherwise producers would give it work in each round: two days have 34,560 rounds of five seconds.
     """
 
     __slots__ = (
@@ -157,7 +157,7 @@ class Periodic:
         self._timer = self._arm()
 
     def busy_at_ms(self) -> float | None:
-        """``idle_until_ms`` by the clock of the timers, which no skew of a node moves; None for never."""
+        """``idle_until_ms`` without the node's skew, as timers have none; None for never."""
         busy_at_ms = self.idle_until_ms() if self.idle_until_ms is not None else None
         if busy_at_ms is None or self._domain in MONOTONIC:
             return busy_at_ms
@@ -172,7 +172,7 @@ class Periodic:
         return done
 
     def every(self, interval_ms: float) -> None:
-        """Another interval, which begins now."""
+        """Set another interval, which starts now."""
         if interval_ms != self.interval_ms:
             self.cancel()
             self.interval_ms = interval_ms
@@ -183,13 +183,13 @@ class Periodic:
 
 
 class Alive(Protocol):
-    """The owner of a timer, which may be dead when the timer fires."""
+    """The owner of a timer, which may have died when the timer fires."""
 
     alive: bool
 
 
 class Guarded:
-    """A timer's callback that does nothing once its owner is gone."""
+    """A timer callback that does nothing if its owner is dead."""
 
     __slots__ = ("_owner", "callback")
 
@@ -206,12 +206,12 @@ class Guarded:
 
 
 def is_dead(callback: Callable[[], object]) -> bool:
-    """Whether a timer's callback does nothing any more, because its owner is gone."""
+    """Whether the callback does nothing because its owner is dead."""
     return isinstance(callback, Guarded) and not callback.is_alive
 
 
 def periodic_of(callback: Callable[[], object]) -> Periodic | None:
-    """The periodic work that a timer's callback stands for; None if it may do something every time."""
+    """The `Periodic` of a timer callback, if it reports when it is idle; else None."""
     if isinstance(callback, Guarded):
         callback = callback.callback
     return callback if isinstance(callback, Periodic) and callback.idle_until_ms is not None else None

@@ -1,4 +1,4 @@
-"""One advance of a `VirtualClock`: which timers fire next, and for which the clock stops."""
+"""One advance of a `VirtualClock`: which timers fire next, and at which of them the clock stops."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final, Protocol
 from broker.clock import MONOTONIC, Domain, Periodic, periodic_of
 
 PROMPT_TIMERS_MAX: Final = 200
-"""Timers of `MONOTONIC` domains, set during an advance, for which the clock stops at their time. Retries need a few;
-clients, which live in real time, set any number: one waiting Fetch after the other stops the clock every half second.
+"""Timers of `MONOTONIC` domains, set during an advance, at whose time the clock stops. Retries inside the broker need few.
+Clients run in real time and could set any number: Fetch after Fetch would stop the clock every half second.
 """
 
 
@@ -34,12 +34,12 @@ class Advanced(Protocol):
 
 
 class Course:
-    """An advance under way: the timers of the domains that move, by when they are due in real time if nothing moved."""
+    """An advance in progress: the timers of the advancing domains, by the real time at which they would fire without it."""
 
     def __init__(
         self, by_ms: int, offsets: Mapping[Domain, int], timers: Mapping[Domain, Iterable[Advanced]]
     ) -> None:
-        """``offsets`` of the domains that move; ``timers`` of all domains."""
+        """``offsets`` are those of the advancing domains. ``timers`` has all domains."""
         self.by_ms = by_ms
         self.moved_ms = 0
         self.offsets = offsets
@@ -49,7 +49,7 @@ class Course:
         self._prompt_left = PROMPT_TIMERS_MAX
         self._repeating: dict[Advanced, Domain] = {}
         self._ran: set[Periodic] = set()
-        """Work that runs once per advance, and has run."""
+        """Work with ``once_per_advance`` that has run."""
         for domain in offsets:
             for timer in timers[domain]:
                 self._add(self._heap, domain, timer)
@@ -61,7 +61,7 @@ class Course:
             heappush(heap, (timer.due_ms - self.offsets[domain], timer.arrival, timer))
 
     def add(self, domain: Domain, timer: Advanced, *, at_once: bool) -> None:
-        """A timer that was set on the way."""
+        """Add a timer that was set during the advance."""
         heap = self._heap
         if domain in MONOTONIC and not at_once:
             if not self._prompt_left:
@@ -71,7 +71,7 @@ class Course:
         self._add(heap, domain, timer)
 
     def next_due_ms(self) -> float:
-        """When the next timer with something to do fires, in real time if nothing moved; infinite if there is none."""
+        """When the next timer with work fires, as real time without the advance; infinite if there is none."""
         while self._heap and not self._heap[0][2].is_pending:
             heappop(self._heap)
         due = [self._heap[0][0]] if self._heap else []
@@ -83,11 +83,11 @@ class Course:
         return min(due, default=float("inf"))
 
     def _busy_at_ms(self, timer: Advanced) -> float:
-        """The first round of a `Periodic` with something to do, by the now of its domain; infinite if there is none."""
+        """Time of the first round of a `Periodic` that has work, in its domain; infinite if there is none."""
         return float("inf") if periodic_of(timer.callback) in self._ran else timer.idle_until_ms()
 
     def take(self, until_ms: float) -> list[Advanced]:
-        """The timers of one instant, in the order in which they were set; idle rounds before it are passed over."""
+        """Take the timers that are due, in the order in which they were set. Earlier rounds without work are skipped."""
         found = []
         for heap in (self._heap, self._patient):
             while heap and heap[0][0] <= until_ms:
@@ -106,7 +106,7 @@ class Course:
         return sorted(found, key=lambda timer: timer.arrival)
 
     def pass_over(self, until_ms: float) -> None:
-        """The end: rounds that were idle up to here do not come after it."""
+        """At the end of the advance, skip the rounds without work, so that they do not run afterwards."""
         for timer, domain in self._repeating.items():
             if timer.is_pending:
                 timer.skip_to(until_ms + self.offsets[domain])

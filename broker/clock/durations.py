@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: ``7d``, ``36h``, ``90s``, ``500ms``, ``1d12h``."""
+"""Durations in text form: ``7d``, ``36h``, ``90s``, ``500ms``, ``1d12h``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ UNITS_MS: Final = {
     "w": 604_800_000,
 }
 DURATION_MS_MAX: Final = 36_525 * UNITS_MS["d"]
-"""A century: times stay such as every client can read."""
+"""A century, so that every client can represent the times."""
 SKEW_MS_MAX: Final = 18_262 * UNITS_MS["d"]
-"""Half a century: a node whose clock is behind still writes times after 1970."""
+"""Half a century, so that a node whose clock is behind still writes times after 1970."""
 
 _UNITS: Final = ", ".join(UNITS_MS)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
 class BadDuration(ValueError):
-    """Not a duration; the text is an error message for the user."""
+    """The text is not a duration. The exception's text is an error message for the user."""
 
 
 def parse_duration_ms(text: str) -> int:
@@ -33,12 +33,14 @@ def parse_duration_ms(text: str) -> int:
     """
     duration_ms = _read_ms(text)
     if duration_ms is None:
-        raise BadDuration(f"{text!r} is no duration: write a number and a unit ({_UNITS}), as in 7d or 1h30m")
+        raise BadDuration(
+            f"{text!r} is not a duration: write a number and a unit ({_UNITS}), as in 7d or 1h30m"
+        )
     return checked_duration_ms(duration_ms)
 
 
 def parse_skew_ms(text: str) -> int:
-    """How far a node's clock is ahead of the cluster's; negative if it is behind.
+    """Parse how far a node's clock is ahead of the cluster's, in ms; negative if it is behind.
 
     >>> parse_skew_ms("5m"), parse_skew_ms("-30s"), parse_skew_ms("0")
     (300000, -30000, 0)
@@ -49,21 +51,21 @@ def parse_skew_ms(text: str) -> int:
     size_ms = 0 if unsigned == "0" else _read_ms(unsigned)
     if size_ms is None:
         raise BadDuration(
-            f"{text!r} is no skew: write how far the node's clock is ahead as a number and a unit ({_UNITS}), "
+            f"{text!r} is not a skew: write how far the node's clock is ahead as a number and a unit ({_UNITS}), "
             "as in 5m; -30s for a clock that is behind; 0 for none"
         )
     return checked_skew_ms(sign * size_ms)
 
 
 def checked_skew_ms(skew_ms: int) -> int:
-    """The same skew, if a node's clock may be so far ahead or behind."""
+    """Return the skew. Raises `BadDuration` if it is too large."""
     if abs(skew_ms) > SKEW_MS_MAX:
         raise BadDuration(f"a skew of {skew_ms} ms is more than half a century ({SKEW_MS_MAX} ms)")
     return skew_ms
 
 
 def _read_ms(text: str) -> int | None:
-    """None for what is no duration."""
+    """Parse a duration; None if the text is not one."""
     compact = text.replace(" ", "").lower()
     parts = _PART.findall(compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
@@ -72,7 +74,7 @@ def _read_ms(text: str) -> int | None:
 
 
 def duration_text(duration_ms: int) -> str:
-    """The text that ``parse_duration_ms`` reads as the same duration.
+    """The duration in the form that ``parse_duration_ms`` reads.
 
     >>> duration_text(1500), duration_text(129_600_000), duration_text(250)
     ('1.5s', '1d12h', '250ms')
@@ -93,9 +95,11 @@ def duration_text(duration_ms: int) -> str:
 
 
 def checked_duration_ms(duration_ms: int) -> int:
-    """The same duration, if time may be moved on by so much."""
+    """Return the duration. Raises `BadDuration` if the clock cannot be advanced by it."""
     if duration_ms < 0:
-        raise BadDuration(f"time cannot go back by {-duration_ms} ms: the broker's clock only moves on")
+        raise BadDuration(
+            f"time cannot go back by {-duration_ms} ms: the broker's clock can only be advanced"
+        )
     if duration_ms > DURATION_MS_MAX:
         raise BadDuration(f"{duration_ms} ms is more than a century ({DURATION_MS_MAX} ms)")
     return duration_ms

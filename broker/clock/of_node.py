@@ -1,4 +1,4 @@
-"""The clock of one node: the broker's time, ahead or behind if it is skewed, and timers that die with the node."""
+"""The clock of one node: the cluster's time plus the node's skew, and timers that end with the node's life."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from broker.loop.life import NodeLife
 
 
 class NodeClock:
-    """A killed node has no timers: what it had set fires into nothing, as if its process were gone.
+    """Timers of a dead node do nothing when they fire, as if its process were gone.
 
-    A skew moves what Kafka reads from the clock of its machine, and neither timers nor the domains in `MONOTONIC`.
+    The skew applies to what Kafka reads from the wall clock. Timers and the domains in `MONOTONIC` have none.
     """
 
     __slots__ = ("_clock", "cluster_ms", "life", "now_for", "now_ms", "skew_ms", "wait_for")
@@ -25,9 +25,9 @@ class NodeClock:
         self.skew(skew_ms)
 
     def skew(self, skew_ms: int) -> None:
-        """Be so far ahead of the cluster's clock from now on, or behind it if negative."""
+        """Set how far this clock is ahead of the cluster's from now on; negative if it is behind."""
         self.skew_ms = skew_ms
-        # Each append reads the clock: one that is not skewed costs no further call.
+        # Each append reads the clock, so without a skew the cluster clock's method is used directly.
         self.now_ms: Callable[..., int] = self._skewed_ms if skew_ms else self._clock.now_ms
         self.now_for: Callable[[int, Domain], int] = self._skewed_for if skew_ms else self._clock.now_for
 
@@ -36,22 +36,23 @@ class NodeClock:
         return now_ms if domain in MONOTONIC else now_ms + self.skew_ms
 
     def _skewed_for(self, written_ms: int, domain: Domain) -> int:
-        """What is written counts as written when this node's clock showed it, whichever node wrote it."""
+        """`Clock.now_for`: a record timestamp counts as written when this node's clock showed it, whichever node wrote
+        it."""
         return self._clock.now_for(written_ms - self.skew_ms, domain) + self.skew_ms
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
-        """A timer that fires only while the node is alive; one that a dead node sets is none."""
+        """Set a timer that fires only while the node is alive. Does nothing if the node is dead."""
         if not self.life.alive:
             return NO_TIMER
         return self._clock.call_later_ms(delay_ms, _OfNode(callback, self.life), domain)
 
     def stop(self) -> None:
-        """No timer fires any more: the life is over."""
+        """End the life, so that no timer fires any more."""
         self.life.end()
 
 
 class _OfNode(Guarded):
-    """The callback of a node's timer: while the node is paused it waits."""
+    """The callback of a node's timer. It is deferred while the node is paused."""
 
     __slots__ = ()
 
@@ -64,7 +65,7 @@ class _OfNode(Guarded):
 
 
 class _NoTimer:
-    """What a dead node has set: it never fires."""
+    """The timer that a dead node sets: it never fires."""
 
     def cancel(self) -> None:
         pass

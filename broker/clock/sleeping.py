@@ -1,4 +1,4 @@
-"""Lets time pass in a coroutine (`broker.loop.coroutines`), by a clock that tests may move."""
+"""Sleeping in a coroutine (`broker.loop.coroutines`), by the broker's clock."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 async def sleep_ms(clock: Clock, delay_ms: float, domain: Domain) -> None:
-    """Return ``delay_ms`` later in the time of ``domain``; 0 is the next turn of the loop. Never, if the node has died."""
+    """Return after ``delay_ms`` in the time of ``domain``; 0 means the next turn of the loop. If the node dies, never."""
     over: Waiter[None] = Waiter()
     clock.call_later_ms(delay_ms, partial(over.wake, None), domain)
     await over
 
 
 class Sleep(Waiter[None]):
-    """A time that passes for one coroutine, and can be cut short. Cut it in any case: its timer refers to it."""
+    """A delay that one coroutine awaits, and that can be cut short. Always call `cut` at the end, which breaks a cycle."""
 
     __slots__ = ("_timer",)
 

@@ -1,20 +1,20 @@
-"""Time that can be moved on, one kind of it at a time.
+"""A clock that can be advanced, separately for each domain.
 
-Until the first ``advance`` it is the clock beneath it (`SystemClock`, as a rule). ``docs/time.md`` is for those who use it.
+Before the first ``advance`` it shows the time of the clock below it (normally `SystemClock`). ``docs/time.md`` is for users.
 
     clock = VirtualClock()
     await clock.advance(parse_duration_ms("7d"))                      # transactions and ids
     await clock.advance(60_000, parse_domains(["groups"]))
 
-Each domain has an offset to real time, which only grows. What was due in the time that is passed over happens in its order,
-and sees the time at which it was due: the clock goes from one instant to the next, and before it goes on the loop drains.
+Each domain has an offset to real time, which only grows. Timers that are due during an advance fire in order, and see the
+time at which they are due: the clock goes from one instant to the next, and drains the loop at each of them.
 
-*To drain* is to run the loop until what an instant has set off is over: ``DRAIN_TURNS`` turns of the loop, then all work in
-threads that was under way (``wait_for``), and again, until there is none or ``DRAIN_ROUNDS_MAX`` is reached. What other
-processes do is not waited for: a client's next request comes when it comes.
+*To drain* means to run the event loop until the consequences of an instant are over: ``DRAIN_TURNS`` turns of the loop, then
+all work in threads that is in progress (``wait_for``), and again, until there is none or ``DRAIN_ROUNDS_MAX`` is reached.
+Other processes are not waited for: a client's next request comes when it comes.
 
-Clients live in real time, and are served meanwhile. What they ask for on the way must not hold time up: work that follows
-real time is done once (`Periodic.once_per_advance`), and waits of requests stop the clock ``PROMPT_TIMERS_MAX`` times.
+Clients run in real time, and are served during an advance. Their requests must not delay it: work that depends on them is
+done once (`Periodic.once_per_advance`), and timers of waiting requests stop the clock at most ``PROMPT_TIMERS_MAX`` times.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ ALL_DOMAINS: Final = frozenset(Domain)
 DEFAULT_DOMAINS: Final = frozenset({Domain.TRANSACTIONS, Domain.IDS})
 
 DRAIN_TURNS: Final = 10
-"""An append wakes a parked request in the next turn, that answers in the one after; the longest chains have about six."""
+"""An append wakes a parked request in the next turn, which responds in the one after; the longest chains have about six."""
 DRAIN_S_MAX: Final = 30.0
-"""A disk that takes longer for one piece of work does not hold time up any more."""
+"""Seconds after which an advance no longer waits for a piece of work in a thread, for example on a slow disk."""
 DRAIN_ROUNDS_MAX: Final = 20
-"""An instant sets off about six pieces of work in threads, one after the other. Where there is more after so many, clients
-are the cause: with ``flush.messages=1`` each of their batches is one.
+"""An instant causes about six pieces of work in threads, one after the other. If there are many more, clients cause them:
+with ``flush.messages=1`` each of their batches needs one.
 """
 ADVANCES_REMEMBERED: Final = 1000
 
@@ -61,31 +61,31 @@ log = get_logger()
 
 
 class AdvanceCancelled(Exception):
-    """The advance ended before its time; the text is an error message for the user."""
+    """The advance was cancelled. The text is an error message for the user."""
 
 
 class UnknownDomain(ValueError):
-    """No such domain; the text is an error message for the user."""
+    """There is no such domain. The text is an error message for the user."""
 
 
 def parse_domains(names: Iterable[str]) -> frozenset[Domain]:
-    """The domains of ``--only``; without a name, those that are moved by default."""
+    """Parse the domains of ``--only``. Without names, return the default ones."""
     found: set[Domain] = set()
     for name in names:
         try:
             found |= ALL_DOMAINS if name == ALL else {Domain(name)}
         except ValueError:
             known = ", ".join([*(domain.value for domain in Domain), ALL])
-            raise UnknownDomain(f"{name!r} is no kind of time: name some of {known}") from None
+            raise UnknownDomain(f"{name!r} is not a domain: use some of {known}") from None
     return frozenset(found) or DEFAULT_DOMAINS
 
 
 def _over() -> None:
-    """What a timer calls that has fired, or is cancelled."""
+    """Callback of a timer that has fired or was cancelled."""
 
 
 class VirtualTimer:
-    """A timer of a `VirtualClock`. It is a callable, for the timer of the clock beneath that fires it in real time."""
+    """A timer of a `VirtualClock`. The clock below calls it when it is due in real time."""
 
     __slots__ = ("_pending", "arrival", "base", "callback", "due_ms")
 
@@ -98,13 +98,13 @@ class VirtualTimer:
     ) -> None:
         self._pending = pending
         self.due_ms = due_ms
-        """By the now of its domain."""
+        """When it is due, in the time of its domain."""
         self.arrival = arrival
         self.callback = callback
         self.base: Timer | None = None
 
     def arm(self, base: Timer) -> None:
-        """Let the clock beneath fire it, and not at the time that was thought before."""
+        """Replace the timer of the clock below that fires it in real time."""
         if self.base is not None:
             self.base.cancel()
         self.base = base
@@ -112,23 +112,23 @@ class VirtualTimer:
     def cancel(self) -> None:
         if self in self._pending:
             del self._pending[self]
-        # Both may refer to us, as a request does that keeps its timer: no such cycle is to wait for the collector.
+        # Both may refer to this timer, as a request that keeps its timer does. Break the cycle, so that it is freed at once.
         self.callback = _over
         if self.base is not None:
             self.base.cancel()
             self.base = None
 
     def __call__(self) -> None:
-        """Fire, in real time."""
+        """Fire when due in real time."""
         callback = self.callback
         del self._pending[self]
         self.callback, self.base = _over, None
         callback()
 
     def fire_now(self) -> bool:
-        """Fire because time was moved to where it is due; whether it did anything.
+        """Fire during an advance. Returns whether the callback did anything.
 
-        What it raises is the loop's to report, as always.
+        An exception is passed to the event loop's exception handler, as for any timer.
         """
         callback = self.callback
         self.cancel()
@@ -144,7 +144,7 @@ class VirtualTimer:
         return self in self._pending
 
     def idle_until_ms(self) -> float:
-        """Up to when firing would do nothing, as things are; never earlier than ``due_ms``, infinite for never."""
+        """Time before which firing has nothing to do, at least ``due_ms``; infinite for never."""
         work = periodic_of(self.callback)
         if work is None or work.idle_until_ms is None:
             return self.due_ms
@@ -154,13 +154,13 @@ class VirtualTimer:
         return self._round_at(busy_at_ms, work.interval_ms)
 
     def skip_to(self, now_ms: float) -> None:
-        """Pass the rounds before ``now_ms`` over: there was nothing to do in them."""
+        """Skip the rounds before ``now_ms``, which have nothing to do."""
         work = periodic_of(self.callback)
         assert work is not None
         self._pass_over(work, self._rounds_before(now_ms, work.interval_ms))
 
     def catch_up(self, now_ms: float) -> None:
-        """Pass the rounds before the one that is about to run over; ``due_ms`` may be a fraction before ``now_ms``."""
+        """Skip the rounds before the one that is about to run. ``due_ms`` may be a fraction before ``now_ms``."""
         work = periodic_of(self.callback)
         if work is not None:
             self._pass_over(work, int((now_ms - self.due_ms) // work.interval_ms))
@@ -172,7 +172,7 @@ class VirtualTimer:
                 work.passed_over(rounds)
 
     def _round_at(self, at_ms: float, interval_ms: float) -> float:
-        """The first round that is not before ``at_ms``."""
+        """Time of the first round at or after ``at_ms``."""
         return self.due_ms + self._rounds_before(at_ms, interval_ms) * interval_ms
 
     def _rounds_before(self, at_ms: float, interval_ms: float) -> int:
@@ -180,7 +180,7 @@ class VirtualTimer:
 
 
 class _Advance(NamedTuple):
-    """One advance as it is remembered: times as they are written, and of each domain, at its beginning and its end."""
+    """A past advance: the record time, and the time of each domain, at its begin and its end."""
 
     began_written_ms: int
     ended_written_ms: int
@@ -189,17 +189,17 @@ class _Advance(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The advance under way, as users see it."""
+    """The advance in progress, for users."""
 
     by_ms: int
     moved_ms: int
     domains: tuple[Domain, ...]
     waiting: int
-    """Further advances, which begin after it."""
+    """Number of further advances that wait for it."""
 
 
 class SavedTime(NamedTuple):
-    """How far each domain, and what is written, was ahead of real time, and how that came about."""
+    """Offsets of the domains and of the record time to real time, and the past advances."""
 
     offsets_ms: dict[Domain, int]
     written_offset_ms: int
@@ -207,23 +207,23 @@ class SavedTime(NamedTuple):
 
 
 class VirtualClock:
-    """`broker.clock.Clock` that can be moved on. One serves all nodes of a broker."""
+    """A `broker.clock.Clock` that can be advanced. One serves all nodes of a broker."""
 
     skew_ms: Final = 0
 
     def __init__(self, real: Clock | None = None) -> None:
         self._real: Clock = real or SystemClock()
-        # Each append asks what time it is: the machine's clock is asked without a call in between.
+        # Each append reads the time, so the system's clock is called directly.
         self._time_ns = time.time_ns if real is None else lambda: self._real.now_ms() * 1_000_000
         self._offsets_ms = dict.fromkeys(Domain, 0)
-        # The largest of them, and a millisecond more for each advance that left it where it was (`_separate`).
+        # The largest offset, plus a millisecond for each advance that would not have changed it (`_separate`).
         self._written_offset_ms = 0
         self._timers: dict[Domain, dict[VirtualTimer, None]] = {domain: {} for domain in Domain}
         self._arrivals = 0
         self._course: Course | None = None
         self._one_at_a_time = asyncio.Lock()
         self._callers: list[asyncio.Task[Any]] = []
-        """Those that advance it: the first one does, the others wait."""
+        """Tasks that advance the clock: the first one does, the others wait."""
         self._cancelled: set[asyncio.Task[Any]] = set()
         self._under_way: set[asyncio.Future[Any]] = set()
         self._advances: list[_Advance] = []
@@ -259,8 +259,8 @@ class VirtualClock:
         return written_ms + self.now_ms(domain) - self._seen(written_ms, domain)
 
     def _seen(self, written_ms: int, domain: Domain) -> int:
-        """The now of a domain when this was the time that is written."""
-        # What was written in the millisecond in which an advance began, is of before it.
+        """Time of a domain when the record time was ``written_ms``."""
+        # A timestamp in the millisecond in which an advance began belongs to the time before it.
         index = bisect_left(self._advances, written_ms, key=lambda advance: advance.began_written_ms) - 1
         if index < 0:
             first = self._advances[0]
@@ -269,7 +269,7 @@ class VirtualClock:
         began_ms, ended_ms = advance.began_ms[domain], advance.ended_ms[domain]
         if written_ms >= advance.ended_written_ms:
             return written_ms + ended_ms - advance.ended_written_ms
-        # On the way: the domain moved with what is written, or it stood still.
+        # During the advance: the domain advanced at the same rate as the record time, or did not advance.
         part = (written_ms - advance.began_written_ms) / (advance.ended_written_ms - advance.began_written_ms)
         return began_ms + round((ended_ms - began_ms) * part)
 
@@ -278,13 +278,13 @@ class VirtualClock:
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
 
-    # -- looking ------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------
 
     def offset_ms(self, domain: Domain) -> int:
         return self._offsets_ms[domain]
 
     def timers(self, domain: Domain) -> list[VirtualTimer]:
-        """Those that have not fired, in the order in which they were set."""
+        """The pending timers of a domain, in the order in which they were set."""
         return list(self._timers[domain])
 
     def offsets(self) -> dict[str, int]:
@@ -292,7 +292,7 @@ class VirtualClock:
         return {domain.value: offset_ms for domain, offset_ms in self._offsets_ms.items()}
 
     def pending(self) -> dict[str, int | None]:
-        """In how many milliseconds of its domain the next timer fires; None where there is none."""
+        """Milliseconds of each domain until its next timer fires; None if it has no timer."""
         return {
             domain.value: min(
                 (ceil(max(0, timer.due_ms - self.now_ms(domain))) for timer in timers), default=None
@@ -301,25 +301,26 @@ class VirtualClock:
         }
 
     def progress(self) -> Progress | None:
-        """The advance under way; None if there is none."""
+        """The advance in progress; None if there is none."""
         course = self._course
         if course is None:
             return None
         return Progress(course.by_ms, course.moved_ms, tuple(course.offsets), len(self._callers) - 1)
 
     def cancel_dead(self) -> None:
-        """Take out the timers of nodes that have died: they would fire into nothing."""
+        """Remove the timers of dead nodes, which would do nothing."""
         for timers in self._timers.values():
             for timer in [each for each in timers if is_dead(each.callback)]:
                 timer.cancel()
 
-    # -- moving -------------------------------------------------------------------------------------------------
+    # -- advancing ----------------------------------------------------------------------------------------------
 
     async def advance(self, by_ms: int, domains: Collection[Domain] | None = None) -> None:
-        """Move these domains (by default transactions and ids) on; ``BadDuration`` if it is negative or too much.
+        """Advance the domains (by default transactions and ids) by ``by_ms``.
 
-        Returns when all that was due on the way has happened and the loop has drained. A second call waits for the first.
-        A call that is cancelled leaves the clock where it got to: by its caller, or by `cancel` (``AdvanceCancelled``).
+        Returns when all timers that were due have fired and the loop has drained. A second call waits for the first. Raises
+        ``BadDuration`` if ``by_ms`` is negative or too large, and ``AdvanceCancelled`` after `cancel`. A cancelled call leaves
+        the clock at the time that it has reached.
         """
         from broker.clock.course import Course  # most brokers never advance their clock
 
@@ -331,7 +332,7 @@ class VirtualClock:
         try:
             async with self._one_at_a_time:
                 moved = domains or DEFAULT_DOMAINS
-                # In one order, which that of a set is not: where timers of two domains are due at once, they fire in it.
+                # In a fixed order, unlike a set's, in which timers of several domains that are due at the same time fire.
                 offsets = {domain: self._offsets_ms[domain] for domain in Domain if domain in moved}
                 course = self._course = Course(by_ms, offsets, self._timers)
                 try:
@@ -339,7 +340,7 @@ class VirtualClock:
                     await self._pass(course)
                     await self._drain()
                 finally:
-                    # Also when it was given up on the way: what is left keeps real time from where it got to.
+                    # Also after a cancellation: from the time reached, the clock continues in real time.
                     self._course = None
                     self._arm_again(course)
                     moved_ms = course.moved_ms
@@ -355,7 +356,7 @@ class VirtualClock:
             self._cancelled.discard(caller)
 
     async def cancel(self) -> None:
-        """End the advance under way where it has got to, and those that wait for it before they begin."""
+        """Cancel the advance in progress, which keeps the time reached, and those that wait for it."""
         for caller in self._callers:
             if caller not in self._cancelled:
                 self._cancelled.add(caller)
@@ -364,19 +365,19 @@ class VirtualClock:
             return
 
     async def reset(self) -> None:
-        """Go back to real time. Timers keep what is left of their delay; an advance under way is waited for.
+        """Go back to real time after a running advance. Timers keep their remaining delays.
 
-        Only for a broker whose state is given up too: what was written in the time that is left lies in the future now.
+        Only for a broker whose state is discarded as well, since timestamps of the advanced time would be in the future.
         """
         await self.restore(SavedTime(dict.fromkeys(Domain, 0), 0, ()))
 
     async def saved(self) -> SavedTime:
-        """How far time is moved on now; an advance under way is waited for."""
+        """Return the current offsets, after a running advance."""
         async with self._one_at_a_time:
             return SavedTime(dict(self._offsets_ms), self._written_offset_ms, tuple(self._advances))
 
     async def restore(self, saved: SavedTime) -> None:
-        """Be as far ahead of real time as then: as ``reset``, for a broker whose state goes back too."""
+        """Set the offsets of ``saved``, for a broker whose state is restored as well."""
         async with self._one_at_a_time:
             for domain, offset_ms in self._offsets_ms.items():
                 for timer in self._timers[domain]:
@@ -386,7 +387,8 @@ class VirtualClock:
             self._advances = list(saved.advances)
 
     async def _pass(self, course: Course) -> None:
-        """Pass the time of the course, and remember when that was, between the drains: the loop works in those too."""
+        """Run the advance, and remember its begin and end, without the drains before and after, in which real time
+        passes."""
         began_written_ms, began_ms = self._nows()
         self._separate(course)
         try:
@@ -397,14 +399,14 @@ class VirtualClock:
             del self._advances[:-ADVANCES_REMEMBERED]
 
     def _nows(self) -> tuple[int, dict[Domain, int]]:
-        """As it is written, and of each domain."""
+        """(record time, time of each domain)."""
         return self.now_ms(), {domain: self.now_ms(domain) for domain in Domain}
 
     def _separate(self, course: Course) -> None:
-        """Let what is written after an advance differ from what was written before it.
+        """Make record timestamps after an advance differ from those before it.
 
-        Where another domain is further ahead, what is written stands still during the advance, which takes less than a
-        millisecond: records of the same time would be of before it and of after it.
+        If a domain that does not advance is further ahead, the record time does not change during the advance. As an advance
+        takes less than a millisecond, records before and after it could otherwise have the same timestamp.
         """
         if course.by_ms and max(course.offsets.values()) + course.by_ms <= self._written_offset_ms:
             self._written_offset_ms += 1
@@ -414,11 +416,11 @@ class VirtualClock:
         while (due_ms := course.next_due_ms()) <= end_ms:
             instant_ms = ceil(due_ms)
             self._move(course, instant_ms - self._real.now_ms())
-            # Long work is cut into turns by timers without delay: all of it belongs to this instant.
+            # Long work is split by timers without a delay, all of which belong to this instant.
             something_done = False
             while timers := course.take(instant_ms):
                 for timer in timers:
-                    if timer.is_pending:  # one of the same instant may have cancelled it
+                    if timer.is_pending:  # another timer of the same instant may have cancelled it
                         something_done |= timer.fire_now()
                 await asyncio.sleep(0)
             if something_done:
@@ -426,7 +428,7 @@ class VirtualClock:
         self._move(course, course.by_ms)
 
     def _move(self, course: Course, moved_ms: int) -> None:
-        """It never goes back: what was due while the loop drained is a little late, as on any clock."""
+        """Set the offsets. Time never goes back: timers that were due while the loop drained fire a little late."""
         course.moved_ms = min(max(course.moved_ms, moved_ms), course.by_ms)
         for domain, offset_ms in course.offsets.items():
             self._offsets_ms[domain] = offset_ms + course.moved_ms
@@ -440,7 +442,7 @@ class VirtualClock:
                 timer.arm(self._real.call_later_ms(timer.due_ms - now_ms, timer, domain))
 
     async def _drain(self) -> None:
-        """Let what an instant has set off come to its end (see above)."""
+        """Run the loop until the consequences of an instant are over (see the module)."""
         for _ in range(DRAIN_ROUNDS_MAX):
             for _ in range(DRAIN_TURNS):
                 await asyncio.sleep(0)

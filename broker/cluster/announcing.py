@@ -1,4 +1,4 @@
-"""What a broker says once it serves clients: a block for a person at a terminal, else the lines that tools wait for."""
+"""Announces that a broker serves clients: a block of text on a terminal, else the log lines for which tools wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @slotted(frozen=True)
 class Started:
-    """A cluster that serves clients."""
+    """Facts about a cluster that serves clients."""
 
     node_ids: tuple[int, ...]
     cluster_id: str
@@ -26,21 +26,21 @@ class Started:
     data_dir: Path
     is_temporary: bool
     topics: tuple[str, ...]
-    """Those of the command line, with their partitions."""
+    """Topics of the command line, as ``name:partitions``."""
     control_url: str | None
     authority: Path | None
-    """The directory of the certificates that --tls has made."""
+    """Directory of the certificates that --tls has created."""
     start_ms: int
 
     @property
     def bootstrap_servers(self) -> str:
-        """Without the names of listeners, each address once."""
+        """Advertised addresses without listener names and duplicates."""
         addresses = [f"{_host(each.advertised_host)}:{each.advertised_port}" for each in self.listeners]
         return ",".join(dict.fromkeys(addresses))
 
 
 def announce_start(cluster: Cluster, control_url: str | None = None) -> None:
-    """Say that a cluster serves clients, and where."""
+    """Announce that a cluster serves clients, and at which addresses."""
     config = cluster.settings.config
     announce(
         Started(
@@ -58,7 +58,7 @@ def announce_start(cluster: Cluster, control_url: str | None = None) -> None:
 
 
 def announce(started: Started) -> None:
-    """Say it, at any log level."""
+    """Print the block on a terminal; else log the facts, whatever the log level is."""
     if print_on_a_terminal(block(started)):
         return
     _log_started(started)
@@ -67,7 +67,7 @@ def announce(started: Started) -> None:
 
 
 def block(started: Started) -> Iterator[str]:
-    """The lines for a terminal: where to connect, and a command to try."""
+    """Yield the lines for a terminal: addresses, and a command to try."""
     nodes = f", {len(started.node_ids)} nodes" if len(started.node_ids) > 1 else ""
     kept = "deleted at the end" if started.is_temporary else "kept"
     yield f"Odradek {_version()} serves clients after {started.start_ms} ms{nodes} ({described()})"
@@ -87,7 +87,7 @@ def block(started: Started) -> Iterator[str]:
 
 
 def _version() -> str:
-    # It takes some milliseconds, which a broker for tests does not spend.
+    # The imports take some milliseconds, which a broker in tests saves.
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -97,7 +97,7 @@ def _version() -> str:
 
 
 def _log_started(started: Started) -> None:
-    """One line with all facts for programs (docs/control.md)."""
+    """Log one line with all facts, for programs (docs/control.md)."""
     facts: dict[str, object] = {} if started.control_url is None else {"control": started.control_url}
     if started.authority is not None:
         from broker.config.authority_files import STORE_PASSWORD, authority_files
@@ -122,7 +122,7 @@ def _log_started(started: Started) -> None:
 
 
 def _log_for_wait_strategies(node_ids: tuple[int, ...]) -> None:
-    """The lines by which Kafka's images are known to be ready. They come last, and never to a terminal."""
+    """Log the lines by which tools see that Kafka's images are ready. They come last, and not on a terminal."""
     log = get_unfiltered_logger()
     for node_id in node_ids:
         for line in (

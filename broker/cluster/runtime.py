@@ -1,8 +1,8 @@
-"""A node from its settings to serving clients, and back to files at rest.
+"""One life of a node: its start from settings to serving clients, and its stop or kill.
 
-The order of the start is one of trust: the directory is ours alone before it is read, the metadata says what exists
-before logs are opened, coordinators know their state before clients may ask for it. A stop undoes it in reverse; a
-kill undoes nothing.
+The steps of a start depend on each other: the directory is locked before it is read, the metadata says which logs exist
+before they are opened, and coordinators have loaded their state before clients are served. A stop runs in reverse order. A
+kill only releases resources.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ if TYPE_CHECKING:
 SESSION_ID_MAX: Final = 2**31 - 1
 PAUSED: Final = "paused"
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""As the records of registrations have them (``SecurityProtocol``)."""
+"""Ids of security protocols in broker registrations (``SecurityProtocol``)."""
 
 log = get_logger()
 
 
 class NodeState(Enum):
-    """What a node of a cluster does."""
+    """The state of a node."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -86,12 +86,12 @@ DEAD: Final = (NodeState.STOPPED, NodeState.KILLED)
 
 
 class NodeRuntime:
-    """One node, its sockets and its files. What it shares with the others comes from the cluster."""
+    """One life of a node, with its sockets and files. The cluster provides what nodes share."""
 
     node: Node
-    """From `start_log_manager` on."""
+    """Set by `start_log_manager`."""
     connections: Connections
-    """From `enable_request_processing` on."""
+    """Set by `enable_request_processing`."""
     _authorizer: StandardAuthorizer | None = None
 
     def __init__(
@@ -112,12 +112,13 @@ class NodeRuntime:
         skew_ms: int = 0,
         has_peers: bool = False,
     ) -> None:
-        """``listeners`` are those of the node's earlier life, until this one has bound its own; ``synced`` is its too.
+        """``listeners`` are those of the node's previous life, until this one has bound its own.
 
-        So is ``skew_ms``: it is the clock of a machine, which outlives the process.
+        ``synced`` and ``skew_ms`` also come from the previous life. The skew belongs to the clock of a machine, which
+        outlives the process.
         """
         self.config = copy(config)
-        """As it holds now: what is set at run time changes it, for all who have it."""
+        """The current settings. Changes at run time modify this object, which all parts of the node share."""
         self._static = config
         self.node_id = config.node_id
         self.data_dir = data_dir
@@ -135,38 +136,38 @@ class NodeRuntime:
         self._secured: SecuredListeners | None = None
         self._directory: LogDirectory | None = None
         self.synced: Mapping[str, int] = synced
-        """Bytes of the last files of logs that the node's earlier life had synced; of a dead node, that it had itself."""
+        """Synced length in bytes of each log's last files, of the previous life; after a kill, of this life."""
         self._lost_power: list[Partition] = []
-        """Those whose unsynced batches go once no thread works on their logs."""
+        """Partitions that lose their unsynced batches when no thread uses their logs any more."""
         self._server = Server(config.socket_listen_backlog_size, ports)
         self.lifecycle_lock = asyncio.Lock()
-        """Held by a start and by a stop: a kill comes in between, and the next start waits for their ends."""
+        """Held during a start or stop. A kill does not take it; the next start waits for it."""
 
     def with_ports(self, config: BrokerConfig) -> BrokerConfig:
-        """A node that comes back is found where it was: a port that the system chose stays chosen."""
+        """The settings with the ports of this life in place of port 0, so that the node's address stays the same."""
         ports = {each.name: each.port for each in self.listeners}
         listeners = tuple(replace(each, port=each.port or ports[each.name]) for each in config.listeners)
         return replace(config, listeners=listeners)
 
     @property
     def skew_ms(self) -> int:
-        """How far the node's clock is ahead of the cluster's; negative if it is behind."""
+        """How far the node's clock is ahead of the cluster's, in ms; negative if it is behind."""
         return self._clock.skew_ms
 
     def skew(self, skew_ms: int) -> None:
-        """Set the node's clock, in whatever state the node is: its next life begins with it too."""
+        """Set the skew of the node's clock, in any state of the node. Its next life starts with the same skew."""
         self._clock.skew(skew_ms)
 
-    # -- the steps of a start, in their order; each raises `LifeOver` if the node was killed in it ---------------
+    # -- the steps of a start, in order; each raises `LifeOver` if the node was killed meanwhile -----------------
 
     def lock_and_bind(self) -> None:
-        """Make the directory ours, and bind the listeners so that each has a port."""
+        """Lock the log directory, and bind the ports of all listeners."""
         self._secured = self._secure()
         self._directory = LogDirectory(self.data_dir)
         self.listeners = self._server.bind(self.config.listeners, self.config.advertised_listeners)
 
     def _secure(self) -> SecuredListeners | None:
-        """What listeners ask of their clients; None where all are PLAINTEXT."""
+        """Create the secured listeners; None if all listeners are PLAINTEXT."""
         if not self.config.is_secured:
             return None
         from broker.cluster.secured_listeners import SecuredListeners
@@ -180,13 +181,13 @@ class NodeRuntime:
 
     @property
     def directory(self) -> LogDirectory:
-        """From `lock_and_bind` on."""
+        """The log directory, available after `lock_and_bind`."""
         assert self._directory is not None
         return self._directory
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """What the other brokers and Kafka's tools may know this node by."""
+        """The advertised endpoints, for the broker registration."""
         return [
             Endpoint(
                 each.name,
@@ -198,11 +199,11 @@ class NodeRuntime:
         ]
 
     def start_log_manager(self, metadata: ClusterMetadata) -> None:
-        """Open what a crash may have left, with the metadata to say what exists."""
+        """Build the node, and open and recover the logs that exist according to the metadata."""
         assert self._directory is not None
         settings = Settings(metadata.image, self._static)
         follow(self.config, settings.current)
-        # Before the replicas and the coordinators, which then find the settings changed.
+        # Subscribed before replicas and coordinators, so that these see changed settings.
         self._publisher = DynamicConfigPublisher(self.config, settings, self._on_configured)
         metadata.subscribe(self._publisher)
         self.node = self._build_node(self._directory, metadata, settings)
@@ -211,15 +212,15 @@ class NodeRuntime:
         self.life.check()
 
     def start_coordinators(self) -> None:
-        """Read what coordinators know, and finish what was decided."""
-        # Decided transactions are finished at once, and their markers may commit offsets: groups come first.
+        """Load the coordinators' state, and continue decided transactions."""
+        # Groups first: continuing transactions writes markers at once, which may commit offsets of groups.
         self.node.groups.start()
         self.life.check()
         self.node.transactions.start()
         self.life.check()
 
     async def enable_request_processing(self) -> None:
-        """Let clients in."""
+        """Start serving clients."""
         loop = asyncio.get_running_loop()
         quotas = ConnectionQuotas.of(self.config)
         self.connections = Connections(
@@ -310,7 +311,7 @@ class NodeRuntime:
         self, metadata: ClusterMetadata, replicas: ReplicaManager, peers: Peers
     ) -> tuple[GroupCoordinator, TransactionCoordinator]:
         config, clock, injection = self.config, self._clock, self._injection
-        # As they are now: coordinators that are made later, or outlive a change, go by the same numbers.
+        # Fixed here, so that coordinators created later or after a change of the topic use the same numbers.
         offsets_partitions = coordinator_partitions(CONSUMER_OFFSETS, metadata.topic, config)
         state_partitions = coordinator_partitions(TRANSACTION_STATE, metadata.topic, config)
 
@@ -347,7 +348,7 @@ class NodeRuntime:
         return groups, late_coordinator(TRANSACTION_STATE, state_partitions, metadata, make_transactions)
 
     def _on_configured(self) -> None:
-        """Settings were changed at run time: most are read when they are needed, and these are not."""
+        """Apply settings changed at run time to those parts that keep copies. All others read them when needed."""
         if hasattr(self, "node"):
             self.node.replicas.reconfigure()
         if hasattr(self, "connections"):
@@ -358,7 +359,7 @@ class NodeRuntime:
     def _takes_appends(self) -> bool:
         return self.state in (NodeState.STARTING, NodeState.RUNNING)
 
-    # -- standing still -----------------------------------------------------------------------------------------
+    # -- pausing ------------------------------------------------------------------------------------------------
 
     @property
     def is_paused(self) -> bool:
@@ -366,29 +367,29 @@ class NodeRuntime:
 
     @property
     def shown_state(self) -> str:
-        """The state as users see it: paused is one of them."""
+        """The state for users, who also see "paused"."""
         return PAUSED if self.is_paused else self.state.value
 
     def pause(self) -> None:
-        """Stand still as the process of a node does after SIGSTOP: sockets stay open, timers do not run."""
+        """Pause as SIGSTOP does: sockets stay open, timers do not run."""
         self.life.suspended = []
         self.connections.pause()
         log.info("paused", node_id=self.node_id)
 
     def resume(self) -> None:
-        """Go on: timers that were due meanwhile run first, in their order."""
+        """Resume. Timers that were due meanwhile run first, in order."""
         due, self.life.suspended = self.life.suspended or [], None
         for timer in due:
             asyncio.get_running_loop().call_soon(timer)
         self.connections.resume()
         log.info("resumed", node_id=self.node_id)
 
-    # -- ways to end --------------------------------------------------------------------------------------------
+    # -- stopping -----------------------------------------------------------------------------------------------
 
     async def controlled_shutdown(self) -> bool:
-        """Let the clients go, finish what is under way, and complete the files. True if nothing is missing in them.
+        """Close connections and coordinators, and complete the files. Returns whether all files are complete.
 
-        `LifeOver` if the node is killed meanwhile.
+        Raises `LifeOver` if the node is killed meanwhile.
         """
         self.state = NodeState.STOPPING
         self._server.stop_accepting()
@@ -404,7 +405,7 @@ class NodeRuntime:
         return clean
 
     def _forget_metadata(self) -> None:
-        """What changes from now on is no affair of this node any more."""
+        """Unsubscribe all parts of the node from metadata changes."""
         node = self.node
         for listener in (self._publisher, node.replicas, node.groups, node.transactions, node.client_metrics):
             node.metadata.unsubscribe(listener)
@@ -412,7 +413,7 @@ class NodeRuntime:
             node.metadata.unsubscribe(self._authorizer)
 
     def release(self, *, clean: bool) -> None:
-        """Give the directory back; after a clean end with the mark that says so."""
+        """Unlock the directory; after a clean stop, write the clean shutdown file first."""
         assert self._directory is not None
         self.state = NodeState.STOPPED
         self.life.end()
@@ -424,9 +425,9 @@ class NodeRuntime:
         log.info("stopped", node_id=self.node_id)
 
     def kill(self) -> None:
-        """End as the process of a node does that is killed: peers see resets, memory is gone, nothing is written.
+        """Kill as kill -9 does: connections are reset, and nothing is written.
 
-        It may be called in the middle of whatever the node does, also of its start or its stop.
+        May be called at any time, also during a start or a stop.
         """
         if self.state is not NodeState.STARTING:
             self.synced = synced_lengths(each.log for each in self._opened())
@@ -435,17 +436,17 @@ class NodeRuntime:
         log.info("killed", node_id=self.node_id)
 
     def note_power_loss(self) -> None:
-        """A kill follows, and what is not synced by then goes from the files before `await_termination` returns."""
+        """Before a kill: make it lose unsynced data. `await_termination` then cuts the files to what is synced."""
         self._lost_power = self._opened()
 
     def _opened(self) -> list[Partition]:
         return list(self.node.replicas.opened()) if hasattr(self, "node") else []
 
     def abandon(self) -> None:
-        """Let go of everything that there is so far, as a crash would: the next start looks at everything again."""
+        """Release all resources as a crash would, so that the next start recovers all logs."""
         if not self.life.alive:
             return
-        # First of all: what follows may call back into the node, and finds it dead.
+        # First, since the following calls may call back into the node, which must be dead by then.
         self.life.end()
         self._server.stop_accepting()
         if hasattr(self, "connections"):
@@ -461,7 +462,7 @@ class NodeRuntime:
             self._directory.close(clean=False)
 
     async def await_termination(self) -> None:
-        """Return once nothing of a dead node is under way: its start or stop has given up, and its threads have ended."""
+        """Return when the node has terminated: its start or stop has failed, and its threads have ended."""
         async with self.lifecycle_lock:
             if hasattr(self, "node"):
                 await self.node.replicas.await_termination()
@@ -476,7 +477,7 @@ class NodeRuntime:
                 log.error("cutting a log to what was synced failed", file=error.path, reason=str(error))
 
     def _note_unsynced(self, partition: Partition, end_offset: int) -> None:
-        """Other nodes still have it, unless this one was the last in sync."""
+        """Record lost batches, unless another node has them, that is, unless this was the last in-sync replica."""
         known = self.node.metadata.topic(partition.topic)
         state = known.partition(partition.index) if known is not None else None
         if state is None or state.leader != NO_LEADER:

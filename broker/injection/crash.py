@@ -1,11 +1,10 @@
-"""Named points at which the broker may be told to kill itself.
+"""Crash points: named steps at which the broker can be made to kill itself.
 
-``ODRADEK_CRASH_POINTS=txn.prepare.before:3,file.write:17`` (or the setting ``odradek.crash.points``): at the
-third passage of the one or the seventeenth of the other, whichever comes first, the process sends itself
-SIGKILL. Nothing is flushed, closed or said: what is found afterwards is what a crash at that very point
-leaves.
+With ``ODRADEK_CRASH_POINTS=txn.prepare.before:3,file.write:17`` (or the setting ``odradek.crash.points``), the process sends
+itself SIGKILL when it reaches the first point for the third time or the second point for the seventeenth, whichever comes
+first. Nothing is flushed, closed or logged, so the files are as after a crash at that point.
 
-Code marks a point with ``crash_point("txn.prepare.before")``, which costs one comparison while none is armed.
+Code marks a point with ``crash_point("txn.prepare.before")``, which costs one comparison while no point is armed.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import Any, Final, NoReturn
 
 from storage import files
 
-# "before" and "after" mean the write of the record that the name is about; "file.write" comes before every
-# write system call on a log file and "file.change" before every other one that changes a file (create, small
-# file, sync, cut, rename, remove): together they divide what is done into its smallest steps.
+# "before" and "after" refer to writing the record after which the point is named. "file.write" is reached before every write
+# system call on a log file, "file.change" before every other system call that changes a file (create, write a small file,
+# sync, truncate, rename, remove): together they cover every single change on disk.
 CRASH_POINTS: Final = frozenset(
     {
         "file.change",
@@ -44,25 +43,25 @@ _watcher: PassageWatcher | None = None
 
 
 class UnknownCrashPoint(ValueError):
-    """The text that names crash points names one that does not exist, or a number that makes no sense."""
+    """The text contains an unknown crash point, or an invalid number."""
 
 
 def crash_point(name: str) -> None:
-    """The broker is at the point ``name`` now. Does not return if it was told to die there."""
+    """Reach the crash point ``name``. Does not return if the process is to be killed here."""
     if _watcher is not None:
         _watcher(name)
 
 
 def kill_this_process(_: str) -> NoReturn:
-    """Die as by kill -9: no handler, no finally, no buffer of ours runs after this."""
+    """Kill this process as by kill -9: no signal handler, finally block or buffer flush runs."""
     os.kill(os.getpid(), signal.SIGKILL)
-    # The kernel ignores a SIGKILL that the first process of a container sends itself. This ends it as abruptly, with
-    # the exit code that an engine shows for SIGKILL.
+    # The kernel ignores a SIGKILL that the first process of a container sends itself. This exit is as abrupt, and has the
+    # exit code that container engines show for SIGKILL.
     os._exit(128 + signal.SIGKILL)
 
 
 def parse_crash_points(text: str) -> dict[str, int]:
-    """``name[:n],...`` as passages to go until death, by name; without n it is the first one."""
+    """Parse ``name[:n],...``. Returns for each point the number of passages until the kill; without n it is 1."""
     points: dict[str, int] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, count = part.partition(":")
@@ -77,7 +76,7 @@ def parse_crash_points(text: str) -> dict[str, int]:
 
 
 class Countdown:
-    """Counts passages down and acts once at the last one of each point."""
+    """Counts the passages of each point, and calls ``act`` once at the last one."""
 
     def __init__(self, points: Mapping[str, int], act: PassageWatcher = kill_this_process) -> None:
         self._left = dict(points)
@@ -95,14 +94,14 @@ class Countdown:
 
 
 def arm(text: str) -> None:
-    """Arm this process for good with the points that ``text`` names. An empty text arms nothing."""
+    """Arm the crash points in ``text`` for the rest of the process. An empty text disarms all."""
     points = parse_crash_points(text)
     _watch(Countdown(points) if points else None)
 
 
 @contextlib.contextmanager
 def on_passage(watcher: PassageWatcher) -> Iterator[None]:
-    """Let ``watcher`` see every passage while the block runs: it may note it, or raise instead of dying."""
+    """Call ``watcher`` at every passage within the block. It may record it, or raise instead of killing the process."""
     before = _watcher
     _watch(watcher)
     try:
@@ -112,7 +111,7 @@ def on_passage(watcher: PassageWatcher) -> Iterator[None]:
 
 
 class _WatchedSystem(files.System):
-    """Passes a point before each system call that changes a file: the files are below us and know no points."""
+    """Reaches a crash point before each system call that changes a file, since `storage` has no crash points itself."""
 
     def __getattribute__(self, name: str) -> Any:
         call = super().__getattribute__(name)

@@ -1,4 +1,4 @@
-"""What happened to nodes and leaders, and which steps and requests were intercepted: the newest of it, for timelines."""
+"""The latest events for timelines: changes of nodes and leaders, and intercepted steps and requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TopicPartition = tuple[str, int]
 
 @slotted(frozen=True, eq=False)
 class Happening:
-    """One of them. Where it names neither ids nor partitions it concerns all."""
+    """One event. If it has neither ids nor partitions, it concerns all of them."""
 
     time_ms: int
     kind: str
@@ -25,17 +25,17 @@ class Happening:
     transactional_ids: frozenset[str] = frozenset()
     partitions: frozenset[TopicPartition] = frozenset()
     at: str = ""
-    """The API or the point that was intercepted; empty for nodes and elections."""
+    """API or injection point that was intercepted; empty for nodes and elections."""
 
     def concerns(self, transactional_id: str, partitions: frozenset[TopicPartition]) -> bool:
-        """Does it belong into the timeline of an id with these partitions?"""
+        """Whether the event belongs to the timeline of a transactional id with these partitions."""
         if self.transactional_ids:
             return transactional_id in self.transactional_ids
         return not self.partitions or not self.partitions.isdisjoint(partitions)
 
 
 class Happenings:
-    """The newest, in their order."""
+    """The latest events in order, at most ``HAPPENINGS_KEPT``."""
 
     def __init__(self) -> None:
         self._kept: deque[Happening] = deque(maxlen=HAPPENINGS_KEPT)

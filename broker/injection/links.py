@@ -1,7 +1,7 @@
-"""The links between the nodes of a cluster, as they are now: up, slow, or cut; and the replicas that stand still.
+"""State of the links between the nodes of a cluster (up, slow or cut), and of followers whose fetching is paused.
 
-A link has a direction: what ``sender`` would tell ``receiver``. Replication and the channels between nodes ask before they
-carry anything, and listen for changes. Nothing here moves data.
+A link has a direction, from ``sender`` to ``receiver``. Replication and the channels between nodes check it before they
+transfer anything, and listen for changes. This module transfers no data.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Link = tuple[int, int]
 """(sender, receiver), as node ids."""
 
 Paused = tuple[int, str | None, int | None]
-"""(node, topic or None for all, partition or None for all): a follower that fetches nothing."""
+"""(node, topic or None for all, partition or None for all): a paused follower, which does not fetch."""
 
 
 @slotted(eq=False)
 class Links:
-    """Cuts and pauses are counted: a link that was cut twice is up when both cuts are mended."""
+    """Cuts and pauses are counted: a link that was cut twice is up after both cuts are mended."""
 
     _cuts: dict[Link, int] = field(default_factory=dict)
     _delays_ms: dict[Link, list[int]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Links:
 
     @property
     def all_up(self) -> bool:
-        """Nothing is cut, slow or paused: no more need be asked."""
+        """True if nothing is cut, slow or paused, so that no further check is needed."""
         return not (self._cuts or self._delays_ms or self._paused)
 
     def is_cut(self, sender: int, receiver: int) -> bool:
@@ -57,7 +57,7 @@ class Links:
         self._changed()
 
     def quicken(self, sender: int, receiver: int, delay_ms: int) -> None:
-        """Take one delay of this size away."""
+        """Remove one delay of this size."""
         delays = self._delays_ms[sender, receiver]
         delays.remove(delay_ms)
         if not delays:
@@ -74,7 +74,7 @@ class Links:
         self._changed()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call after every change; a listener looks for itself what concerns it."""
+        """Call ``listener`` after every change. It must check itself what has changed."""
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Records that are no longer in a log although their producers may have been told that they are: a ledger with a bound."""
+"""Bounded ledger of lost records: records that a log no longer has, although they may have been acknowledged."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ LOSSES_KEPT: Final = 1000
 
 COMMITTED, PERHAPS_COMMITTED, ACKS_1 = "committed", "perhaps committed", "acks=1"
 """
-committed: below the high watermark that the replica knew, so acknowledged whatever acks its producer asked for;
-perhaps committed: above it, and the leader was elected uncleanly: acknowledged to acks=all if it was committed after that;
-acks=1: never committed, so acknowledged only to a producer with acks=1 or 0.
+committed: below the high watermark of the replica, so acknowledged for any acks; perhaps committed: above it, but the leader
+was elected uncleanly, so it may have been committed and acknowledged for acks=all; acks=1: never committed, so acknowledged
+only for acks=1 or 0.
 """
 
 Key = tuple[str, int, int, int, int, int]
@@ -22,24 +22,24 @@ Key = tuple[str, int, int, int, int, int]
 
 @slotted
 class Loss:
-    """Batches in a row of one producer, which replicas had and their leader has not."""
+    """Consecutive batches of one producer that some replicas had, and the leader does not have."""
 
     time_ms: int
-    """When the first of these replicas gave them up."""
+    """When the first of these replicas removed them."""
     topic: str
     partition: int
     first_offset: int
     last_offset: int
     records: int
     producer_id: int
-    """-1: a producer without idempotence."""
+    """-1 for a producer without idempotence."""
     producer_epoch: int
     acknowledged: str
     """committed, perhaps committed or acks=1"""
     written_epoch: int
-    """The leader epoch in which they were written."""
+    """Leader epoch in which they were written."""
     leader: int
-    """The leader that does not have them."""
+    """The leader that does not have them, when they were removed."""
     leader_epoch: int
     nodes: list[int] = field(default_factory=list)
     """The replicas that had them."""
@@ -57,12 +57,12 @@ class Loss:
 
 
 class Losses:
-    """The newest; what several replicas give up is one loss."""
+    """The latest losses, at most ``LOSSES_KEPT``. If several replicas remove the same batches, that is one loss."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Key, Loss] = OrderedDict()
         self.dropped = 0
-        """How many older ones had no room any more."""
+        """Number of older losses that were discarded."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -79,10 +79,10 @@ class Losses:
         if loss.last_offset > known.last_offset:
             known.last_offset, known.records = loss.last_offset, loss.records
         if _RANKS[loss.acknowledged] < _RANKS[known.acknowledged]:
-            known.acknowledged = loss.acknowledged  # this replica knew a higher high watermark
+            known.acknowledged = loss.acknowledged  # this replica had a higher high watermark
 
     def list(self) -> tuple[Loss, ...]:
-        """The oldest first."""
+        """All losses, oldest first."""
         return tuple(self._kept.values())
 
     def clear(self) -> None:

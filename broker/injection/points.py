@@ -1,7 +1,7 @@
-"""Injection points: the steps inside the broker at which a fault can be injected, and the links between its nodes.
+"""Injection points: steps inside the broker at which a fault can be injected.
 
-One ``FaultInjection`` serves all nodes of a broker. It is a port: the broker reaches points and asks links, and runs
-without an interceptor. While none is set a point costs one test of one attribute (``python -m benchmarks.ports``).
+One ``FaultInjection`` serves all nodes of a broker. It is a port: the broker works without an interceptor. While none is
+set, a point tests one attribute (``python -m benchmarks.ports``).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ POINTS: Final = frozenset(
         "txn.prepare.append",
     }
 )
-"""The steps inside the broker that an interceptor may hold, refuse or lose, by name."""
+"""Names of the steps that an interceptor may hold, refuse or lose."""
 
 
 @slotted
 class InjectionPoint:
-    """A step inside the broker that is about to be taken."""
+    """A step inside the broker that is about to be executed."""
 
     point: str
     node_id: int
@@ -44,24 +44,25 @@ class InjectionPoint:
 
 
 class PointInterceptor(Protocol):
-    """Intercepts steps. ``watches`` says whether it has anything to do with a point."""
+    """Intercepts steps. ``watches`` returns whether it is interested in a point."""
 
     def watches(self, point: str) -> bool: ...
 
     def reached(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
-        """Call ``go_on``, now or later, or ``refuse`` with the error that the step ends in, or neither if it is lost."""
+        """Call ``go_on`` to execute the step, now or later, or ``refuse`` with its error; neither if the step is lost."""
         ...
 
 
 @slotted(eq=False)
 class FaultInjection:
-    """The port of one broker: what may hold its steps, what the links between its nodes carry, and what has happened."""
+    """The injection port of one broker: points, links between its nodes, and the events and losses that were recorded."""
 
     points: PointInterceptor | None = None
     transaction_watcher: Callable[[Any], object] | None = None
-    """Told each transaction whose new state a coordinator has committed, while a caller waits for one."""
+    """Called with a transaction after a coordinator has committed its new state, while some caller waits for one; else
+    None."""
     links: Links = field(default_factory=Links)
     happenings: Happenings = field(default_factory=Happenings)
     losses: Losses = field(default_factory=Losses)
@@ -69,7 +70,7 @@ class FaultInjection:
     def intercept(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
-        """Take a step, unless the interceptor holds it or lets it fail."""
+        """Execute a step, unless the interceptor holds, refuses or loses it."""
         if self.points is None or not self.points.watches(at.point):
             go_on()
         else:

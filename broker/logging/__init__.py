@@ -1,4 +1,4 @@
-"""The log: one line for each event, rendered by structlog and written by a thread of its own."""
+"""The log: one line for each event, written by a thread."""
 
 from broker.logging.configuration import (
     close,

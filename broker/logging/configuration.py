@@ -1,13 +1,13 @@
-"""The broker's own log: for people on a terminal, one JSON object a line anywhere else; to standard output.
+"""The broker's log on standard output: readable text on a terminal, else one JSON object per line.
 
     log = get_logger()
     log.info("topic created", topic="orders", partitions=4)
 
-A level that is off costs one comparison. To log never raises and never waits: lines leave by a thread of their own
-(`broker.logging.writer`); one that cannot be rendered is logged as such.
+A disabled level costs one comparison. Logging never raises and never blocks: a thread writes the lines
+(`broker.logging.writer`). A line that cannot be rendered is replaced by a line that says so.
 
-structlog's renderer makes the lines for people. Those in JSON are made here: its import takes 12 ms of a start. In a program
-that has not called ``configure`` all lines are structlog's, as that program has set it up.
+structlog renders the readable lines. JSON lines are made here, since importing structlog takes 12 ms of a start. In a
+program that has not called ``configure``, all lines go to structlog, as that program has configured it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Event = dict[str, Any]
 Render = Callable[[str, Event], str]
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
-# A client may send names of 32 KiB; tracebacks are longer than most.
+# A client may send names of 32 KiB. Most tracebacks are shorter than their limit.
 VALUE_CHARACTERS_MAX: Final = 4_096
 TRACEBACK_CHARACTERS_MAX: Final = 65_536
 
@@ -37,9 +37,9 @@ _on_a_terminal = False
 
 
 def configure(log_format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
-    """Set the log up for this process; the arguments are odradek.log.format and odradek.log.level.
+    """Configure the log of this process, with the values of odradek.log.format and odradek.log.level.
 
-    Lines leave by a thread of their own: who wants all of them to have left calls ``close``.
+    A thread writes the lines. ``close`` waits until all are written.
     """
     global _on_a_terminal, _writer
     close()
@@ -62,7 +62,7 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
 
 
 def print_on_a_terminal(lines: Iterable[str]) -> bool:
-    """Lines of text, in their place among those of the log; False, and nothing, where no person reads them."""
+    """Print lines of text, in order with the log lines. Does nothing and returns False if the output is not a terminal."""
     if _on_a_terminal and _writer is not None:
         for line in lines:
             _writer.put(_encoded(line))
@@ -70,13 +70,13 @@ def print_on_a_terminal(lines: Iterable[str]) -> bool:
 
 
 def close() -> None:
-    """Let what was logged leave, as far as it can be written, and wait for that at most ``log_writer.CLOSE_S_MAX``."""
+    """Wait until the queued lines are written, if possible, for at most ``writer.CLOSE_S_MAX`` seconds."""
     if _writer is not None:
         _writer.close()
 
 
 class Logger:
-    """``log.info("topic created", topic="orders")``: an event, and its fields."""
+    """Logs an event with its fields: ``log.info("topic created", topic="orders")``."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ class Logger:
             _log.emit("error", event, fields)
 
     def exception(self, event: str, **fields: object) -> None:
-        """With the traceback of the exception that is being handled."""
+        """Log an error with the traceback of the exception that is being handled."""
         self.error(event, **{"exc_info": True, **fields})
 
 
@@ -115,7 +115,7 @@ def _by_structlog(level: str, event: str, fields: Event) -> None:
 
 
 class _Log:
-    """Of this process."""
+    """The state of the log in this process."""
 
     __slots__ = ("emit", "level")
 
@@ -128,7 +128,7 @@ _log: Final = _Log()
 
 
 def forget() -> None:
-    """As if ``configure`` had not been called."""
+    """Undo ``configure``."""
     close()
     _log.__init__()  # type: ignore[misc]
 
@@ -138,17 +138,17 @@ def get_logger() -> Logger:
 
 
 def set_level(level: str) -> None:
-    """Show lines of this level and above from now on: debug, info, warning or error."""
+    """Log lines of this level and above from now on: debug, info, warning or error."""
     _log.level = LEVELS[level]
 
 
 def level() -> str:
-    """The lowest level that is shown; debug where the log was not set up."""
+    """The lowest enabled level; debug if the log was not configured."""
     return next((name for name, number in LEVELS.items() if number == _log.level), "debug")
 
 
 def get_unfiltered_logger() -> Logger:
-    """For lines that are said at any level, by ``info``."""
+    """A logger whose ``info`` writes the line at any level."""
     return _UnfilteredLogger()
 
 
@@ -157,16 +157,16 @@ def _encoded(line: str) -> bytes:
 
 
 def _sink(stream: TextIO) -> Callable[[bytes], int]:
-    """Where lines go: the descriptor below the stream, if it has one."""
+    """Return the function that writes: to the stream's file descriptor, or to the stream if it has none."""
     stream.flush()
     try:
         return Descriptor(stream.fileno())
-    except OSError:  # io.UnsupportedOperation: it is in memory
+    except OSError:  # io.UnsupportedOperation: the stream is in memory
         return lambda data: len(data) * bool(stream.write(data.decode()))
 
 
 def _saying(render: Render) -> Callable[[str, dict[str, object]], bytes]:
-    """Lines of the writer's own."""
+    """Return a function that renders the writer's own lines."""
 
     def say(event: str, fields: dict[str, object]) -> bytes:
         return _encoded(render("warning", {"event": event, **fields}))
@@ -175,14 +175,14 @@ def _saying(render: Render) -> Callable[[str, dict[str, object]], bytes]:
 
 
 def _renderer(*, human: bool, colors: bool) -> Render:
-    """Makes one text of an event, and never raises."""
+    """Return a function that renders an event as text, and never raises."""
     last = _for_people(colors) if human else _json
 
     def render(level: str, line: Event) -> str:
         what = line.get("event")
         try:
             failure = line.pop("exc_info", None)
-            # The same fields lead every line, so that lines can be read as they pass by.
+            # Every line starts with the same fields, which makes lines easy to scan.
             lead = {"timestamp": _timestamp(), "level": level, "event": what}
             line = {**lead, **line, **lead}
             if failure:
@@ -192,7 +192,7 @@ def _renderer(*, human: bool, colors: bool) -> Render:
         except Exception as error:
             facts = {
                 "level": "error",
-                "event": "log line not made",
+                "event": "log line could not be rendered",
                 "of": ascii(what),
                 "error": ascii(type(error)),
             }
@@ -207,7 +207,7 @@ def _timestamp() -> str:
 
 
 def _traceback_of(failure: object) -> str:
-    """Of an exception, or of the one that is being handled."""
+    """Traceback of the exception, or of the one that is being handled."""
     import traceback
 
     error = failure if isinstance(failure, BaseException) else sys.exc_info()[1]
@@ -218,18 +218,21 @@ def _shorten(line: Event) -> None:
     for name, value in line.items():
         limit = TRACEBACK_CHARACTERS_MAX if name == "exception" else VALUE_CHARACTERS_MAX
         if isinstance(value, str) and len(value) > limit:
-            # Of a traceback the end says what happened.
+            # The end of a traceback is its most important part.
             kept = value[-limit:] if name == "exception" else value[:limit]
             line[name] = f"{kept} ({len(value) - limit} more characters)"
 
 
 def _json(line: Event) -> str:
-    """In ASCII: JSON's escapes are all that a terminal is given of a client's characters; one more passes by JSON."""
+    """Render as ASCII JSON.
+
+    JSON's escapes make text of clients harmless on a terminal, except DEL, which is escaped here.
+    """
     return json.dumps(line, default=repr).replace("\x7f", "\\u007f")
 
 
 def _for_people(colors: bool) -> Callable[[Event], str]:
-    """A terminal obeys what it is given: text of clients is escaped. ConsoleRenderer does so only for text with blanks."""
+    """Render for a terminal, with all text escaped. ConsoleRenderer itself escapes only text that contains blanks."""
     from structlog.dev import ConsoleRenderer, plain_traceback
 
     show = ConsoleRenderer(colors=colors, exception_formatter=plain_traceback)

@@ -1,8 +1,8 @@
-"""How many lines of one kind connections may cause: a token bucket for each kind, and the count of what it has left out.
+"""Rate limits for log lines that clients cause: a token bucket for each kind of line, and a count of suppressed lines.
 
-A fuzzer, a scanner or a client in a loop causes the same line thousands of times, and what else happens cannot be found
-between them. Lines about the broker itself are never left out: only those that carry a ``connection``, or whose event
-is one of ``CAUSED_BY_CLIENTS``.
+A fuzzer, a scanner or a client in a loop causes the same line thousands of times, which would hide everything else. Lines
+about the broker itself are never suppressed, only those that have a field ``connection``, or whose event is in
+``CAUSED_BY_CLIENTS``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, Final
 
 BURST_LINES: Final = 20
 LINES_PER_S: Final = 1.0
-# Further kinds share one bucket.
+# All further kinds share one bucket.
 KINDS_MAX: Final = 100
-# What makes lines of one event different kinds. Other fields hold names of clients, and so any number of values.
+# The field that distinguishes kinds of one event. Other fields contain names chosen by clients, that is, any number of
+# values.
 KIND_FIELDS: Final = {
     "authorization denied": "operation",
     "connection closed": "reason",
@@ -24,7 +25,7 @@ KIND_FIELDS: Final = {
     "accept paused": "reason",
     "batch refused": "error",
 }
-# Also where no single connection is known.
+# Events that are limited although no single connection is known.
 CAUSED_BY_CLIENTS: Final = frozenset(
     {"accept paused", "batch refused", "group looked up, and not used", "topic not created"}
 )
@@ -43,18 +44,18 @@ class _Bucket:
 
 
 class RateLimit:
-    """Of a process."""
+    """The rate limits of a process."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
         self._buckets: dict[Kind, _Bucket] = {}
         self._lock = threading.RLock()
         self.on_first_suppressed: Callable[[], object] = bool
-        """Called when lines begin to be left out, and again after each ``take``."""
+        """Called when lines begin to be suppressed, and again for the first one after each `take`."""
         self._is_told = False
 
     def __call__(self, event: dict[str, Any]) -> bool:
-        """Whether the line passes; it is given the count of those before it that did not."""
+        """Whether the line may be logged. Adds the number of lines of its kind that were suppressed before it."""
         if "connection" not in event and event.get("event") not in CAUSED_BY_CLIENTS:
             return True
         with self._lock:
@@ -71,7 +72,7 @@ class RateLimit:
         return False
 
     def take(self) -> list[tuple[str, dict[str, object]]]:
-        """What has been left out and not said yet: a line for each kind."""
+        """Return a line (event, fields) for each kind of which suppressed lines were not reported yet."""
         found: list[tuple[str, dict[str, object]]] = []
         with self._lock:
             self._is_told = False

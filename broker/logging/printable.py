@@ -1,17 +1,18 @@
-"""Text of clients as a terminal may be given it.
+"""Escapes text from clients, so that it can be shown on a terminal.
 
-Client ids, transactional ids, group and member ids, header names and error texts come from the wire and may hold anything:
-an escape sequence that clears the screen, a carriage return that overwrites the line, a mark that turns the direction.
+Client ids, transactional ids, group and member ids, header names and error texts come from the wire and may contain
+anything: an escape sequence that clears the screen, a carriage return that overwrites the line, a mark that reverses the
+text direction.
 """
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """The same text with each character that `str.isprintable` denies as Python's escape, such as ``\\x1b``.
+    """The text with each character that is not `str.isprintable` replaced by Python's escape, such as ``\\x1b``.
 
-    It denies control characters (C0, DEL, C1), format characters (U+202E and the like), line separators, lone surrogates.
-    A backslash stays as it is: the result is for eyes, and JSON is where exact names are.
+    These are control characters (C0, DEL, C1), format characters (U+202E and the like), line separators and lone surrogates.
+    A backslash is not escaped, so the result is ambiguous; JSON output has the exact names.
     """
     if text.isprintable():
         return text
@@ -21,5 +22,5 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """``printable`` for text that has lines and tabs of its own, such as a traceback."""
+    """``printable`` for text that contains line breaks and tabs itself, such as a traceback."""
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))

@@ -1,8 +1,8 @@
-"""Log lines on their way out: a bounded queue, and the one thread that writes to the file or pipe behind it.
+"""Writes log lines: a bounded queue, and a thread that writes to the file or pipe.
 
-A reader that is gone (EPIPE), a disk that is full (ENOSPC) or a pipe that nothing is read from must never reach the loop:
-`put` neither waits nor raises. Lines that do not fit, or cannot be written, are counted, and the count is a line of its own
-as soon as one can be written again.
+A closed reader (EPIPE), a full disk (ENOSPC) or a pipe that is not read must not affect the event loop: `put` neither blocks
+nor raises. Lines that do not fit into the queue, or cannot be written, are counted. The count is logged when a line can be
+written again.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Final
 
 LINES_QUEUED_MAX: Final = 10_000
 BYTES_QUEUED_MAX: Final = 8 * 1024 * 1024
-# What is written with one system call, when more than one line is there.
+# Bytes that are written with one system call, if several lines are queued.
 WRITE_BYTES: Final = 64 * 1024
-# How long the end of the process waits for the queued lines to leave.
+# Seconds for which the end of the process waits for queued lines.
 CLOSE_S_MAX: Final = 1.0
-# How often the writer says what the rate limit has left out.
+# Delay of the lines that report suppressed lines.
 SAY_SUPPRESSED_AFTER_S: Final = 5.0
 
 Write = Callable[[bytes], int]
-"""Writes all of it, or what is possible; how many bytes were written. It may block, and does not raise."""
+"""Writes as much of the data as possible, and returns the number of bytes written. May block, and does not raise."""
 Say = Callable[[str, dict[str, object]], bytes]
-"""Makes a line, with its line end, of an event and its fields."""
+"""Renders a line, including its line end, from an event and its fields."""
 Suppressed = Callable[[], list[tuple[str, dict[str, object]]]]
-"""Takes what is to be said of lines that a rate limit has left out: events and fields."""
+"""Returns events and fields that report the lines suppressed by the rate limit."""
 
 
 class _Mark(Enum):
@@ -40,7 +40,7 @@ class _Mark(Enum):
 
 
 class LogWriter:
-    """``put`` is for any thread, destructor or signal handler. Lines leave in their order."""
+    """Writes lines in order. ``put`` may be called in any thread, destructor or signal handler."""
 
     def __init__(
         self,
@@ -58,23 +58,23 @@ class LogWriter:
         self._lines_max = lines_max
         self._bytes_max = bytes_max
         self._monotonic_s = monotonic_s
-        # A destructor may log while the same thread is in `put`: SimpleQueue.put and an RLock allow that.
+        # Reentrant, since a destructor may log while the same thread is in `put`: SimpleQueue.put and RLock allow that.
         self._queue: SimpleQueue[bytes | _Mark] = SimpleQueue()
         self._lock = threading.RLock()
         self._lines = 0
         self._bytes = 0
         self._dropped = 0
         self._is_closed = False
-        # Of the thread alone.
+        # Used by the writing thread only.
         self._missing = 0
         self._suppressed_due_s: float | None = None
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
-    # ---- for all threads
+    # ---- called by all threads
 
     def put(self, line: bytes) -> None:
-        """Queue one line, its line end included; count it if there is no room."""
+        """Queue one line, including its line end; count it as dropped if the queue is full."""
         with self._lock:
             if self._lines < self._lines_max and self._bytes + len(line) <= self._bytes_max:
                 self._lines += 1
@@ -86,11 +86,11 @@ class LogWriter:
             self._dropped += 1
 
     def say_suppressed_later(self) -> None:
-        """The rate limit has begun to leave lines out: no line of theirs may come to carry the count."""
+        """Report suppressed lines after a delay, since no later line of their kind may come that would have the count."""
         self._queue.put(_Mark.SUPPRESSED)
 
     def close(self, timeout_s: float = CLOSE_S_MAX) -> bool:
-        """Let the queued lines leave; False if they have not within ``timeout_s``. The thread is a daemon."""
+        """Wait until the queued lines are written. False if that takes longer than ``timeout_s``; the thread is a daemon."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -98,7 +98,7 @@ class LogWriter:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    # ---- in the thread
+    # ---- called by the writing thread
 
     def _run(self) -> None:
         mark: _Mark | None = None
@@ -123,7 +123,7 @@ class LogWriter:
                 self._write_lines([self._say(event, fields) for event, fields in self._suppressed()])
 
     def _take(self) -> tuple[list[bytes], _Mark | None]:
-        """The next lines up to ``WRITE_BYTES``, and the mark behind them. Waits until there is something to do."""
+        """Take lines of up to ``WRITE_BYTES``, and the mark after them. Blocks until there is something to do."""
         lines: list[bytes] = []
         size = 0
         wait_s = None
@@ -142,7 +142,7 @@ class LogWriter:
         return lines, item
 
     def _write_lines(self, lines: Sequence[bytes]) -> None:
-        """Write them, and before them how many are missing. What cannot be written is missing too."""
+        """Write the number of dropped lines, if any, and the lines. Those that cannot be written count as dropped."""
         note = self._say("log lines dropped", {"lines": self._missing}) if self._missing else b""
         data = b"".join((note, *lines))
         if not data:
@@ -157,14 +157,14 @@ class LogWriter:
 
 
 class Descriptor:
-    """Writes by ``os.write``: ``sys.stdout`` has a lock, which the exit of the interpreter would wait for."""
+    """Writes with ``os.write``, since ``sys.stdout`` has a lock, for which the exit of the interpreter would wait."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._line_is_cut = False
 
     def __call__(self, data: bytes) -> int:
-        """See ``Write``. What follows a line that could be written in part begins on a new line."""
+        """Write (see ``Write``). After a line that was written in part, the next one starts on a new line."""
         begin = b"\n" if self._line_is_cut else b""
         view = memoryview(begin + data)
         try:

@@ -1,16 +1,17 @@
-"""The one way in which a request waits: a coroutine, started eagerly, suspended at a `Waiter`.
+"""How requests wait: in a coroutine that is started eagerly and suspended at a `Waiter`.
 
-`start` runs a coroutine up to the first place where it has to wait. One that never waits gives its value in the same turn of
-the loop, without a task and without a future; one that waits becomes one future of its value. What it waits for wakes it by
-a call, and it goes on in the turn of that call: the order of steps is the order of the lines, on whatever turn they run.
+`start` runs a coroutine up to the first place where it has to wait. A coroutine that never waits returns its value in the
+same turn of the event loop, without a task or future. For one that waits, `start` returns a future of its value. The event
+that it waits for wakes it by a call, and it resumes within that call: its steps happen in the order of its lines, whichever
+turn they run in.
 
-A suspended coroutine belongs to one life of a node (`broker.loop.life`) and is closed with it, at the line where it waits.
+A suspended coroutine belongs to one life of a node (`broker.loop.life`). When the life ends, it is closed where it waits.
 
     async def append(partition: Partition) -> ErrorCode:
         result = partition.append_internal(batch)
         committed: Waiter[ErrorCode] = Waiter()
         partition.on_committed(result.last_offset + 1, committed.wake)
-        return await committed                   # at once where this node is the only replica
+        return await committed                   # does not suspend if this node has the only replica
 
     outcome = start(append(partition), node.life)    # the value, or a future of it
 
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MISSING: Final = object()
-"""The value of a waiter that has not been woken."""
+"""Value of a waiter that was not woken yet."""
 
 log = get_logger()
 
 
 class Waiter(Generic[T]):
-    """A place where one coroutine waits for one value. The first call of `wake` counts; it may come before the `await`.
+    """A value for which one coroutine waits. Only the first call of `wake` counts, and it may come before the ``await``.
 
-    So what may end in several ways (committed, out of time) gives the same waiter to all of them.
+    So different events (committed, timed out) can share one waiter.
     """
 
     __slots__ = ("_error", "_suspended", "_value")
@@ -50,11 +51,11 @@ class Waiter(Generic[T]):
         self._suspended: Suspended | None = None
 
     def done(self) -> bool:
-        """`wake` or `fail` was called."""
+        """Whether `wake` or `fail` was called."""
         return self._value is not MISSING
 
     def wake(self, value: T) -> None:
-        """Resume the coroutine with ``value``, in this turn; it runs up to where it waits next before this returns."""
+        """Resume the coroutine with ``value``. It runs up to the next place where it waits before this call returns."""
         if self._value is not MISSING:
             return
         self._value = value
@@ -63,26 +64,26 @@ class Waiter(Generic[T]):
             suspended.resume()
 
     def fail(self, error: Exception) -> None:
-        """Resume the coroutine with an exception."""
+        """Resume the coroutine with an exception, unless it was woken before."""
         if self._value is MISSING:
             self._error = error
-            del error  # what the coroutine makes of it may have a traceback that leads to this frame
+            del error  # a traceback of the coroutine's later errors may lead to this frame, and must not keep this one alive
             self.wake(cast(T, None))
 
-    # As a future has them, for the value of a coroutine that runs beside another (`fork`).
+    # The names of a future's methods, so that a waiter can receive the value of another coroutine (`fork`).
     set_result = wake
     set_exception = fail
 
     def suspend(self, suspended: Suspended) -> None:
-        """The coroutine has come here, and `wake` was not called yet."""
+        """Register the coroutine that awaits this waiter. Called only if `wake` was not called yet."""
         assert self._suspended is None, "a waiter is for one coroutine"
         self._suspended = suspended
 
     def let_go(self) -> None:
-        """The coroutine is closed: `wake` resumes nothing any more."""
+        """Forget the coroutine because it was closed: `wake` then resumes nothing."""
         self._suspended = None
 
-    # `await` asks for an iterator: the waiter is its own, which yields itself once at most.
+    # `await` needs an iterator. The waiter is its own iterator, and yields itself at most once.
 
     def __await__(self) -> Generator[Any, None, T]:
         return self  # type: ignore[return-value]
@@ -98,12 +99,12 @@ class Waiter(Generic[T]):
             try:
                 raise error
             finally:
-                del error  # its traceback leads to this frame: the two would keep what the request has
+                del error  # break the cycle with its traceback, which would keep the request's objects alive
         raise StopIteration(self._value)
 
 
 class Outcome(Protocol):
-    """What is told the value of a coroutine: a future, a `Waiter`, a request that waits."""
+    """Receives the value of a coroutine: a future, a `Waiter`, or a waiting request."""
 
     def done(self) -> bool: ...
 
@@ -113,7 +114,7 @@ class Outcome(Protocol):
 
 
 class Suspended:
-    """A coroutine that waits, and what is told its value; without this it runs in the background."""
+    """A suspended coroutine, and the receiver of its value. Without a receiver it runs in the background."""
 
     __slots__ = ("_coroutine", "_future", "_life", "waits_at")
 
@@ -126,9 +127,9 @@ class Suspended:
         self.waits_at: object = None
 
     def suspend(self, waits_at: object) -> None:
-        """It has yielded what it waits for: a `Waiter`, a future of asyncio, or None for the next turn of the loop."""
+        """Wait for what the coroutine has yielded: a `Waiter`, an asyncio future, or None for the next turn of the loop."""
         if not self._life.alive:
-            # It was running while its node died: it ends here as all others did.
+            # The node died while the coroutine was running.
             self.close()
             return
         self.waits_at = waits_at
@@ -143,12 +144,12 @@ class Suspended:
             future.add_done_callback(self._on_turn)
 
     def _on_turn(self, _: object = None) -> None:
-        """The loop calls what it had taken in before the node died, too."""
+        """Resume in a callback of the event loop, unless the node has died since the callback was scheduled."""
         if self in self._life.suspended_coroutines:
             self.resume()
 
     def resume(self) -> None:
-        """Go on at the line where it waits."""
+        """Resume the coroutine at the line where it waits."""
         if self._life.suspended_coroutines.pop(self, self) is self:
             misused("a coroutine was resumed after its node's life", self._coroutine)
             return
@@ -158,14 +159,17 @@ class Suspended:
             future = self._take_future()
             if future is not None and not future.done():
                 future.set_result(end.value)
-        except (Exception, asyncio.CancelledError) as error:  # a task that it awaited ends with the process
-            # Its traceback leads to this frame: no future in it, which would keep the error, and what the request has.
+        except (
+            Exception,
+            asyncio.CancelledError,
+        ) as error:  # at the end of the process awaited tasks are cancelled
+            # The future is not kept in a local variable: the error's traceback refers to this frame, and would form a cycle.
             _fail(self._take_future(), error)
         else:
             self.suspend(waits_at)
 
     def tell(self, outcome: Outcome) -> None:
-        """Give its value, or its exception, to ``outcome``."""
+        """Set the receiver of the value or exception."""
         self._future = outcome
 
     def _take_future(self) -> Outcome | None:
@@ -173,7 +177,7 @@ class Suspended:
         return future
 
     def close(self) -> None:
-        """End it at the line where it waits: its ``finally`` runs, and writes nothing."""
+        """Close the coroutine at the line where it waits. Its ``finally`` blocks run, and must not write anything."""
         if isinstance(self.waits_at, Waiter):
             self.waits_at.let_go()
         self._future = None
@@ -184,10 +188,10 @@ class Suspended:
 
 
 def start(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> T | asyncio.Future[T]:
-    """Run a coroutine up to where it waits first: its value if it never does, otherwise a future of it.
+    """Run a coroutine up to the first place where it waits. Returns its value if it never waits, else a future of it.
 
-    Raises what the coroutine raises before it waits. A future that is cancelled, as the client has gone, does not stop the
-    coroutine: what was decided is carried out.
+    Raises an exception that the coroutine raises before it waits. Cancelling the future, for example after the client has
+    gone, does not stop the coroutine: what was decided is carried out.
     """
     try:
         waits_at = coroutine.send(None)
@@ -199,7 +203,7 @@ def start(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> T | asyncio.Futu
 
 
 def begin(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> T | Suspended:
-    """The same for one that has to know where the coroutine waits: its value, or what `Suspended.tell` is called of."""
+    """Like `start`, but returns the `Suspended` in place of a future, for callers that must know where it waits."""
     try:
         waits_at = coroutine.send(None)
     except StopIteration as end:
@@ -210,7 +214,8 @@ def begin(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> T | Suspended:
 
 
 def fork(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> Waiter[T]:
-    """The same for a coroutine that runs beside the one which calls, and which awaits the waiter of its value."""
+    """Like `start`, but returns a `Waiter` of the value, for a coroutine that runs beside the caller and is awaited
+    later."""
     joined: Waiter[T] = Waiter()
     try:
         waits_at = coroutine.send(None)
@@ -222,7 +227,7 @@ def fork(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> Waiter[T]:
 
 
 def start_in_background(coroutine: Coroutine[Any, Any, object], life: NodeLife) -> None:
-    """The same for what no request waits for: an exception is logged. In a life that is over nothing is started."""
+    """Like `start`, for a coroutine that no request waits for. Exceptions are logged. Does nothing if the life has ended."""
     if not life.alive:
         coroutine.close()
         return
@@ -250,4 +255,4 @@ def _report(event: str, coroutine: object) -> None:
 
 
 misused: Callable[[str, object], None] = _report
-"""Called where the rules are broken. Tests replace it, and fail."""
+"""Called when these rules are violated. Tests replace it with a function that fails the test."""

@@ -1,7 +1,7 @@
-"""A gauge of the event loop's lag that always runs.
+"""Permanent measurement of the event loop's lag.
 
-Everything here happens on one loop, so whatever holds it up holds up every client. One timer is set again and
-again; by how much it comes late is what a request that arrived at that moment had to wait.
+All work runs on one event loop, so whatever blocks it delays every client. A timer is set again and again. How late it fires
+is the time for which a request that arrived at that moment had to wait.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Final
 
 from broker.logging import get_logger
 
-# Short against the lag that we warn of, so that a stall of that length cannot fall between two looks; long
-# enough that an idle broker stays idle.
+# Short compared to the lag that causes a warning, so that such a stall cannot fall between two measurements. Long enough
+# that an idle broker uses hardly any CPU.
 INTERVAL_S: Final = 0.05
 WARN_ABOVE_MS: Final = 100.0
 SLICE_S: Final = 5.0
 SLICES_KEPT: Final = 12
-"""The maximum is kept per slice of time: together they are the last minute."""
+"""Number of slices whose maximum is kept: together the last minute."""
 
 log = get_logger()
 
 
 class LoopLag:
-    """How late the loop is, in milliseconds: ``last_ms`` and ``max_ms`` of the last minute."""
+    """Lag of the event loop in milliseconds: the last one, and the maximum of the last minute."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.last_ms = 0.0
@@ -61,8 +61,7 @@ class LoopLag:
             self._slice_ends += SLICE_S
         self._maxima[-1] = max(self._maxima[-1], lag_ms)
         if lag_ms > WARN_ABOVE_MS and not self._warned:
-            # Once: the gauge tells the rest, and a machine that is too slow is too slow for more log lines as
-            # well.
+            # Warn once. The metric shows later lags, and more log lines would slow down a machine that is too slow anyway.
             self._warned = True
             log.warning("event loop is late", lag_ms=round(lag_ms), above_ms=WARN_ABOVE_MS)
         self._schedule(now)

@@ -1,8 +1,8 @@
-"""One life of a node: it begins with the node's start, and ends with its kill, its stop, or a start that fails.
+"""One life of a node: from its start to its kill, its stop, or the failure of the start.
 
-A node that starts again has a new life. What belongs to an earlier one (connections, timers, replicas, callbacks of threads)
-may still be reached by events that the loop had taken in before the node died. Each of these carries its node's life, and
-does nothing once that is over: a process that was killed accepts, writes and answers nothing either.
+A node that starts again has a new life. Objects of an earlier life (connections, timers, replicas, callbacks of threads) can
+still be called by events that were scheduled before the node died. Each of them refers to its node's life, and does nothing
+when that has ended, because the process of a killed broker would not accept, write or send anything either.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from typing import Protocol
 
 
 class LifeOver(Exception):
-    """The node was killed in the middle of what it did."""
+    """The node was killed during the operation."""
 
 
 class SuspendedCoroutine(Protocol):
-    """A coroutine that waits (`broker.loop.coroutines`)."""
+    """A suspended coroutine (`broker.loop.coroutines`)."""
 
     def close(self) -> None: ...
 
 
 class NodeLife:
-    """Made at each start of a node. ``alive`` goes from True to False, once."""
+    """Created at each start of a node. ``alive`` changes from True to False once."""
 
     __slots__ = ("alive", "suspended", "suspended_coroutines")
 
     def __init__(self) -> None:
         self.alive = True
         self.suspended_coroutines: dict[SuspendedCoroutine, None] = {}
-        """What waits in this life, the one that has waited longest first."""
+        """Suspended coroutines of this life, in the order of their suspension."""
         self.suspended: list[Callable[[], object]] | None = None
-        """While the node is paused: the timers that were due meanwhile, in their order."""
+        """While the node is paused: timers that were due meanwhile, in order; None otherwise."""
 
     def end(self) -> None:
-        """From now on everything that carries this life refuses to work. What waits in it is closed, in its order."""
+        """End the life: all objects that refer to it refuse to work. Suspended coroutines are closed in order."""
         self.alive = False
         suspended, self.suspended_coroutines = self.suspended_coroutines, {}
         for coroutine in suspended:
             coroutine.close()
 
     def check(self) -> None:
-        """Raise `LifeOver` if the node has died meanwhile."""
+        """Raise `LifeOver` if the life has ended."""
         if not self.alive:
             raise LifeOver

@@ -1,11 +1,11 @@
-"""Long work on the loop, a slice a turn, for all nodes together; what can run beside the loop goes into a thread.
+"""Runs long work in slices, one in each turn of the event loop, for all nodes together. Some of it may run in a thread.
 
     async def list_offsets(request, context):
-        return await context.node.slices.run(search(request))    # at once, if that is one slice
+        return await context.node.slices.run(search(request))    # does not suspend if that is one slice
 
-Threads alone would not do: Python lets one of them run at a time and takes the turn away every 5 ms, so a walk over a
-million records in a thread makes each of the loop's steps wait that long to go on. In slices it is half a millisecond, and
-the order of things is the same in every run.
+Threads alone are not sufficient: Python runs one thread at a time and switches every 5 ms, so that iterating over a million
+records in a thread would delay each step of the event loop by as much. A slice takes half a millisecond, and the order of
+events is the same in every run.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from broker.loop.coroutines import Waiter
 from storage.steps import Steps
 
 APART_AT_ONCE: Final = 2
-"""Jobs with work in a thread: each may hold a batch's decompressed bytes until it ends."""
+"""Jobs that may use a thread at the same time. Each may keep a batch's decompressed bytes in memory until it ends."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 ELEMENTS_PER_SLICE: Final = 100
-"""Of a request's array, answered in one turn where each costs some microseconds."""
+"""Elements of a request's array that are handled in one turn, if each takes some microseconds."""
 
 
 def each(elements: Iterable[T], answer: Callable[[T], R]) -> Generator[None, None, list[R]]:
-    """An answer for each of the elements of a request; stops after each slice of them."""
+    """Call ``answer`` for each element of a request and collect the results. Yields after each slice of elements."""
     answers: list[R] = []
     for number, element in enumerate(elements, 1):
         answers.append(answer(element))
@@ -39,7 +39,7 @@ def each(elements: Iterable[T], answer: Callable[[T], R]) -> Generator[None, Non
 
 
 class _Place(Waiter[None]):
-    """A place in a queue. One whose job was closed, as its node died, is passed over."""
+    """A place in a queue. It is skipped if its job was closed because the node died."""
 
     __slots__ = ("is_left",)
 
@@ -49,7 +49,7 @@ class _Place(Waiter[None]):
 
 
 class _Queue:
-    """Jobs that wait for the same thing, in the order of their coming."""
+    """Jobs that wait for the same resource, in order of arrival."""
 
     def __init__(self) -> None:
         self._places: deque[_Place] = deque()
@@ -63,7 +63,7 @@ class _Queue:
             place.is_left = True
 
     def next(self) -> Callable[[], None] | None:
-        """What lets the first one go on; None if none waits."""
+        """Return a function that resumes the first waiting job; None if there is none."""
         while self._places:
             place = self._places.popleft()
             if not place.is_left:
@@ -75,7 +75,7 @@ class _Queue:
 
 
 class Slices:
-    """Any number of jobs; each turn of the loop continues one of them, in turns."""
+    """Any number of jobs. Each turn of the event loop continues one of them, round-robin."""
 
     def __init__(self) -> None:
         self._ready = _Queue()
@@ -84,7 +84,7 @@ class Slices:
         self._armed = False
 
     async def run(self, steps: Steps[T]) -> T:
-        """What the steps return. The first slice is done now; if it is the only one, this waits for nothing."""
+        """Run the steps and return their result. The first slice runs now, so a job of one slice never suspends."""
         thread: _Thread | None = None
         try:
             work = next(steps)
@@ -98,7 +98,8 @@ class Slices:
                         await self._waiting.wait()
                     self._apart += 1
                     thread = _Thread()
-                # A result may be large, and an error's traceback leads to this frame: neither gets a name here.
+                # Neither a result, which may be large, nor an error, whose traceback refers to this frame, is kept in a
+                # local variable.
                 await thread.do(work)
                 await self._turn()
                 work = thread.hand_over(steps)
@@ -126,7 +127,7 @@ class Slices:
             resume()
 
     def _left(self) -> None:
-        """A job that had work in a thread has ended."""
+        """A job that used a thread has ended: start the next one that waits for a thread."""
         self._apart -= 1
         resume = self._waiting.next()
         if resume is not None:
@@ -134,7 +135,7 @@ class Slices:
 
 
 class _Thread:
-    """Where a job does work beside the loop."""
+    """Runs the work of one job in a thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -145,7 +146,7 @@ class _Thread:
         await asyncio.wait([self._future])
 
     def hand_over(self, steps: Steps[Any]) -> Callable[[], Any] | None:
-        """Give the steps the result of their work, or its error."""
+        """Pass the result of the work, or its exception, to the steps."""
         future, self._future = self._future, None
         assert future is not None
         error = future.exception()
@@ -157,7 +158,7 @@ class _Thread:
             del error, future
 
     def end(self, left: Callable[[], object]) -> None:
-        """Call ``left`` in the next turn; if the job was closed while its thread works, once that has ended."""
+        """Call ``left`` in the next turn; or, if the job was closed while its thread works, when the thread has finished."""
         if self._future is None:
             self._loop.call_soon(left)
         else:
@@ -171,12 +172,12 @@ def _retrieve(left: Callable[[], object], future: asyncio.Future[Any]) -> None:
 
 
 class TurnsApart:
-    """For long pieces of work that no one may cut into slices: one in a turn of the loop, the next in a later turn."""
+    """Spreads long work that cannot be sliced: one piece in each turn of the event loop."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     async def turn(self) -> None:
-        """Return in a turn in which no other one has returned."""
+        """Return in a turn of the event loop in which no other call of this method returns."""
         await self._lock.acquire()
         asyncio.get_running_loop().call_soon(self._lock.release)

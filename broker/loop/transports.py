@@ -1,4 +1,4 @@
-"""What transports of asyncio do not offer."""
+"""Helper functions for asyncio's transports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LINGER_NOT: Final = Struct("ii").pack(1, 0)
 
 
 def reset_transport(transport: asyncio.Transport) -> None:
-    """Close so that the peer sees a reset, as when the process at this end was killed."""
+    """Close the connection so that the peer sees a TCP reset, as after the death of this process."""
     raw = transport.get_extra_info("socket")
     if raw is not None:
         with contextlib.suppress(OSError):
@@ -21,21 +21,21 @@ def reset_transport(transport: asyncio.Transport) -> None:
 
 
 def addresses(transport: asyncio.BaseTransport) -> tuple[tuple[str, int], tuple[str, int]]:
-    """Host and port of the peer, and those that it has connected to; ("", 0) for what is not known."""
+    """((host, port) of the peer, (host, port) of the local socket); ("", 0) if unknown."""
     found = (transport.get_extra_info(name) for name in ("peername", "sockname"))
     peer, own = ((str(each[0]), int(each[1])) if each else ("", 0) for each in found)
     return peer, own
 
 
 def as_java_writes(host: str) -> str:
-    """An address as ``InetAddress.getHostAddress`` has it, which group metadata and ACLs hold.
+    """The address in the form of ``InetAddress.getHostAddress``, which group metadata and ACLs use.
 
     >>> as_java_writes("::1"), as_java_writes("::ffff:10.0.0.7"), as_java_writes("10.0.0.7")
     ('0:0:0:0:0:0:0:1', '10.0.0.7', '10.0.0.7')
     """
     if ":" not in host:
         return host
-    import ipaddress  # few clients come by IPv6
+    import ipaddress  # imported here, since few clients use IPv6
 
     address, _, scope = host.partition("%")
     parsed = ipaddress.IPv6Address(address)

@@ -1,4 +1,4 @@
-"""One broker of the cluster: what belongs to one broker id, and the context that its requests carry."""
+"""One node of the cluster: everything that belongs to a broker id, and the context of its requests."""
 
 from broker.node.node import Listener, Node
 

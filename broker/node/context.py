@@ -1,4 +1,4 @@
-"""What a handler may touch."""
+"""The context of a request, which its handler gets."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ log = get_logger()
 
 @slotted
 class ClientInformation:
-    """What is known of the client at the other end of a connection."""
+    """What the broker knows of the client of a connection."""
 
     port: int = 0
     software_name: str = "unknown"
-    """As ApiVersions has told it since version 3 (KIP-511)."""
+    """From ApiVersions v3 and later (KIP-511)."""
     software_version: str = "unknown"
     authentication: SaslServerAuthenticator | None = None
     """None on a listener without SASL."""
     principal: str = ANONYMOUS
     by_token: bool = False
-    """Its principal has logged in with a delegation token (KIP-48)."""
+    """Whether the client authenticated with a delegation token (KIP-48)."""
 
     def authenticated(self, evaluated: Evaluated) -> None:
-        """Take over what a token has brought: the principal, if that was the last one of its exchange."""
+        """Set the principal if the token completed the SASL exchange."""
         if evaluated.principal is not None:
             self.principal, self.by_token = evaluated.principal, evaluated.by_token
 
 
 @slotted
 class RequestContext:
-    """The circumstances of one request: where it arrived, who sent it, which version it speaks."""
+    """The context of one request: its node, listener, version and client."""
 
     node: Node
     listener: Listener
@@ -47,18 +47,18 @@ class RequestContext:
     api_version: int
     client_id: str | None
     peer: str
-    """The peer's address as Kafka writes it into group metadata: ``/127.0.0.1``."""
+    """The client's address as Kafka writes it into group metadata: ``/127.0.0.1``."""
     connection_id: int = 0
     client: ClientInformation = field(default_factory=ClientInformation)
     principal: str = ANONYMOUS
-    """That of the client when the request came."""
+    """The client's principal when the request arrived."""
 
     def authorize(
         self, operation: str, resource_type: str, resource_name: str, *, logs_denial: bool = True
     ) -> bool:
-        """May the principal do this? Without an authorizer every principal may do everything.
+        """Whether the principal may do the operation on the resource. Always true without an authorizer.
 
-        ``logs_denial``: a denial is a refusal, and not only less to be told, or one of several ways to a right.
+        ``logs_denial`` is False where a denied check only filters the response, or another ACL may still allow the request.
         """
         authorizer = self.node.authorizer
         if authorizer is None or authorizer.authorize(
@@ -70,7 +70,7 @@ class RequestContext:
         return False
 
     def authorize_by_resource_type(self, operation: str, resource_type: str) -> bool:
-        """May the principal do this to any resource of the type (KIP-679)?"""
+        """Whether the principal may do the operation on any resource of the type (KIP-679)."""
         authorizer = self.node.authorizer
         if authorizer is None or authorizer.authorize_by_resource_type(
             self.principal, self.peer[1:], operation, resource_type
@@ -80,7 +80,7 @@ class RequestContext:
         return False
 
     def _log_denial(self, operation: str, resource: str) -> None:
-        """What Kafka's ``kafka.authorizer.logger`` says; the rate limit of lines about clients holds for it, too."""
+        """Log a denial, as Kafka's ``kafka.authorizer.logger`` does. The log's rate limit for clients applies."""
         log.info(
             "authorization denied",
             principal=self.principal,

@@ -1,4 +1,4 @@
-"""Follows what is set at run time, as Kafka's ``DynamicConfigPublisher``: a node's settings change for all who have them."""
+"""Applies broker settings that are changed at run time to a node, as Kafka's ``DynamicConfigPublisher``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = get_logger()
 
 
 class DynamicConfigPublisher(MetadataListener):
-    """``configured`` is called after a change, for what has copies of settings."""
+    """Updates the shared ``BrokerConfig``, and then calls ``configured`` for the parts that keep copies of settings."""
 
     def __init__(self, config: BrokerConfig, settings: Settings, configured: Callable[[], object]) -> None:
         self._config = config

@@ -1,11 +1,11 @@
-"""Fetch sessions (KIP-227): a reader names its partitions once, and then gets only what changed.
+"""Fetch sessions (KIP-227): a client names its partitions once, and then receives only those that changed.
 
-A session is a list of partitions, each with the parameters that the client last sent for it, and with what it
-was last told about it. The client numbers its requests; a request out of order means that one side has lost track,
-and the session starts anew.
+A session is a list of partitions, each with the client's latest parameters for it and the values last sent to the client.
+The client numbers its requests with session epochs. A request with a wrong epoch means that client and broker disagree about
+the session, and the client must create a new one.
 
-Nothing here waits, reads a clock or draws a number: ``now_ms`` and the source of session ids are arguments.
-The rules are those of Kafka's FetchManager, FetchSession and FetchSessionCacheShard, with one shard.
+The code is pure: ``now_ms`` and the source of session ids are arguments. The rules are those of Kafka's FetchManager,
+FetchSession and FetchSessionCacheShard, with one shard.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from protocol.slotted import slotted
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
-"""The client wants everything, and a new session if it may have one."""
+"""Epoch of a full fetch that also creates a session, if possible."""
 FINAL_EPOCH: Final = -1
-"""The client wants everything, and no session. Versions below 7 mean this always."""
+"""Epoch of a full fetch without a session. Versions below 7 always behave like this."""
 SESSION_EPOCH_MAX: Final = 2**31 - 1
 SESSION_IDLE_MS_MAX: Final = 120_000
-"""A session idle for longer gives way to any new one; one in use for less is safe from other consumers."""
+"""A session that is idle for longer may be evicted for any new one. Younger ones are safe from other consumers."""
 
 Key = tuple[UUID | str, int]
 """(topic id, or topic name below v13; partition)."""
@@ -35,10 +35,10 @@ Key = tuple[UUID | str, int]
 
 @slotted(eq=False)
 class CachedPartition:
-    """A partition that a reader asks for, how it asks, and what it was last told."""
+    """A partition of a fetch: the client's parameters, and the values last sent to the client."""
 
     topic: str | None
-    """None while the topic id is unknown here."""
+    """None while no topic has the id."""
     topic_id: UUID | None
     """None below v13."""
     index: int
@@ -54,16 +54,16 @@ class CachedPartition:
         return (self.topic_id or self.topic or "", self.index)
 
     def ask_as(self, newer: CachedPartition) -> None:
-        """Take over the parameters of the client's newest request; what it was told stays."""
+        """Take the parameters of the client's newest request. The values last sent stay."""
         self.offset = newer.offset
         self.max_bytes = newer.max_bytes
         self.leader_epoch = newer.leader_epoch
         self.last_fetched_epoch = newer.last_fetched_epoch
 
     def tell(self, answer: PartitionData) -> bool:
-        """Remember what the response tells the client; false if the client knows all of it already.
+        """Remember the values in the response. Returns False if the client has all of them already.
 
-        The last stable offset is not remembered, so its move alone is no news (Kafka's CachedPartition).
+        As in Kafka's CachedPartition, the last stable offset is not remembered, so its change alone returns False.
         """
         news = (
             bool(answer.records)
@@ -73,7 +73,7 @@ class CachedPartition:
             or answer.preferred_read_replica != -1
             or answer.diverging_epoch.epoch >= 0
         )
-        # After an error the partition is news again once it is well, even if nothing moved meanwhile.
+        # After an error, the next response without one must be sent even if no offset moved.
         self.high_watermark_told = answer.high_watermark if answer.error_code == NONE else -1
         self.log_start_told = answer.log_start_offset
         return news
@@ -84,7 +84,7 @@ Answers = list[tuple[CachedPartition, PartitionData]]
 
 @slotted(eq=False)
 class Session:
-    """One client's list. ``epoch`` is the number that its next request must bear."""
+    """The fetch session of one client. ``epoch`` is the session epoch that its next request must have."""
 
     session_id: int
     follower: bool
@@ -96,7 +96,7 @@ class Session:
 
     @property
     def value(self) -> tuple[bool, int]:
-        """Sessions of followers are worth more than those of consumers, then those with more partitions."""
+        """Eviction priority: followers before consumers, then sessions with more partitions."""
         return (self.follower, len(self.partitions))
 
     def update(self, asked: Mapping[Key, CachedPartition], forgotten: Sequence[Key]) -> None:
@@ -110,7 +110,10 @@ class Session:
             self.partitions.pop(key, None)
 
     def select(self, answers: Answers) -> Answers:
-        """The answers that are news. A partition that gave data goes to the end: all get their turn."""
+        """The responses that have changes.
+
+        A partition with records moves to the end, so that all partitions get their turn.
+        """
         news: Answers = []
         for wanted, answer in answers:
             key = wanted.key
@@ -123,7 +126,7 @@ class Session:
 
 @slotted(frozen=True)
 class Opened:
-    """What one Fetch is to read, and how its answer goes back."""
+    """The partitions to read for one Fetch, and the session for its response."""
 
     wanted: Sequence[CachedPartition]
     session: Session | None = None
@@ -131,9 +134,9 @@ class Opened:
     create: Callable[[Answers, int], int] | None = None
 
     def answer(self, answers: Answers, now_ms: int) -> tuple[ErrorCode, int, Answers]:
-        """(top level error, session id, what to send) once everything was read."""
+        """(top-level error, session id, partitions to send), after all partitions were read."""
         if self.session is not None:
-            # While this Fetch waited, another of the same session may have come by another connection.
+            # Another Fetch of the session may have arrived on another connection while this one waited.
             if self.session.epoch != self.expected_epoch:
                 return ErrorCode.invalid_fetch_session_epoch, self.session.session_id, []
             return NONE, self.session.session_id, self.session.select(answers)
@@ -141,7 +144,7 @@ class Opened:
         return NONE, session_id, answers
 
     def answer_nothing(self) -> tuple[ErrorCode, int]:
-        """(top level error, session id) of an answer without partitions: its client has to wait, and asks again."""
+        """(top-level error, session id) of a throttled response without partitions. The client repeats its Fetch later."""
         if self.session is None:
             return NONE, NO_SESSION
         if self.session.epoch != self.expected_epoch:
@@ -155,9 +158,9 @@ class FetchSessionCache:
 
     slots: int
     draw_id: Callable[[], int]
-    """Draws a number from 1 to 2**31 - 1."""
+    """Returns a random number from 1 to 2**31 - 1."""
     by_id: dict[int, Session] = field(default_factory=dict)
-    """In the order of last use."""
+    """Sessions by id, in the order of their last use."""
 
     def open(
         self,
@@ -170,7 +173,7 @@ class FetchSessionCache:
         follower: bool = False,
         now_ms: int,
     ) -> Opened | ErrorCode:
-        """Begin a Fetch: what it is to read, or the top level error that it is answered with."""
+        """Begin a Fetch. Returns the partitions to read, or the top-level error of the response."""
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self.by_id.pop(session_id, None)
             create = None
@@ -207,7 +210,7 @@ class FetchSessionCache:
         return session_id
 
     def _make_room(self, value: tuple[bool, int], now_ms: int) -> bool:
-        """Evict a session that is idle for long, else one that is worth less than the new one would be."""
+        """Evict a session that has been idle for long, else one with a lower priority than the new one."""
         if not self.by_id:
             return False
         oldest = next(iter(self.by_id.values()))
@@ -218,7 +221,7 @@ class FetchSessionCache:
         candidates = [
             session
             for session in self.by_id.values()
-            # A follower may evict a consumer's young session; no request may evict a follower's young one.
+            # A follower may evict a consumer's young session. A follower's young session is never evicted.
             if session.used_ms - session.created_ms > SESSION_IDLE_MS_MAX
             or (follower and not session.follower)
         ]

@@ -1,4 +1,4 @@
-"""One broker of the cluster: it owns listeners, a log directory, replicas and coordinators."""
+"""One node of the cluster, with its replicas, coordinators and other parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @slotted(frozen=True)
 class Listener:
-    """A socket that clients connect to, and its advertised address."""
+    """A listener of a node, and its advertised address."""
 
     name: str
     host: str
@@ -45,14 +45,14 @@ class Listener:
 
 @slotted
 class Node:
-    """Everything that belongs to one broker id."""
+    """All parts of the node with one broker id."""
 
     node_id: int
     config: BrokerConfig
     clock: Clock
     metadata: ClusterMetadata
     settings: Settings
-    """What ``config`` comes from: the start, and what was set at run time."""
+    """The sources of ``config``: settings at start, and those changed at run time."""
     replicas: ReplicaManager
     transactions: TransactionCoordinator
     groups: GroupCoordinator
@@ -62,18 +62,18 @@ class Node:
     client_metrics: ClientMetricsManager
     rack: str | None = None
     authorizer: Authorizer | None = None
-    """None: every principal may do everything."""
+    """None means that every principal may do everything."""
     check_listeners: Callable[[BrokerConfig], None] | None = None
-    """`ConfigError` if its listeners cannot go on with other settings; None where all are PLAINTEXT."""
+    """Raises `ConfigError` if the listeners cannot change to other settings; None if all are PLAINTEXT."""
     injection: FaultInjection = field(default_factory=FaultInjection)
     """Shared by all nodes of the broker."""
     slices: Slices = field(default_factory=Slices)
     """Shared by all nodes of the broker."""
     append_queues: AppendQueues = field(default_factory=AppendQueues)
     life: NodeLife = field(default_factory=NodeLife)
-    """Over once the node is killed, has stopped, or could not start: nothing of it is served then."""
+    """Ends when the node is killed, stopped, or fails to start. Nothing of it works afterwards."""
     peers: Peers | None = None
-    """How this node speaks to the others; None where there are none."""
+    """Requests to other nodes; None if there are none."""
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """The name of a topic by its id; None if there is no such topic."""

@@ -1,4 +1,4 @@
-"""A node as connections and interceptors know it: a broker's, or another server's that has the same connections."""
+"""The interface of a node for connections and interceptors. The proxy implements it as well."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ServedNode(Protocol):
-    """What connections and interceptors may ask of the node at which a request has arrived."""
+    """What connections and interceptors may use of the node that received a request."""
 
     @property
     def node_id(self) -> int: ...

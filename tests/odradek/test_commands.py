@@ -239,7 +239,7 @@ def test_time_is_shown_and_moved_on(broker: package.Broker) -> None:
     after = json.loads(said(broker, "clock", "show", "--json"))["ahead_ms"]
     moved = {domain for domain in after if after[domain] - before[domain] == 129_600_000}
     assert moved == {"groups", "retention", "ids"}
-    assert "is no duration" in run(broker, "clock", "advance", "soon").stderr
+    assert "is not a duration" in run(broker, "clock", "advance", "soon").stderr
 
 
 # -- trace

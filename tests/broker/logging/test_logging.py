@@ -135,7 +135,7 @@ def test_a_line_that_cannot_be_made_a_text_does_not_reach_who_logs(log_format: s
     get_logger().info("odd", value=Unspeakable())
     (line,) = lines(stream)
     entry = json.loads(line)
-    assert (entry["event"], entry["of"]) == ("log line not made", "'odd'")
+    assert (entry["event"], entry["of"]) == ("log line could not be rendered", "'odd'")
 
 
 def test_a_name_that_is_no_text_is_logged():

@@ -64,12 +64,12 @@ async def test_a_reset_takes_skews_away_and_a_snapshot_brings_its_own_back(open_
         ({"by": "5m", "by_ms": 300_000}, 'say how far, either as {"by": "-30s"} or as {"by_ms": -30000}'),
         (
             {"by": "later"},
-            "'later' is no skew: write how far the node's clock is ahead as a number and a unit "
+            "'later' is not a skew: write how far the node's clock is ahead as a number and a unit "
             "(ms, s, m, h, d, w), as in 5m; -30s for a clock that is behind; 0 for none",
         ),
-        ({"by": "--5m"}, "'--5m' is no skew: "),
-        ({"by": "5"}, "'5' is no skew: "),
-        ({"by": ""}, "'' is no skew: "),
+        ({"by": "--5m"}, "'--5m' is not a skew: "),
+        ({"by": "5"}, "'5' is not a skew: "),
+        ({"by": ""}, "'' is not a skew: "),
         ({"by": "-20000d"}, "a skew of -1728000000000 ms is more than half a century (1577836800000 ms)"),
         ({"by_ms": 1_577_836_800_001}, "<= 1577836800000"),
     ],

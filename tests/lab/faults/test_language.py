@@ -373,7 +373,7 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("Produce -> error NONE", "NONE is not an error code"),
         ("Produce -> error 9999", "the error '9999' is not known"),
         ("Produce -> delay", "delay needs a delay"),
-        ("Produce -> delay soon", "'soon' is no duration"),
+        ("Produce -> delay soon", "'soon' is not a duration"),
         ("Produce -> delay 8d", "a delay is between 0 and"),
         ("Produce -> delay 1s delay=1s", "delay is said twice"),
         ("Produce -> drop silent", "drop has no silent"),

@@ -186,8 +186,9 @@ def test_a_part_of_the_suites_of_tls_13_is_refused(listener):
     with pytest.raises(ConfigError) as refused:
         listener(cipher_suites=("TLS_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"))
     assert str(refused.value) == (
-        "Invalid value TLS_AES_256_GCM_SHA384 for configuration ssl.cipher.suites: this Python supports only all suites of TLS 1.3 "
-        "or none: add TLS_AES_128_GCM_SHA256, TLS_CHACHA20_POLY1305_SHA256, or remove TLSv1.3 from ssl.enabled.protocols"
+        "Invalid value TLS_AES_256_GCM_SHA384 for configuration ssl.cipher.suites: this Python supports only all suites of "
+        "TLS 1.3 or none: add TLS_AES_128_GCM_SHA256, TLS_CHACHA20_POLY1305_SHA256, or remove TLSv1.3 from "
+        "ssl.enabled.protocols"
     )
 
 
