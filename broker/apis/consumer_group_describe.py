@@ -33,7 +33,7 @@ from storage.steps import Steps
 CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 HAS_OTHER_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
-"""Kafka's words."""
+"""Kafka's error message."""
 
 
 @api(key=69, versions=range(2))

@@ -319,8 +319,8 @@ class VirtualClock:
         """Advance the domains (by default transactions and ids) by ``by_ms``.
 
         Returns when all timers that were due have fired and the loop has drained. A second call waits for the first. Raises
-        ``BadDuration`` if ``by_ms`` is negative or too large, and ``AdvanceCancelled`` after `cancel`. A cancelled call leaves
-        the clock at the time that it has reached.
+        ``BadDuration`` if ``by_ms`` is negative or too large, and ``AdvanceCancelled`` after `cancel`. After a cancellation,
+        the clock keeps the time that it has reached.
         """
         from broker.clock.course import Course  # most brokers never advance their clock
 

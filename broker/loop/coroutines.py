@@ -159,11 +159,9 @@ class Suspended:
             future = self._take_future()
             if future is not None and not future.done():
                 future.set_result(end.value)
-        except (
-            Exception,
-            asyncio.CancelledError,
-        ) as error:  # at the end of the process awaited tasks are cancelled
-            # The future is not kept in a local variable: the error's traceback refers to this frame, and would form a cycle.
+        except (Exception, asyncio.CancelledError) as error:
+            # A task that the coroutine awaits is cancelled at the end of the process. The future is not kept in a local
+            # variable: the error's traceback refers to this frame, and would form a cycle.
             _fail(self._take_future(), error)
         else:
             self.suspend(waits_at)

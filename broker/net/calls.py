@@ -233,12 +233,12 @@ class CallInterceptors:
         self._all: tuple[CallInterceptor, ...] = ()
 
     def add(self, interceptor: CallInterceptor, *, first: bool = False) -> None:
-        """Show it all further calls, after the others; or before them, for one that only watches (``first``)."""
+        """Add an interceptor after the others, or before them (``first``), for one that only watches."""
         self._all = (interceptor, *self._all) if first else (*self._all, interceptor)
         self._link()
 
     def remove(self, interceptor: CallInterceptor) -> None:
-        """Show it no further calls. It is still shown the responses of calls that it has seen."""
+        """Remove an interceptor. It sees no further calls, but still the responses of calls that it has seen."""
         self._all = tuple(each for each in self._all if each is not interceptor)
         self._link()
 

@@ -40,7 +40,7 @@ class CachedPartition:
     topic: str | None
     """None while no topic has the id."""
     topic_id: UUID | None
-    """None below v13."""
+    """None in versions below 13."""
     index: int
     offset: int = 0
     max_bytes: int = 0

@@ -42,7 +42,7 @@ H = TypeVar("H", bound="Callable[..., object]")
 
 
 class Api:
-    """One served API."""
+    """One API that the broker serves."""
 
     __slots__ = ("_handler", "allow_before_authentication", "announced", "key", "name", "versions")
 

@@ -38,7 +38,7 @@ _ZONE: Final = "%"
 
 
 def options() -> list[click.Parameter]:
-    """For click."""
+    """Return the options as parameters for click."""
     import click
 
     return [

@@ -53,7 +53,7 @@ class AclIndex:
 
     @property
     def prefixed(self) -> Mapping[str, Entries]:
-        """By prefix."""
+        """Entries by prefix."""
         return self._prefixed
 
     def __bool__(self) -> bool:

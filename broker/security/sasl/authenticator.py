@@ -36,7 +36,7 @@ class AuthenticationState(Enum):
     INITIAL = "initial"
     """ApiVersions or SaslHandshake is expected."""
     HANDSHAKE = "handshake"
-    """SaslHandshake only."""
+    """Only SaslHandshake is expected."""
     AUTHENTICATE = "authenticate"
     COMPLETE = "complete"
     FAILED = "failed"

@@ -27,7 +27,7 @@ class SaslServer(Protocol):
     """The server side of one exchange (``javax.security.sasl.SaslServer``)."""
 
     mechanism: str
-    """`SCRAM-SHA-256`"""
+    """Name of the mechanism, such as `SCRAM-SHA-256`."""
     is_complete: bool
     user: str
     """The authorization id, when the exchange is complete."""

@@ -10,11 +10,11 @@ from broker.security.sasl.mechanism import AuthenticationFailed
 
 MECHANISM: Final = "PLAIN"
 _TOKENS_MAX: Final = 4
-"""As many as Kafka counts."""
+"""Kafka splits a message into at most this many parts."""
 
 
 class PlainUsers:
-    """The users that the login module has as options, `user_<name>="<password>"`."""
+    """Users and passwords from the options `user_<name>="<password>"` of the login module."""
 
     def __init__(self, context: JaasContext) -> None:
         self._context = context
@@ -26,7 +26,7 @@ class PlainUsers:
 
 
 class PlainServer:
-    """One exchange: the client's message is all of it."""
+    """The server side of one exchange, which is a single message of the client."""
 
     def __init__(self, users: PlainUsers) -> None:
         self.mechanism = MECHANISM

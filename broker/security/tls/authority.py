@@ -54,11 +54,11 @@ class Issued:
 
     @property
     def certificate(self) -> bytes:
-        """In DER."""
+        """The certificate in DER."""
         return _der(self.chain[0])
 
     def key_pem(self, password: str | None = None) -> bytes:
-        """PKCS#8."""
+        """The private key as PKCS#8 in PEM, encrypted if there is a password."""
         encryption: KeySerializationEncryption = NoEncryption() if password is None else _encryption(password)
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
 
@@ -133,7 +133,7 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """In DER."""
+        """The certificate in DER."""
         return _der(self._certificate)
 
     def certificate_pem(self) -> bytes:

@@ -75,7 +75,7 @@ def pkcs8(key: PKCS12PrivateKeyTypes | PrivateKeyTypes) -> bytes:
 
 
 def encode(label: str, data: bytes) -> str:
-    """One entry."""
+    """Encode one PEM entry."""
     base64 = binascii.b2a_base64(data, newline=False).decode()
     lines = "\n".join(base64[at : at + 64] for at in range(0, len(base64), 64))
     return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"

@@ -36,7 +36,7 @@ class PrivateKey(NamedTuple):
 
     alias: str
     key: bytes
-    """PKCS#8, DER."""
+    """The private key as PKCS#8 in DER."""
     chain: tuple[bytes, ...]
 
     def __repr__(self) -> str:
