@@ -369,7 +369,7 @@ class Cluster:
         await self.metadata.cluster_control.join(self.introduce(runtime))
         runtime.life.check()
         runtime.start_coordinators()
-        with suppress(StartError):  # with too few nodes, the topics are created at the start of the next node
+        with suppress(StartError):  # too few nodes: the next start creates the topics
             await self.startup_topics.create(self.metadata)
         await self.enable_request_processing(runtime)
 

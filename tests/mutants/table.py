@@ -968,7 +968,7 @@ LIFECYCLE: Final = (
                 "a start creates the topics of the command line if a reset could not",
                 _LIFECYCLE,
                 "broker/cluster/cluster.py",
-                "        with suppress(StartError):  # too few nodes run: they are due at the start of the next one\n"
+                "        with suppress(StartError):  # too few nodes: the next start creates the topics\n"
                 "            await self.startup_topics.create(self.metadata)\n",
                 "",
             ),

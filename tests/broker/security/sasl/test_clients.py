@@ -84,7 +84,7 @@ def test_of_the_modules_of_a_file_that_of_the_mechanism_counts() -> None:
         ),
         ("PLAIN", f"{PLAIN_MODULE} required username=a;", "needs username and password"),
         (SHA_256, f"{SCRAM_MODULE} required password=secret;", "needs username and password"),
-        ("OAUTHBEARER", f"{OAUTH_MODULE} required;", "needs options that make a token"),
+        ("OAUTHBEARER", f"{OAUTH_MODULE} required;", "needs options that create a token"),
     ],
 )
 def test_a_broker_that_cannot_log_in(mechanism: str, config: str, told: str) -> None:

@@ -195,7 +195,7 @@ def test_a_property_of_the_jvm_may_restrict_the_modules() -> None:
 def test_a_class_that_odradek_does_not_have_is_refused_by_name(setting: str) -> None:
     with pytest.raises(ConfigError) as refused:
         plain(**{f"plain_{setting}": "com.example.Own"})
-    told = f"Invalid value com.example.Own for configuration listener.name.sasl.plain.{setting}: Odradek has no such class"
+    told = f"Invalid value com.example.Own for configuration listener.name.sasl.plain.{setting}: Odradek does not load Java"
     assert str(refused.value).startswith(told)
 
 

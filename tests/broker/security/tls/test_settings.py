@@ -119,7 +119,9 @@ def test_what_odradek_cannot_obey_is_refused(configure, name, value, reason):
 
 
 def test_security_providers_are_refused():
-    with pytest.raises(ConfigError, match=r"configuration security\.providers: Odradek has no such class"):
+    with pytest.raises(
+        ConfigError, match=r"configuration security\.providers: Odradek does not load Java classes"
+    ):
         tls_settings(ListenerConfigs(defaults() | {"security.providers": "org.example.Creator"}, "SSL"))
 
 
