@@ -28,7 +28,7 @@ from tests.support.raw import free_port
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
 # What `odradek explain` prints is staged in tests/lab/explain/test_staged.py.
-BEFORE, _, EXPLAINED = PAGE.partition("\n## Something stands still\n")
+BEFORE, _, EXPLAINED = PAGE.partition("\n## Something is stuck\n")
 ROWS = [
     line
     for line in (BEFORE + EXPLAINED[EXPLAINED.index("\n## ") :]).splitlines()

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md, *Something stands still*: each trouble is made, and `GET /v1/explain` says what the page says."""
+"""docs/troubleshooting.md, *Something is stuck*: each trouble is made, and `GET /v1/explain` says what the page says."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ BY_PROTOCOL = {
         "the coordinator is loading",
         ID,
     ): "The coordinator of … is loading …: it answers COORDINATOR_LOAD_IN_PROGRESS.",
-    ("a rule answers for the coordinator", ID): "The coordinator of … answers COORDINATOR_NOT_AVAILABLE.",
+    ("a rule returns an error for FindCoordinator", ID): "The coordinator of … answers COORDINATOR_NOT_AVAILABLE.",
     ("a group rebalances", GROUP): "Group … rebalances (PreparingRebalance).",
     (
         "a transaction begins in the future",
         ID,
     ): "… has an open transaction, which begins … in the future of this machine's clock.",
     (
-        "the node that its marker goes to is away",
+        "the leader of its partition is down",
         ID,
     ): "The COMMIT marker … has no leader (node … is not in the cluster's metadata).",
     (
@@ -87,7 +87,7 @@ class Row(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    _, _, section = PAGE.read_text("utf-8").partition("\n## Something stands still\n")
+    _, _, section = PAGE.read_text("utf-8").partition("\n## Something is stuck\n")
     for line in section.partition("\n## ")[0].splitlines():
         if line.startswith("| ") and not line.startswith(("| trouble", "| ---")):
             trouble, *quoted = line.strip("| ").split(" | ")

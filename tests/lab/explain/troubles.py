@@ -163,7 +163,7 @@ def _(stage: Stage) -> None:
     rule.wait()
 
 
-@trouble("the link to the node that its marker goes to is cut")
+@trouble("the link to the leader of its partition is cut")
 def _(stage: Stage) -> None:
     coordinator = stage.create_elsewhere()
     producer = stage.open()
@@ -174,7 +174,7 @@ def _(stage: Stage) -> None:
         stage.rule(f"cut {coordinator} {stage.cluster.leader(stage.topic, stage.partition)}")
 
 
-@trouble("the node that its marker goes to is away")
+@trouble("the leader of its partition is down")
 def _(stage: Stage) -> None:
     stage.create_elsewhere()
     producer = stage.open()
@@ -182,7 +182,7 @@ def _(stage: Stage) -> None:
     stage.end(producer)
 
 
-@trouble("a rule took its marker away")
+@trouble("a rule lost its marker")
 def _(stage: Stage) -> None:
     stage.create()
     producer = stage.open()
@@ -191,9 +191,9 @@ def _(stage: Stage) -> None:
     rule.wait()
 
 
-@trouble("a marker was written by hand")
+@trouble("a marker was written manually")
 def _(stage: Stage) -> None:
-    TROUBLES["a rule took its marker away"](stage)
+    TROUBLES["a rule lost its marker"](stage)
     stage.run("txn", "commit", "--partition", f"{stage.topic}/0", "--start-offset", "0")
     stage.broker.clock.advance("10s")  # its transaction
     stage.broker.clock.advance("10s", only="requests")  # its decision
@@ -231,7 +231,7 @@ def _(stage: Stage) -> None:
     stage.pause(stage.cluster.coordinator(TRANSACTION, stage.id))
 
 
-@trouble("a rule answers for the coordinator")
+@trouble("a rule returns an error for FindCoordinator")
 def _(stage: Stage) -> None:
     stage.producer(stage.id)
     stage.rule(f"FindCoordinator transactional_id={stage.id} -> error COORDINATOR_NOT_AVAILABLE")
@@ -266,10 +266,10 @@ def _(stage: Stage) -> None:
     rule.wait()
 
 
-@trouble("a rule answers, and the trace is off")
+@trouble("a rule returns an error, and the trace is off")
 def _(stage: Stage) -> None:
     stage.broker.trace.stop()
-    TROUBLES["a rule answers for the coordinator"](stage)
+    TROUBLES["a rule returns an error for FindCoordinator"](stage)
 
 
 @trouble("a rule holds each Fetch")
@@ -361,7 +361,7 @@ def _(stage: Stage) -> None:
     stage.kill(stage.cluster.leader(stage.topic, 0))
 
 
-@trouble("a node is away")
+@trouble("a node is down")
 def _(stage: Stage) -> None:
     stage.kill(2)
 
