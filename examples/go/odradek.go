@@ -68,7 +68,7 @@ func Start(t testing.TB, options ...string) *Broker {
 				_, line.Advertised[i], _ = strings.Cut(address, "://")
 			}
 			broker.BootstrapServers, broker.Control = strings.Join(line.Advertised, ","), line.Control
-			go io.Copy(io.Discard, stdout) // the log goes on
+			go io.Copy(io.Discard, stdout) // discard the rest of the log
 			return broker
 		}
 	}
@@ -76,7 +76,7 @@ func Start(t testing.TB, options ...string) *Broker {
 	return nil
 }
 
-// Reset brings the broker back to the state after its start: no topics but those of the options, no groups, ids, rules.
+// Reset resets the broker to the state after its start: only the topics of the options, no groups, ids, rules.
 func (b *Broker) Reset() {
 	b.t.Helper()
 	b.call(http.MethodPost, "/v1/reset", map[string]any{}, nil)
@@ -90,7 +90,7 @@ func (b *Broker) AddFault(rule string) int {
 	return added.ID
 }
 
-// Hits returns how often a rule has acted.
+// Hits returns the number of hits of a rule.
 func (b *Broker) Hits(id int) int {
 	b.t.Helper()
 	var rule struct{ Hits int }
@@ -98,7 +98,7 @@ func (b *Broker) Hits(id int) int {
 	return rule.Hits
 }
 
-// Explain returns why readers of a topic stop, as `odradek explain` says it: for the message of a failure.
+// Explain returns why readers of a topic stop, as `odradek explain` does: for the message of a failed test.
 func (b *Broker) Explain(topic string) string {
 	b.t.Helper()
 	var found struct{ Explanations []struct{ Lines []string } }

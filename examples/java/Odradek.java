@@ -33,7 +33,7 @@ import org.junit.jupiter.api.extension.ParameterResolver;
  * }
  * </pre>
  *
- * The options of `odradek serve` stand in the system property odradek.options: "--topic orders:4".
+ * The system property odradek.options has the options of `odradek serve`: "--topic orders:4".
  */
 public final class Odradek implements BeforeEachCallback, ParameterResolver {
   private static final Pattern ADVERTISED = Pattern.compile("\"advertised\": \\[([^\\]]*)\\]");
@@ -57,23 +57,23 @@ public final class Odradek implements BeforeEachCallback, ParameterResolver {
     return control;
   }
 
-  /** Back to the state after the start: no topics but those of the options, no groups, ids, rules. */
+  /** Resets the broker to the state after its start: only the topics of the options, no groups, ids, rules. */
   public void reset() throws IOException, InterruptedException {
     call("POST", "/v1/reset", "{}");
   }
 
-  /** Adds a rule (docs/faults.md); its id. */
+  /** Adds a rule (docs/faults.md) and returns its id. */
   public int addFault(String rule) throws IOException, InterruptedException {
     String text = rule.replace("\\", "\\\\").replace("\"", "\\\"");
     return number("id", call("POST", "/v1/faults", "{\"rule\": \"" + text + "\"}"));
   }
 
-  /** How often a rule has acted. */
+  /** Returns the number of hits of a rule. */
   public int hits(int id) throws IOException, InterruptedException {
     return number("hits", call("GET", "/v1/faults/" + id, ""));
   }
 
-  /** Why readers of a topic stop, as `odradek explain` says it, in JSON: for the message of a failure. */
+  /** Returns why readers of a topic stop, as `odradek explain` does, in JSON: for the message of a failed test. */
   public String explain(String topic) throws IOException, InterruptedException {
     return call("GET", "/v1/explain?topic=" + URLEncoder.encode(topic, StandardCharsets.UTF_8), "");
   }
@@ -102,7 +102,7 @@ public final class Odradek implements BeforeEachCallback, ParameterResolver {
     }
   }
 
-  /** The broker of this run. It ends with this process: its standard input does. */
+  /** The broker of this run. It ends with this process, because its standard input is closed then. */
   private static synchronized Odradek broker() throws IOException {
     if (running == null) {
       List<String> command = new ArrayList<>(
@@ -117,7 +117,7 @@ public final class Odradek implements BeforeEachCallback, ParameterResolver {
     return running;
   }
 
-  /** The line "started" names the ports; the log goes on after it. */
+  /** The log line "started" has the ports; the log continues after it. */
   private void awaitStart(BufferedReader log) throws IOException {
     StringBuilder said = new StringBuilder();
     for (String line = log.readLine(); line != null; line = log.readLine()) {

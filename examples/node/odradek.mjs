@@ -18,7 +18,7 @@ export class Odradek {
     return new Promise((resolve, reject) => {
       process.once("error", (error) => reject(new Error(`odradek is not on PATH: ${error.message}`)));
       process.once("exit", () => reject(new Error(`the broker did not start: ${errors}`)));
-      // The line "started" names the ports; the log goes on after it.
+      // The log line "started" has the ports; the log continues after it.
       createInterface({ input: process.stdout }).on("line", (text) => {
         const line = JSON.parse(text);
         if (line.event === "started") resolve(new Odradek(process, line));
@@ -34,22 +34,22 @@ export class Odradek {
     this.control = control;
   }
 
-  /** Back to the state after the start: no topics but those of the options, no groups, ids, rules. */
+  /** Resets the broker to the state after its start: only the topics of the options, no groups, ids, rules. */
   reset() {
     return this.#call("POST", "/v1/reset", {});
   }
 
-  /** Adds a rule (docs/faults.md); its id. */
+  /** Adds a rule (docs/faults.md) and returns its id. */
   async addFault(rule) {
     return (await this.#call("POST", "/v1/faults", { rule })).id;
   }
 
-  /** How often a rule has acted. */
+  /** Returns the number of hits of a rule. */
   async hits(id) {
     return (await this.#call("GET", `/v1/faults/${id}`)).hits;
   }
 
-  /** Why readers of a topic stop, as `odradek explain` says it: for the message of a failure. */
+  /** Returns why readers of a topic stop, as `odradek explain` does: for the message of a failed test. */
   async explain(topic) {
     const { explanations } = await this.#call("GET", `/v1/explain?topic=${encodeURIComponent(topic)}`);
     return explanations.flatMap(({ lines }) => lines).join("\n");

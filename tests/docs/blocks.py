@@ -1,7 +1,7 @@
-"""The blocks of a page of the documentation, as a reader takes them.
+"""The code blocks of a page of the documentation.
 
-A fence's first word is its language. ``title="NAME"`` names the file that the reader saves it as. A block that no test
-can run stands behind ``<!-- not run: REASON -->``, and `test_blocks.py` lists it.
+A fence's first word is its language. ``title="NAME"`` is the file name under which the reader saves the block. A block that
+no test can run comes after ``<!-- not run: REASON -->``, and `test_blocks.py` lists it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    """All of a page, which is named as below the root."""
+    """Return all blocks of a page, which is given by its path from the root of the checkout."""
     text = (ROOT / page).read_text("utf-8")
     return [
         Block(
@@ -48,5 +48,5 @@ def blocks(page: str) -> list[Block]:
 
 
 def titled(page: str) -> dict[str, str]:
-    """The files that a page tells its reader to save, by name."""
+    """Return the files that a page tells its reader to save, by name."""
     return {block.title: block.text for block in blocks(page) if block.title}

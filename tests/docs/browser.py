@@ -1,4 +1,4 @@
-"""The page of a broker in a headless Chromium, for pictures of it."""
+"""Open the broker's web page in headless Chromium to make pictures of it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ HEIGHT_MIN: Final = 360
 
 @contextmanager
 def view(browser: Browser, url: str, name: str, scheme: str = "light") -> Iterator[Page]:
-    """A view of the page, as it is for pictures."""
+    """Open a view of the page with the size and settings of the pictures."""
     size = {"width": WIDTH, "height": HEIGHT_MIN}
     with opened(browser, url, name, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
         yield page
 
 
 def save_lanes(browser: Browser, url: str, transactional_id: str, to: Path) -> None:
-    """The timeline of an id, as the page's button saves it."""
+    """Save the timeline of a transactional id as SVG, by the page's button "save as SVG"."""
     with view(browser, url, f"timeline/{transactional_id}") as page:
         page.locator(".lanes svg").wait_for()
         with page.expect_download() as download:

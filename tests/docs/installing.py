@@ -53,7 +53,7 @@ def right(page: Path, *, published: bool) -> str:
     return f"{title}\n\n{notice(page)}{rest}"
 
 
-def wrong() -> dict[Path, str]:
+def pages_with_wrong_notice() -> dict[Path, str]:
     """Return the pages whose notice does not match ``published`` in pyproject.toml, with their corrected text."""
     published = is_published()
     found = {page: right(page, published=published) for page in pages()}
@@ -64,7 +64,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="correct the pages")
     options = parser.parse_args()
-    found = wrong()
+    found = pages_with_wrong_notice()
     for page, text in found.items():
         print(page.relative_to(ROOT))
         if options.write:

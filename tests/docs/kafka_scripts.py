@@ -1,4 +1,4 @@
-"""Kafka's own scripts (`kafka-acls.sh`), as a reader has them on PATH: of its jars, whatever the machine has installed."""
+"""Kafka's own scripts (`kafka-acls.sh`) for the commands of pages, made from the jars that the tests use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 
 
 def write_scripts(folder: Path, names: Iterable[str]) -> Path:
-    """The folder, with a script for each of the tools; skips the test where there is no Java."""
+    """Write a script for each tool to the folder and return the folder. Skips the test if there is no Java."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         script = folder / f"{name}.sh"

@@ -1,13 +1,14 @@
-"""Pages that are run as they stand: a reader could type all of it, and the page shows what comes out.
+"""Run pages of the documentation as a reader would type them, and compare or write their output.
 
-``python`` blocks are executed one after the other, in one interpreter; a ``text`` block behind one has what it printed. A
-``console`` block has commands behind ``$``, each with its output. ``odradek serve`` starts another broker, and forgets the
-names of the blocks before it. ``localhost:9092`` is where that broker is. Comments in the Markdown ask for more:
+``python`` blocks are executed one after the other, in one interpreter; a ``text`` block behind one has its output. A
+``console`` block has commands behind ``$``, each with its output. ``odradek serve`` starts a new broker, and removes the
+names that earlier Python blocks defined. ``localhost:9092`` is the address of that broker. Comments in the Markdown ask
+for more:
 
     <!-- picture: timeline payments commit.svg -->   the swim lanes of this id, as docs/pictures/commit.svg
     <!-- java: payments orders one two -->           two transactions of Kafka's Java client: id, topic, values
 
-``python -m tests.docs.literate docs/PAGE`` writes what comes out into the page, and makes its pictures.
+``python -m tests.docs.literate docs/PAGE`` writes the output into the page, and makes its pictures.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tools.__main__ import COMMANDS
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 OF_PARTS: Final = frozenset({"docs/cookbook.md"})
-"""Pages whose chapters are those below ``###``."""
+"""Pages whose chapters are the sections below ``###``."""
 BOOTSTRAP: Final = "localhost:9092"
 CONTROL: Final = "http://127.0.0.1:18092"
 _PIECE: Final = re.compile(
@@ -50,20 +51,21 @@ Picture = Callable[[odradek.Broker, str, Path], None]
 
 @dataclass
 class Piece:
-    """A block of code, or what a comment asks for; ``shown`` is what it printed when it was run."""
+    """A block of code, or the request of a comment; ``shown`` is its output when it was run."""
 
     language: str
     text: str
     begin: int
-    """Where its text stands in the page."""
+    """Position of the text in the page."""
     shown: str = ""
 
 
 @dataclass
 class Chapter:
-    """What stands below a heading.
+    """A section of the page that runs something.
 
-    What stands below the ``##`` before a ``###`` is done once; the broker is reset before each further ``###`` of it.
+    ``before`` has the pieces between the ``##`` and its first ``###``. They run once; the broker is reset before each
+    further ``###`` of that ``##``.
     """
 
     title: str
@@ -72,7 +74,7 @@ class Chapter:
 
 
 def chapters(page: str, *, of_parts: bool = False) -> list[Chapter]:
-    """Those in which something is run: below ``##``, or with ``of_parts`` below ``###``, each with its part's beginning."""
+    """Return the sections that run something: those below ``##``, or with ``of_parts`` those below ``###``."""
     found: list[Chapter] = []
     part: list[Piece] = []
     headings = [*re.finditer(r"^(###?) (.+)$" if of_parts else r"^(##) (.+)$", page, re.M)]
@@ -92,18 +94,18 @@ def chapters(page: str, *, of_parts: bool = False) -> list[Chapter]:
 
 
 def commands(block: str) -> list[tuple[str, str]]:
-    """Each command of a console block, with what stands below it. A backslash at the end of a line goes on in the next."""
+    """Return each command of a console block with its output. A backslash at the end of a line continues it in the next."""
     found = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", one_line(block), re.M)
     return [(command, output) for command, output in found]
 
 
 def one_line(block: str) -> str:
-    """Its commands without line breaks."""
+    """Join the lines of the block's commands that end in a backslash."""
     return re.sub(r" \\\n +", " ", block)
 
 
 class Reader:
-    """Types what stands in a page, against brokers of its own."""
+    """Runs the pieces of a page, against brokers that it starts."""
 
     def __init__(self, picture: Picture | None = None) -> None:
         self._open = ExitStack()
@@ -117,7 +119,7 @@ class Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Clients go before their brokers."""
+        """Close clients before their brokers."""
         self._names.clear()
         self._open.close()
 
@@ -155,7 +157,7 @@ class Reader:
         return text.replace(BOOTSTRAP, first).replace(CONTROL, self.broker.control_url)
 
     def _python(self, piece: Piece) -> str:
-        """Padded, so that a traceback names the line of the page."""
+        """Run the code, padded with empty lines so that a traceback has the line number of the page."""
         printed = io.StringIO()
         with _set(self._environment()), contextlib.redirect_stdout(printed):
             exec(compile(self._here(piece.text), "page", "exec"), self._names)
@@ -178,7 +180,7 @@ class Reader:
         return output
 
     def _odradek(self, words: list[str]) -> str:
-        """In this process: an interpreter for each would take longer than the page."""
+        """Run an ``odradek`` command in this process: starting an interpreter for each would take longer than the page."""
         runner, environment = CliRunner(), self._environment()
         if words[0] in _TOOLS:
             command: click.Command = getattr(import_module(COMMANDS[words[0]]), words[0])
@@ -188,7 +190,7 @@ class Reader:
         return without_notices(done.output)
 
     def _serve(self, words: list[str]) -> None:
-        """One that was started with the same words is reset: that takes a few milliseconds."""
+        """Start a broker with these options, or reset the one that was started with the same options, which is faster."""
         self._names.clear()
         if tuple(words) in self._kept:
             self.broker = self._kept[tuple(words)].reset()
@@ -252,7 +254,7 @@ def _set(environment: dict[str, str | None]) -> Iterator[None]:
         put(before)
 
 
-# What differs from run to run: times, addresses, correlation ids, how long it took, producer ids.
+# What varies from run to run: times, addresses, correlation ids, durations, producer ids.
 DIFFERS: Final = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "DATE"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "DATE"),
@@ -260,7 +262,7 @@ DIFFERS: Final = [
     (r"(127\.0\.0\.1|localhost):\d+", "ADDRESS"),
     (r" #\d+ ", " #N "),
     (r"\d+(\.\d+)? (ms|s)\b", "AGE"),
-    # The client asks for the next epoch at once, or with its next transaction.
+    # Depending on timing, the client requests the next epoch at once, or with its next transaction.
     (r"is (Empty|CompleteAbort), without", "has ended, without"),
     (r"/\S+/odradek-\w+/", "DIRECTORY/"),
     (r"(?m)^\d+$", "RULE"),
@@ -270,10 +272,10 @@ DIFFERS: Final = [
 ]
 
 
-def told(text: str) -> list[str]:
-    """The lines without what differs, and without how often a client looked for a coordinator or for topics.
+def comparable(text: str) -> list[str]:
+    """Return the lines with the varying parts replaced, without FindCoordinator requests, whose number varies.
 
-    Sorted: what happened in one millisecond has no order.
+    The lines are sorted, because events of the same millisecond have no order.
     """
     text = one_line(text)
     for pattern, instead in DIFFERS:
@@ -281,8 +283,8 @@ def told(text: str) -> list[str]:
     return sorted(line.strip() for line in text.splitlines() if "FindCoordinator" not in line)
 
 
-def written(page: str, found: list[Chapter]) -> str:
-    """The page with what came out, without trailing blanks."""
+def with_output(page: str, found: list[Chapter]) -> str:
+    """Return the page with the output of its pieces, without trailing blanks."""
     pieces = [piece for chapter in found for piece in chapter.pieces if piece.shown]
     for piece in sorted(pieces, key=lambda piece: -piece.begin):
         shown = re.sub(r"[ \t]+$", "", piece.shown, flags=re.M)
@@ -307,7 +309,7 @@ def main(names: list[str]) -> None:
                 for chapter in found:
                     print(f"{name}: {chapter.title}", flush=True)
                     reader.read(chapter)
-            path.write_text(written(page, found), "utf-8")
+            path.write_text(with_output(page, found), "utf-8")
 
 
 if __name__ == "__main__":

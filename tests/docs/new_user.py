@@ -1,6 +1,6 @@
-"""How long the commands of docs/five-minutes.md take a new user, by section: `python -m tests.docs.new_user`.
+"""Measure how long the commands of docs/five-minutes.md take a new user, by section: `python -m tests.docs.new_user`.
 
-It builds the wheel, makes an empty directory, and does what the page says, with the installation from the package index.
+It builds the wheel, and runs the page's commands in an empty directory; dependencies come from the package index.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAGE = "docs/five-minutes.md"
 
 
 def section(line: int) -> str:
-    """The heading above a line."""
+    """Return the heading above a line."""
     lines = (ROOT / PAGE).read_text("utf-8").splitlines()[:line]
     return next(each.removeprefix("## ") for each in reversed(lines) if each.startswith("## "))
 

@@ -1,7 +1,7 @@
-"""The recording of the demo, docs/pictures/demo.svg: ``python -m tests.docs.recording``.
+"""Make the recording of the demo, docs/pictures/demo.svg: ``python -m tests.docs.recording``.
 
-A picture that plays by itself wherever a page shows it: each line appears when it did, twice as fast. Readers who want no
-motion see the last state at once.
+The SVG plays by itself wherever a page shows it: each line appears at its time in the demo, twice as fast. Readers who
+prefer reduced motion see the last state at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PICTURE: Final = DOCS / "pictures" / "demo.svg"
 COMMAND: Final = ("odradek", "demo", "--seed", "7")
 COLUMNS: Final = 84
 FASTER: Final = 2
-# As rich makes them, but without fonts of another host.
+# rich's SVG format, without fonts from another host.
 FORMAT: Final = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" width="{width}" xmlns="http://www.w3.org/2000/svg" role="img"
  aria-label="A recording of odradek demo">
@@ -49,7 +49,7 @@ FORMAT: Final = """\
 
 
 def record() -> list[tuple[float, str]]:
-    """Each line of the demo, with the second in which it was there."""
+    """Run the demo, and return each line of its output with the second in which it appeared."""
     watch = Stopwatch()
     start = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"
     command = [sys.executable, "-u", "-c", start, *COMMAND[1:]]
@@ -61,7 +61,7 @@ def record() -> list[tuple[float, str]]:
 
 
 def coloured(line: str) -> Text:
-    """As on a terminal: the time is dim, and the verdict green."""
+    """Colour a line as on a terminal: the time is dim, and the verdict green."""
     text = Text(line)
     text.highlight_regex(r"^ +[\d.]+ s", "dim")
     text.highlight_regex(r"killed.*?(?=;|$)", "yellow")
@@ -69,8 +69,8 @@ def coloured(line: str) -> Text:
     return text
 
 
-def drawn(lines: list[tuple[float, str]]) -> str:
-    """The picture. A line that rich has folded appears as one."""
+def render(lines: list[tuple[float, str]]) -> str:
+    """Render the SVG. A line that rich has wrapped appears as one."""
     console = Console(
         record=True, width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor"
     )
@@ -89,4 +89,4 @@ def drawn(lines: list[tuple[float, str]]) -> str:
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(drawn(record()), "utf-8")
+    PICTURE.write_text(render(record()), "utf-8")

@@ -1,11 +1,11 @@
-"""A reader at a terminal: the commands of a page, one after the other in one shell, and what the page says that they print.
+"""A reader at a terminal: types the commands of a page into one shell, and compares their output with the page.
 
     with Terminal(tmp_path) as terminal:
         for block in blocks("docs/five-minutes.md"):
             terminal.take(block)
 
-`odradek serve` goes on in a terminal of its own. The ports of the page become free ones. An installation is not made again,
-since it needs the network: the package has to be there, and `tests/test_installs.py` installs ours.
+`odradek serve` keeps running in a second terminal. The ports of the page are replaced by free ones. Installation commands
+are not run, since they need the network: the package must be installed already, and `tests/test_installs.py` installs ours.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tests.support.raw import free_port
 BINARIES: Final = Path(sys.executable).parent
 PORTS: Final = ("9092", "18092")
 ANY_PORT: Final = rf"\b({'|'.join(PORTS)})\b"
-# Those of the machine, not those of a container.
+# Ports of the host, not those inside a container.
 OUTSIDE: Final = rf"(?<=-p )({'|'.join(PORTS)})(?=:)|(?<=//localhost:)({'|'.join(PORTS)})\b"
 END: Final = "\x01"
 ANY: Final = "..."
-# What differs from run to run.
+# What varies from run to run.
 DIFFERS: Final = (
-    # Colours, which a reader sees and cannot type.
+    # Colours, which are not part of the page.
     (r"\x1b\[[\d;]*m", ""),
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "DATE"),
     (r"\d\d:\d\d:\d\d\.\d{3}", "TIME"),
@@ -51,7 +51,7 @@ DIFFERS: Final = (
     (r"data_dir=\S+", "data_dir=DIR"),
     (r" +", " "),
 )
-# Commands that say what they have found after a second or two, and could say more: a slow machine says all of it.
+# Commands that print what they have found after a second or two. On a slow machine they get more time to find everything.
 LIMITED: Final = re.compile(r"^(?=odradek (consume|explain|group|topic|txn) )")
 PATIENCE: Final = "ODRADEK_DEADLINE_FACTOR=60 "
 SET_UP: Final = re.compile(
@@ -69,9 +69,9 @@ class Terminal:
         installed: str = "",
         **environment: str,
     ) -> None:
-        """``programs`` is a folder that is first on PATH; ``ports`` is a pattern of ports that become free ones.
+        """``programs`` is a folder that comes first on PATH; ``ports`` is a pattern of ports that are replaced by free ones.
 
-        With ``installed``, what pip takes in place of `odradek`, the environment is made and filled as the page says.
+        With ``installed``, which pip installs instead of `odradek`, the environment is created and filled as on the page.
         """
         self.folder = folder
         self._installed = installed
@@ -81,7 +81,7 @@ class Terminal:
         self._environment = {
             **os.environ,
             "PATH": os.pathsep.join(map(str, places)),
-            # What a broker leaves that is killed.
+            # A killed broker leaves its temporary directory here.
             "TMPDIR": str(folder),
             "NO_COLOR": "1",
             "ODRADEK_LOG_FORMAT": "human",
@@ -96,17 +96,17 @@ class Terminal:
 
     def __exit__(self, *exc_info: object) -> None:
         for process in (self._shell, *self._servers):
-            # With what the shell has left in the background.
+            # The process group, with the shell's background processes.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 assert pipe is not None
                 pipe.close()
 
-    # ---- what a reader does with a block
+    # ---- the actions of a reader
 
     def take(self, block: Block) -> None:
-        """Save it, or type its commands and compare; a Python program without a name is run at once."""
+        """Save the block as a file, or run its commands and compare their output. Run a Python block without a title."""
         if block.not_run:
             return
         if block.title:
@@ -125,13 +125,13 @@ class Terminal:
             )
 
     def run(self, command: str) -> str:
-        """What it prints; ``AssertionError`` if it fails."""
+        """Run a command in the shell and return its output. Raises ``AssertionError`` if it fails."""
         set_ups = [SET_UP.fullmatch(part) for part in command.split(" && ")]
         if all(set_ups) and self._installed:
             command = re.sub(r"(?<=pip install )odradek\b", self._installed, command)
         elif all(set_ups):
             for package in shlex.split(" ".join(set_up["packages"] or "" for set_up in set_ups if set_up)):
-                is_there(package)
+                check_is_installed(package)
             return ""
         if command.startswith("odradek serve") and not command.endswith("&"):
             return self._serve(command)
@@ -144,11 +144,11 @@ class Terminal:
         return self.there(without_notices(said))
 
     def here(self, text: str) -> str:
-        """With the ports of this terminal."""
+        """Replace the page's ports by those of this terminal."""
         return self._here.sub(lambda port: self.ports[port[0]], text)
 
     def there(self, text: str) -> str:
-        """With the ports of the page."""
+        """Replace this terminal's ports by those of the page."""
         for port, free in self.ports.items():
             text = re.sub(rf"\b{free}\b", port, text)
         return text
@@ -189,7 +189,7 @@ class Terminal:
 
     @staticmethod
     def _until(lines: Queue[str], end: str, command: str) -> tuple[str, str]:
-        """All lines before the one with the end, and that one."""
+        """Return all lines before the line with ``end``, and that line."""
         said = ""
         while True:
             try:
@@ -206,7 +206,7 @@ class Terminal:
 
 
 def commands(text: str) -> list[tuple[str, str]]:
-    """The commands of a block, each with what it prints. A backslash at the end of a line goes on in the next."""
+    """Return the commands of a block, each with its output. A backslash at the end of a line continues it in the next."""
     found: list[tuple[str, str]] = []
     for line in text.splitlines():
         if line.startswith("$ "):
@@ -220,9 +220,9 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 
 def matches(expected: str, said: str) -> bool:
-    """Whether this was printed, but for what differs from run to run; a page may leave all of it out.
+    """Whether the output matches the page, except for what varies from run to run. A page may omit the whole output.
 
-    `...` stands for anything in a line, and alone for any lines.
+    `...` in a line matches any text, and a line with `...` alone matches any lines.
     """
     wanted = "".join(
         "(?:.*\n)*" if line == ANY else ".*".join(map(re.escape, normal(line).split(ANY))) + "\n"
@@ -238,8 +238,8 @@ def normal(line: str) -> str:
     return line.rstrip()
 
 
-def is_there(package: str) -> None:
-    """That the environment of the tests has a package that a page installs, with the extra."""
+def check_is_installed(package: str) -> None:
+    """Check that a package, with its extra, is installed in the environment of the tests; raises an error if not."""
     name = re.match(r"[\w.-]+", package)
     assert name is not None, package
     importlib.metadata.distribution("odradek" if name[0].startswith(".") else name[0])

@@ -1,4 +1,4 @@
-"""The comparison with other brokers: its pages say what its history has, and its figures are counted as it says."""
+"""The comparison with other brokers: its pages show the figures of its history, and its statistics are correct."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LESS = Row("time", "a time", "s", higher_is_better=False)
 
 
 def taken(row: Row, *rounds: dict[str, tuple[float, float]]) -> dict[str, object]:
-    """The report of a row from values and other cores of each round."""
+    """Return the report of a row, given for each round a value and the cores used by other processes."""
     result = Result(row)
     for each in rounds:
         result.rounds.append({name: Sample(value, others) for name, (value, others) in each.items()})
@@ -91,7 +91,10 @@ def test_all_rounds_count_where_fewer_than_two_are_calm() -> None:
 
 
 def run(tmp_path: Path, others: list[float], *, failing: str = "") -> tuple[dict[str, object], list[str]]:
-    """Two rounds of a measure that starts nothing, one of them repeated at most; others use so many cores in each cell."""
+    """Run a measurement of two rounds that starts no broker; ``others`` are the cores that other processes use in each cell.
+
+    At most one disturbed round is repeated.
+    """
     order: list[str] = []
 
     def take(cell: Cell) -> list[Sample]:

@@ -1,4 +1,4 @@
-"""Every block of the pages for users is run by a test, or says why not."""
+"""Every code block of the pages for users is run by a test, or has a reason why not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import ROOT, blocks
-from tests.docs.terminal import commands, is_there, matches
+from tests.docs.terminal import check_is_installed, commands, matches
 
 DOCS = ROOT / "docs"
 PAGES = [
@@ -17,7 +17,7 @@ PAGES = [
     "docs/security.md",
     *sorted(f"docs/recipes/{path.name}" for path in (DOCS / "recipes").glob("*.md")),
 ]
-# The tests that take the blocks of a page; each fails on one that it does not know.
+# The test that runs the blocks of a page; it fails for a block that it does not know.
 TAKEN_BY = {
     "docs/README.md": "tests/docs/test_commands.py",
     "docs/commands.md": "tests/docs/test_commands.py",
@@ -33,7 +33,7 @@ TAKEN_BY = {
     "docs/recipes/spark.md": "tests/docs/test_recipes.py",
     "docs/recipes/testcontainers.md": "tests/clients/test_testcontainers.py",
 }
-# Pages that no test names, and why.
+# Pages that no test names, and the reason.
 NAMED_BY_NONE = {
     "docs/adr/0032-a-field-is-declared-once.md": "the declaration of one message, which protocol/messages has",
     "docs/proxy.md": "a command with the names of another cluster's hosts",
@@ -41,10 +41,10 @@ NAMED_BY_NONE = {
     "docs/spark/sink.md": "parts of jobs, and output of a broken one; tests/spark/sink has whole ones",
 }
 NOT_RUN = {
-    "docs/recipes/docker.md": "no compose is there where the tests run: they check the variables, ports and services",
-    "docs/recipes/kafka-ui.md": "no Kafka UI is there where the tests run: they check the file and call what its pages call",
-    "docs/recipes/spark.md": "the tests run this test in the session that all their Spark tests share",
-    "docs/recipes/testcontainers.md": "no .NET is there where the tests run",
+    "docs/recipes/docker.md": "the test machines have no compose: the tests check the variables, ports and services",
+    "docs/recipes/kafka-ui.md": "the test machines have no Kafka UI: the tests check the file and make its calls",
+    "docs/recipes/spark.md": "the tests run this test in the Spark session that all Spark tests share",
+    "docs/recipes/testcontainers.md": "the test machines have no .NET",
 }
 
 
@@ -59,7 +59,7 @@ def test_a_test_names_each_page_with_code() -> None:
     tests = [path.read_text("utf-8") for path in files]
     pages = [path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md")]
     with_code = [page for page in pages if blocks(page)]
-    # A test may put the name together of its last part.
+    # A test may name only the last part of the path.
     named = {page for page in with_code for text in tests if page in text or f'"{Path(page).name}"' in text}
     assert set(with_code) - named == NAMED_BY_NONE.keys() - named
 
@@ -75,7 +75,7 @@ def test_the_way_to_each_recipe_is_in_the_list() -> None:
         assert f"({page.name})" in listed or page.name == "README.md", page.name
 
 
-# ---- the reader
+# ---- the terminal
 
 
 def test_a_command_goes_on_behind_a_backslash() -> None:
@@ -100,9 +100,9 @@ def test_what_differs_from_run_to_run_is_passed_over(expected: str, said: str, s
 
 
 def test_a_package_that_is_not_there_is_missed() -> None:
-    is_there("odradek[spark]")
+    check_is_installed("odradek[spark]")
     with pytest.raises(ModuleNotFoundError):
-        is_there("odradek-of-another-name")
+        check_is_installed("odradek-of-another-name")
 
 
 def test_a_block_knows_its_file_and_its_line() -> None:

@@ -1,4 +1,4 @@
-"""docs/clients.md: the line of the broker's log, and the client whose calls were measured."""
+"""docs/clients.md quotes the broker's log correctly, and its measurements are of the client that the tests use."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def test_the_line_about_an_old_client_has_the_words_of_the_log() -> None:
 
 
 def test_the_measured_client_is_that_of_the_tests() -> None:
-    """Another release of librdkafka may wait for other times: measure them again."""
+    """Another release of librdkafka may wait for different times; then the calls must be measured again."""
     assert f"Measured with {version('confluent-kafka')}" in PAGE

@@ -1,4 +1,4 @@
-"""docs/five-minutes.md and other pages of commands, as a reader types them."""
+"""The commands of docs/five-minutes.md and other pages print what the pages show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md: settings of one node, from each source as the page writes them, and the example with racks."""
+"""docs/configuration.md: settings of one node work from each source as printed, and so does the example with racks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.sources import for_node, given_settings, strongest
-from tests.docs.literate import DOCS, Reader, chapters, told
+from tests.docs.literate import DOCS, Reader, chapters, comparable
 
 PAGE = (DOCS / "configuration.md").read_text("utf-8")
 
@@ -34,4 +34,4 @@ def test_a_consumer_reads_in_its_rack() -> None:
         reader.read(chapter)
     for piece in chapter.pieces:
         if piece.language in ("console", "text"):
-            assert told(piece.shown) == told(piece.text)
+            assert comparable(piece.shown) == comparable(piece.text)

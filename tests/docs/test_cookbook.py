@@ -1,4 +1,4 @@
-"""docs/cookbook.md: each recipe is done as it stands there, and shows what the page says."""
+"""docs/cookbook.md: each recipe runs as printed, and has the output that the page shows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docs.literate import DOCS, Reader, chapters, told
+from tests.docs.literate import DOCS, Reader, chapters, comparable
 
 PAGE = (DOCS / "cookbook.md").read_text("utf-8")
 RECIPES = chapters(PAGE, of_parts=True)
@@ -15,7 +15,7 @@ RECIPES = chapters(PAGE, of_parts=True)
 
 @pytest.fixture(scope="module")
 def reader() -> Iterator[Reader]:
-    """One broker for all recipes of a part, which is reset before each."""
+    """A reader with one broker for all recipes of a part, which is reset before each recipe."""
     with Reader() as reader:
         yield reader
 
@@ -26,10 +26,10 @@ def test_it_does_what_it_says(title: str, reader: Reader) -> None:
     reader.read(recipe)
     for piece in recipe.pieces:
         if piece.language in ("console", "text"):
-            assert told(piece.shown) == told(piece.text)
+            assert comparable(piece.shown) == comparable(piece.text)
 
 
-def test_each_recipe_says_who_is_right_and_who_is_wrong() -> None:
+def test_each_recipe_has_its_parts() -> None:
     recipes = re.split(r"^### ", PAGE, flags=re.M)[1:]
     assert len(recipes) > 15
     for recipe in recipes:

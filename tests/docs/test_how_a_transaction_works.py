@@ -1,4 +1,4 @@
-"""docs/how-a-transaction-works.md: each chapter is typed as it stands there, and the broker says what the page says."""
+"""docs/how-a-transaction-works.md: each chapter runs as printed, and has the output that the page shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import odradek
-from tests.docs.literate import DOCS, Chapter, Reader, chapters, told
+from tests.docs.literate import DOCS, Chapter, Reader, chapters, comparable
 
 PAGE = (DOCS / "how-a-transaction-works.md").read_text("utf-8")
 CHAPTERS = chapters(PAGE)
@@ -20,14 +20,14 @@ def parameter(chapter: Chapter) -> object:
     return pytest.param(chapter.title, id=chapter.title, marks=[pytest.mark.java] if asks_java else [])
 
 
-def drawn(svg: Path) -> list[str]:
-    """The words in the boxes of a picture."""
+def box_texts(svg: Path) -> list[str]:
+    """Return the texts in the boxes of a picture."""
     texts = ElementTree.parse(svg).iter("{http://www.w3.org/2000/svg}text")
     return sorted(each.text or "" for each in texts if "lane-word" in (each.get("class") or ""))
 
 
-def happened(broker: odradek.Broker, transactional_id: str) -> list[str]:
-    """The words that the boxes of a timeline have to have."""
+def expected_box_texts(broker: odradek.Broker, transactional_id: str) -> list[str]:
+    """Return the texts that the boxes of a timeline must have."""
     words = []
     for event in broker.timeline(transactional_id).events:
         match event["kind"]:
@@ -46,7 +46,7 @@ def happened(broker: odradek.Broker, transactional_id: str) -> list[str]:
 
 
 def compare(broker: odradek.Broker, transactional_id: str, picture: Path) -> None:
-    assert drawn(picture) == happened(broker, transactional_id)
+    assert box_texts(picture) == expected_box_texts(broker, transactional_id)
 
 
 @pytest.mark.parametrize("title", [parameter(chapter) for chapter in CHAPTERS])
@@ -56,7 +56,7 @@ def test_the_broker_says_what_the_page_says(title: str) -> None:
         reader.read(chapter)
     for piece in chapter.pieces:
         if piece.language in ("console", "text"):
-            assert told(piece.shown) == told(piece.text)
+            assert comparable(piece.shown) == comparable(piece.text)
 
 
 def test_every_block_is_run() -> None:

@@ -14,7 +14,7 @@ BY_NAME = "# Page\n\nFirst.\n\n```console\n$ pip install 'odradek[spark]' pytest
 
 
 def test_the_notice_on_each_page_matches_pyproject() -> None:
-    assert list(installing.wrong()) == []
+    assert list(installing.pages_with_wrong_notice()) == []
 
 
 @pytest.mark.parametrize(

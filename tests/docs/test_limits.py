@@ -1,4 +1,4 @@
-"""docs/limits.md: each bound is the one in the code, or the default of the setting."""
+"""docs/limits.md: each bound equals the constant in the code, or the default of the setting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOUNDS = re.findall(r"^\| .+ \| (\d+) \| `([\w.]+)` \|$", PAGE, re.M)
 
 
 def bound(name: str) -> Any:
-    """Of a module, of a class with defaults, or of a setting of a broker."""
+    """Return a bound by its name on the page: a broker setting, a constant of a module, or a default of a class."""
     settings = broker_configs()
     if name in settings:
         return int(str(settings[name].default))

@@ -1,4 +1,4 @@
-"""The pictures of docs/pictures: each is shown by a page, and they stay small."""
+"""The pictures in docs/pictures: a page shows each of them, and they stay small."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.recording import drawn
+from tests.docs.recording import render
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BYTES_MAX = 1_500_000
@@ -19,7 +19,7 @@ VIEWS = re.findall(
 
 
 def shown() -> set[str]:
-    """What pages of docs/ refer to, as a picture or a link."""
+    """Return the pictures that pages of docs/ show or link to."""
     pages = [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
     found = re.findall(
         r"\]\((?:docs/)?(pictures/[^)#]+)\)", "".join(page.read_text("utf-8") for page in pages)
@@ -51,7 +51,7 @@ def test_a_drawing_asks_no_other_host_for_anything(name: str) -> None:
 
 def test_the_recording_shows_each_line_when_it_came() -> None:
     long = "kills                  " + " and again" * 8
-    svg = drawn(
+    svg = render(
         [
             (1.0, "   1.0 s  broker killed before Prepare; restarting"),
             (4.0, long),

@@ -1,4 +1,4 @@
-"""docs/platforms.md says what pyproject.toml and the code say."""
+"""docs/platforms.md agrees with pyproject.toml and the code."""
 
 from __future__ import annotations
 

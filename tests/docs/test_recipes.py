@@ -1,4 +1,4 @@
-"""The recipes of docs/recipes/ that need neither an image nor another language, as they stand there."""
+"""The recipes of docs/recipes/ that need neither an image nor another language run as printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from server.options import parse
 from tests.docs.blocks import ROOT, Block, blocks, titled
 from tests.docs.terminal import Terminal
 
-# Stands for the tests of a user: fails if no broker is there, or not the one of the page.
+# In place of a user's tests. It fails if there is no broker, or if it is not the broker of the page.
 RUN_TESTS = """#!/bin/sh
 odradek topic list --bootstrap "$2" | grep -q orders
 """
@@ -25,7 +25,7 @@ def take(page: str, folder: Path, **environment: str) -> None:
 
 
 def test_pytest(tmp_path: Path) -> None:
-    # The plugins of our own tests are none of the reader's.
+    # A reader does not have the pytest plugins of our own tests.
     take("docs/recipes/pytest.md", tmp_path, PYTEST_ADDOPTS="-p no:asyncio -p no:cacheprovider")
 
 
@@ -45,7 +45,7 @@ def test_a_workflow_without_an_image(tmp_path: Path) -> None:
 
 
 def service(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """The variables of a service; those of a job's services are in a list."""
+    """Return a service by its name, with its variables; a GitLab job has its services in a list."""
     services = document["services"]
     return (
         services[name]
@@ -76,7 +76,7 @@ def test_the_variables_of_a_service_start_a_broker_without_a_warning(
     assert [topic.name for topic in settings.topics] == ["orders", "payments"]
     assert (settings.control is not None) is control
     assert settings.warnings == ()
-    # What is published is what the broker listens at.
+    # The published ports are those on which the broker listens.
     listens = {
         port.rpartition(":")[2] for port in kafka[variables].get("KAFKA_LISTENERS", ":9092").split(",")
     }

@@ -1,4 +1,4 @@
-"""docs/security.md, as a reader types it: each chapter in a directory of its own, and what it says of refusals."""
+"""The chapters of docs/security.md run as printed, each in a separate directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Chapter = tuple[str, list[Block]]
 
 
 def chapters() -> list[Chapter]:
-    """Those with blocks."""
+    """Return the sections with code blocks."""
     lines = TEXT.splitlines()
     found: dict[str, list[Block]] = {}
     for block in blocks(PAGE):

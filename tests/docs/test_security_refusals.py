@@ -1,4 +1,4 @@
-"""The table of refusals in docs/security.md: each of its errors is what clients say, and what the broker's log says then."""
+"""The table of refusals in docs/security.md: clients report each of its errors, and the broker's log has its reason."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SECURITY: Final = "org.apache.kafka.common.security"
 
 
 class Row(NamedTuple):
-    """Texts in back-ticks; the first of the log's is the reason or the event, the others are of its error."""
+    """The texts in back-ticks of each column. The first text of the log is the reason or the event, the others its error."""
 
     librdkafka: list[str]
     java: list[str]
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 def rows() -> dict[str, Row]:
-    """By what is wrong."""
+    """Return the rows of the table by their first column."""
     lines = TEXT.partition(HEAD)[2].strip().splitlines()[1:]
     table = {}
     for line in lines[: lines.index("")]:
@@ -141,7 +141,7 @@ class Broker(NamedTuple):
         return f"localhost:{self.ports[case.listener]}"
 
     def has_logged(self, said: list[str]) -> bool:
-        """All of it in one line."""
+        """Whether one line of the log contains all of the texts."""
         lines = (self.home / "broker.log").read_text().splitlines()
         return any(all(each in line for each in said) for line in lines)
 
@@ -193,8 +193,11 @@ def test_each_row_has_a_case() -> None:
     assert rows().keys() == CASES.keys()
 
 
-class Heard(logging.Handler):
-    """What a client says: in its errors, of a record, in its log. It does not know the client, which goes with the test."""
+class ClientLog(logging.Handler):
+    """Collects the messages of a client: errors, delivery reports, log lines.
+
+    It holds no reference to the client, so that the client is freed at the end of the test.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,13 +216,13 @@ class Heard(logging.Handler):
 @pytest.mark.parametrize("wrong", CASES)
 def test_what_librdkafka_and_the_log_say(broker: Broker, wrong: str) -> None:
     case, row = CASES[wrong], rows()[wrong]
-    heard, logger = Heard(), logging.Logger("librdkafka")
+    heard, logger = ClientLog(), logging.Logger("librdkafka")
     logger.addHandler(heard)
     config = {"bootstrap.servers": broker.bootstrap(case), **case.librdkafka(broker.home)}
     producer = Producer({**config, "error_cb": heard.hear}, logger=logger)
     producer.produce("orders", b"", on_delivery=heard.hear)
     assert eventually(lambda: producer.poll(0) is not None and heard.has(row.librdkafka))
-    # What a client of Java causes stands there too.
+    # The column also has the error that a Java client causes.
     log = [each for each in row.log if each != OF_JAVA]
     assert not log or eventually(lambda: broker.has_logged(log))
 
@@ -241,7 +244,7 @@ def test_what_java_and_the_log_say(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_the_log_has_the_reason_of_a_login_apart(broker: Broker) -> None:
-    """As the table writes it: the reason, and then the error."""
+    """The log has the reason and the error as separate fields, as the table shows them."""
     lines = (broker.home / "broker.log").read_text().splitlines()
     closed = [json.loads(line) for line in lines if '"connection closed"' in line]
     reasons = {each["reason"] for each in closed}

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: each message that it quotes is one of ours, or one that a client gives in these tests."""
+"""docs/troubleshooting.md: each message that it quotes is in our code, or is printed by a client in these tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.raw import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
-# What `odradek explain` prints is staged in tests/lab/explain/test_staged.py.
+# tests/lab/explain/test_staged.py tests the output of `odradek explain`.
 BEFORE, _, EXPLAINED = PAGE.partition("\n## Something is stuck\n")
 ROWS = [
     line
@@ -35,10 +35,10 @@ ROWS = [
     if line.startswith("| ") and not line.startswith(("| message", "| ---"))
 ]
 MESSAGES = [message for row in ROWS for message in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
-# Error codes and exceptions, which other pages and their tests have.
+# Error codes and exceptions, which other pages quote and test.
 CODES = re.compile(r"_?[A-Z]+(_[A-Z]+)*|\w+Exception")
 WITH_ACLS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
-# What Spark's connector says of itself (`tests/spark/connector/`).
+# Messages of Spark's connector (`tests/spark/connector/`).
 OF_SPARK = {"Some data may have been lost"}
 
 
@@ -47,7 +47,7 @@ def pattern(message: str) -> re.Pattern[str]:
 
 
 def templates(module: ast.Module) -> Iterator[str]:
-    """Every text of a module, with a mark for what is put in."""
+    """Yield every string of a module, with a NUL character in place of each inserted value."""
     for node in ast.walk(module):
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values)
@@ -67,7 +67,7 @@ def ours() -> str:
 
 @pytest.fixture(scope="module")
 def theirs() -> str:
-    """What librdkafka says where a user of Odradek meets it, and what the control port says to commands."""
+    """The messages that librdkafka prints in these failures, and the errors of the control port that commands print."""
     with odradek.Broker(topics=["orders:1"]) as broker:
         said = [*provoked(broker), *mistyped(broker)]
     with odradek.Broker(
@@ -148,9 +148,9 @@ def refused_by(broker: odradek.Broker) -> Iterator[object]:
 
 
 def unconnected(config: dict[str, object], says: str = "") -> Iterator[object]:
-    """What a client says that finds no broker of its kind.
+    """Yield the errors of a client that cannot connect to a broker with its configuration.
 
-    ``says``: what one client says that way and another one otherwise, by chance. Others are asked until one does.
+    ``says`` is a text that a client prints or not, depending on timing. Further clients are started until one prints it.
     """
     said: list[object] = []
     deadline = Deadline()
@@ -160,7 +160,7 @@ def unconnected(config: dict[str, object], says: str = "") -> Iterator[object]:
         while len(said) == attempt:
             client.poll(SOON_S)
             deadline.check("the client says why")
-    # Only now: before its first attempt has failed, the client would say that it has run out of time.
+    # Before its first attempt has failed, the client would report a timeout instead.
     with pytest.raises(KafkaException) as refused:
         client.list_topics(timeout=SOON_S)
     yield refused.value
@@ -168,7 +168,7 @@ def unconnected(config: dict[str, object], says: str = "") -> Iterator[object]:
 
 
 SOON_S = 0.2
-"""A client that cannot connect tries for as long as it is let."""
+"""Timeout of a client that cannot connect; it would retry indefinitely."""
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_message_is_one_that_is_given(message: str, ours: str, theirs: str) ->
 
 
 def in_the_code(message: str, ours: str) -> bool:
-    """Its parts stand in one text of ours, one after the other."""
+    """Whether one string of our code contains the parts of the message in this order."""
     parts = [part.strip() for part in message.split("…") if part.strip()]
     return any(
         re.search(".*?".join(re.escape(part) for part in parts), text, re.S) for text in ours.split("\n\n")

@@ -1,4 +1,4 @@
-"""The pictures of the page's views, of a cluster in which something happens: ``python -m tests.docs.views``.
+"""Make the pictures of the page's views, with a cluster in which something happens: ``python -m tests.docs.views``.
 
 They are in docs/pictures, each in the light and in the dark scheme.
 """
@@ -43,7 +43,7 @@ def write(producer: Producer, topic: str, *values: str, partition: int = 0) -> N
 
 
 def commit_all(billing: Producer) -> None:
-    """Four transactions of one producer; the third one is aborted."""
+    """Run four transactions of one producer; the third one is aborted."""
     for number, size in enumerate((3, 2, 4, 2)):
         billing.begin_transaction()
         write(billing, "orders", *["paid"] * size)
@@ -66,7 +66,7 @@ def member(broker: odradek.Broker, group: str) -> Consumer:
 
 @contextmanager
 def staged() -> Iterator[odradek.Broker]:
-    """Three nodes: what has ended, what is open, what is held, a group that lags, and a link that is cut."""
+    """A cluster of three nodes with ended, open and held transactions, a group that lags, and a link that is cut."""
     with odradek.Broker(nodes=3, topics={"orders": 2, "invoices": 1}, port=9092) as broker, broker.trace:
         write(producer_of(broker, "shop"), "orders", *['{"order": 7, "state": "new"}'] * 3)
         write(producer_of(broker, "shop"), "orders", "new", "new", partition=1)
@@ -174,7 +174,7 @@ def picture(name: str, scheme: str) -> Path:
 
 
 def save(png: bytes, to: Path) -> None:
-    """With a palette of the colours that most pixels have: a page has few, and takes a third of the bytes."""
+    """Save the picture with a palette of its most frequent colours, which takes a third of the bytes."""
     with Image.open(BytesIO(png)) as opened:
         image = opened.convert("RGB")
     counted = sorted(image.getcolors(image.width * image.height) or (), reverse=True)
@@ -186,7 +186,9 @@ def save(png: bytes, to: Path) -> None:
 def main() -> None:
     with staged() as broker, chromium() as browser:
         for name, (path, ready) in VIEWS.items():
-            if name == "nodes-and-clock":  # The last one: what a paused node coordinates is not shown.
+            if (
+                name == "nodes-and-clock"
+            ):  # The last view: a paused node hides the transactions and groups that it coordinates.
                 broker.nodes[3].pause()
             for scheme in SCHEMES:
                 with view(browser, broker.control_url, path, scheme) as page:
