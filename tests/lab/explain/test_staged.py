@@ -36,7 +36,10 @@ BY_PROTOCOL = {
         "the coordinator is loading",
         ID,
     ): "The coordinator of … is loading …: it answers COORDINATOR_LOAD_IN_PROGRESS.",
-    ("a rule returns an error for FindCoordinator", ID): "The coordinator of … answers COORDINATOR_NOT_AVAILABLE.",
+    (
+        "a rule returns an error for FindCoordinator",
+        ID,
+    ): "The coordinator of … answers COORDINATOR_NOT_AVAILABLE.",
     ("a group rebalances", GROUP): "Group … rebalances (PreparingRebalance).",
     (
         "a transaction begins in the future",
