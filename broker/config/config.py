@@ -238,8 +238,6 @@ class BrokerConfig:
         """The sources of a broker setting's value, the effective one first."""
         # Kafka drops all sources before the setting's own name (`ConfigHelper.configSynonyms`), so a broker that sets
         # log.retention.hours shows no synonym for retention.ms.
-        # Kafka drops all before the name itself (`ConfigHelper.configSynonyms`), so that a broker which sets
-        # log.retention.hours shows no synonym at all for retention.ms. Tools show that; so do we.
         return tuple(dropwhile(lambda synonym: synonym.name != name, self.group_of(name)))
 
     def group_of(self, name: str) -> tuple[ConfigSynonym, ...]:

@@ -103,8 +103,8 @@ WITHOUT_EFFECT = {
     "alter.config.policy.class.name": "the broker has no policies",
     "client.quota.callback.class": "quotas are looked up as Kafka does without a callback",
     "create.topic.policy.class.name": "the broker has no policies",
-    "max.connection.creation.rate": "the broker accepts connections as they come",
-    "max.connections.per.ip.overrides": "max.connections.per.ip holds for every address",
+    "max.connection.creation.rate": "the broker does not limit the rate of connections",
+    "max.connections.per.ip.overrides": "max.connections.per.ip applies to every address",
     "metric.reporters": "the control port has the metrics, GET /metrics",
 }
 """Settings without an effect on which a user might rely, with what applies instead. A start logs a warning for each."""
