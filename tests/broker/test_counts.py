@@ -1,7 +1,8 @@
-"""What a request costs in calls, whatever the machine: the path of a request does not grow by accident.
+"""The number of calls that each request makes. It does not depend on the machine, so the path of a request cannot grow
+unnoticed.
 
-A bound that is missed says that a request does more than before. Where that is meant, the bound moves, in a commit that says
-why. A bound far above the figure is moved down.
+A failing upper bound means that a request does more than before. If that is intended, raise the bound in a commit that says
+why. A bound far above the measured number must be lowered.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pytest
 from protocol.core import compiled
 from tests.support.deadlines import HANG_S
 
-# Calls of Python functions and of built-in ones, with the compiled core and without; calls on files.
+# (Python calls, calls of built-ins) with the compiled core, the same without it, and system calls on files.
 BOUNDS = {
     "produce-small": ((13, 14), (59, 75), 1),
     "produce-idempotent": ((13, 14), (61, 79), 1),
@@ -29,7 +30,7 @@ BOUNDS = {
     "produce-large": ((39, 40), (114, 133), 1),
     "fetch-large": ((31, 38), (89, 111), 0),
 }
-# Frames from the handler to the last write of a log (`python -m benchmarks.depth --frames EndTxn` names them).
+# Stack frames from the handler to the last write of a log (`python -m benchmarks.depth --frames EndTxn` lists them).
 DEPTHS = {
     "AddOffsetsToTxn v0": 12,
     "AddPartitionsToTxn v0": 14,
@@ -73,7 +74,7 @@ def test_a_request_makes_no_more_calls_than_before(kind, pure):
     calls, builtins = without if pure else with_core
     assert found["calls"] <= calls
     assert found["builtins"] <= builtins
-    assert found["calls"] > 0.9 * calls, "the bound is to be moved down"
+    assert found["calls"] > 0.9 * calls, "the bound is too high and must be lowered"
     assert found["file_calls"] <= file_calls
     assert found["socket_writes"] == 1
 
@@ -85,7 +86,7 @@ def test_a_large_request_is_in_memory_once(kind, pure):
 
 
 def test_a_request_is_no_deeper_in_calls_than_before_when_it_writes_last():
-    """A walk of a coordinator that is written as lines is as deep as its deepest step."""
+    """A coroutine of the coordinator is as deep as its deepest step, as it awaits its steps one after the other."""
     found = said_by("benchmarks.depth", pure=True)
     assert {name: depth for name, depth in found.items() if depth > DEPTHS[name]} == {}
     to_be_moved_down = {name: found[name] for name in DEPTHS if found[name] < DEPTHS[name] - DEPTH_SLACK}

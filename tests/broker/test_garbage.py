@@ -1,7 +1,7 @@
-"""What comes and goes in a broker is freed at once: the collector looks so rarely that what it must find counts as a leak.
+"""Objects of a broker are freed by reference counting. The garbage collector runs so rarely that its work counts as a leak.
 
-Records that retention deletes, transactional ids and groups that expire, topics, connections: the parts of the load of
-`benchmarks.soak_memory`, and then the time after which the broker forgets them.
+The tests run parts of the load of `benchmarks.soak_memory` (records that retention deletes, transactional ids and groups
+that expire, topics, connections), and then advance the clock until the broker has dropped them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class OfBroker:
 
 @contextmanager
 def garbage() -> Iterator[Counter[str]]:
-    """By type, the objects of ours that only the collector has found."""
+    """Count the objects of our packages that only the garbage collector can free, by their names."""
     found: Counter[str] = Counter()
     gc.collect()
     gc.disable()
@@ -89,7 +89,7 @@ def test_nothing_waits_for_the_collector(tmp_path, part):
         InProcess(tmp_path, settings=SETTINGS | LATER) as broker,
         closing(Load(OfBroker(broker))) as load,
     ):
-        # Whatever is made once, at the first use.
+        # Objects that are created once, on first use.
         some_steps(load, part, broker)
         with garbage() as found:
             some_steps(load, part, broker)
@@ -97,7 +97,7 @@ def test_nothing_waits_for_the_collector(tmp_path, part):
 
 
 def test_no_replica_of_a_deleted_topic_waits_for_the_collector(tmp_path):
-    """On three nodes, where each partition has a leader and two followers that fetch from it."""
+    """There are three nodes, where each partition has a leader and two followers that fetch from it."""
     with InProcess(tmp_path, "--nodes=3", settings=SETTINGS | LATER) as broker:
         topic_comes_and_goes(broker)
         with garbage() as found:
@@ -106,7 +106,7 @@ def test_no_replica_of_a_deleted_topic_waits_for_the_collector(tmp_path):
 
 
 def test_deleted_topics_are_forgotten_that_retention_has_looked_at(tmp_path):
-    """It would look at them again in a week, and before them at one that is older."""
+    """Retention would check their partitions again in a week, and those of an older topic before."""
     with (
         InProcess(tmp_path, settings=SETTINGS | LATER | {"log.retention.bytes": "-1"}) as broker,
         closing(Client(OfBroker(broker).connect())) as client,
@@ -142,7 +142,7 @@ def topic_comes_and_goes(broker: InProcess) -> None:
 def some_steps(load: Load, part: str, broker: InProcess) -> None:
     for _ in range(STEPS):
         PARTS[part](load)
-    # Ids, groups and their offsets expire after a minute, and each is noticed at one of the checks that follow.
+    # Transactional ids, groups and their offsets expire after a minute, each at one of the checks that follow.
     for _ in range(4):
         broker.advance("1m", EVERYTHING)
     load.take_new_id()

@@ -1,4 +1,4 @@
-"""Modules that are loaded when something of them is first asked for."""
+"""Modules that are loaded on the first use of one of their attributes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREPARED = "from broker import late_modules; late_modules.install(); import sys\
 
 
 def run(program: str) -> str:
-    """What a fresh interpreter prints, without site-packages: nothing of `NAMES` is loaded in it."""
+    """Run a program in a new interpreter without site-packages, where no module of `NAMES` is loaded. Returns its output."""
     command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{program}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
@@ -45,7 +45,7 @@ def test_one_that_is_used_is_the_real_one(use: str) -> None:
 
 
 def test_a_loop_that_asks_what_a_thread_is_to_call_loads_nothing() -> None:
-    """As uvloop does in `asyncio.to_thread`, on the loop."""
+    """uvloop makes this check in `asyncio.to_thread`, on the event loop."""
     program = (
         "import asyncio, functools, inspect\n"
         "calls = [functools.partial(each) for each in (print, run, asyncio.sleep)]\n"

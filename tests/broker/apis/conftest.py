@@ -1,4 +1,4 @@
-"""What tests of single APIs share."""
+"""Fixtures for the tests of single APIs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.broker.metadata.world import open_cluster
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ClusterMetadata]:
-    """A new cluster of one node, with nothing in it."""
+    """The metadata of a new cluster with one node and no topics."""
     opened = open_cluster(tmp_path / "node")
     yield opened
     await opened.close()

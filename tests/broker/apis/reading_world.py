@@ -1,4 +1,4 @@
-"""A node with real partitions in a temporary directory, and a clock that only tests move."""
+"""A node with real partitions in a temporary directory, and a manual clock."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ OTHER_NODE_ID = 2
 
 @dataclass
 class World:
-    """Topics by name, each with real logs. ``leader`` and ``error`` of a partition are for tests to spoil."""
+    """A node whose topics have real logs. A test may set ``leader`` and ``error`` of a partition."""
 
     path: Path
     clock: FakeClock = field(default_factory=lambda: FakeClock(only=Domain.REQUESTS))
     topics: dict[str, Topic] = field(default_factory=dict)
     partitions: dict[tuple[str, int], Partition] = field(default_factory=dict)
     errors: dict[tuple[str, int], ErrorCode] = field(default_factory=dict)
-    """What ``replicas.leader`` says instead of the partition."""
+    """The error that ``replicas.leader`` returns instead of the partition."""
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
     unauthorized: set[str] = field(default_factory=set)
 
@@ -87,7 +87,7 @@ class World:
         return partition if error is ErrorCode.none else error
 
     def add_topic(self, name: str, partitions: int = 1, *, epoch: int = 0, **config: Any) -> Topic:
-        # A name may come again, under another id.
+        # A topic may be created again under the same name, with another id.
         topic = self.topics[name] = Topic(name, uuid.uuid4())
         for index in range(partitions):
             state = PartitionState(index, (NODE_ID,), (NODE_ID,), NODE_ID, epoch, 0)
@@ -117,7 +117,7 @@ class World:
         size: int = 10,
         timestamp_ms: int = NOW_MS,
     ) -> bytes:
-        """Append one plain batch; returns it as it lies in the log."""
+        """Append one batch of a non-transactional producer and return its bytes as the log stores them."""
         return self.append(topic, index, build_batch([(timestamp_ms, b"k", b"x" * size)] * records))
 
     def produce_in_transaction(
@@ -158,7 +158,7 @@ def asked(index: int = 0, offset: int = 0, max_bytes: int = 1 << 20, **more: int
 
 
 def request(*topics: tuple[Topic, list[FetchPartition]], version: int = 12, **more: Any) -> FetchRequest:
-    """A Fetch as it comes from the wire, with names or with ids. It does not wait unless told to."""
+    """A Fetch request as decoded from the wire, with topic names or topic ids. Its ``max_wait_ms`` is 0 by default."""
     named = [
         FetchTopic(topic_id=topic.topic_id, partitions=partitions)
         if version >= 13

@@ -1,4 +1,4 @@
-"""CreateAcls, DescribeAcls and DeleteAcls; tests/differential asks Apache Kafka the same and more."""
+"""CreateAcls, DescribeAcls and DeleteAcls. tests/differential compares them with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def ask(
     denied: tuple[tuple[str, str, str], ...] = (),
     has_authorizer: bool = True,
 ) -> Any:
-    """The answer as a client of the version reads it, to a request that was on the wire too."""
+    """Encode the request, handle it, and return the response as a client of the version decodes it."""
     key, handler = {
         CreateAclsRequest: (30, create_acls),
         DeleteAclsRequest: (31, delete_acls),
@@ -75,7 +75,7 @@ async def ask(
 
 
 async def create(cluster: ClusterMetadata, *creations: AclCreation, **circumstances: Any) -> list[Any]:
-    """(code, text) of each."""
+    """Create ACLs and return (error code, error message) of each."""
     answer = await ask(cluster, CreateAclsRequest(creations=creations), **circumstances)
     return [(each.error_code, each.error_message) for each in answer.results]
 

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: the group's partition of the offsets topic becomes part of the transaction."""
+"""AddOffsetsToTxn adds the group's partition of the offsets topic to the transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: one transaction of a client, many of a broker; all partitions or none."""
+"""AddPartitionsToTxn: one transaction from a client, a batch of them from a broker. All partitions are added, or none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def transaction(transactional_id, producer_id, epoch, *keys, verify_only=False):
 
 
 def ask(world: World, *transactions, version: int = 5) -> list[tuple[str, dict[tuple[str, int], int]]]:
-    """(id, errors) of each transaction of a broker's request."""
+    """Send a broker's request and return (transactional id, error by partition) of each transaction."""
     answer = handled(
         add_partitions_to_txn, AddPartitionsToTxnRequest(transactions=transactions), world.context(version)
     )

@@ -1,4 +1,4 @@
-"""ApiVersions tells what is served, and no more."""
+"""ApiVersions lists exactly the APIs and versions that the listener serves."""
 
 from __future__ import annotations
 

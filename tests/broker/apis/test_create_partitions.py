@@ -1,4 +1,4 @@
-"""CreatePartitions: topics grow, and never shrink."""
+"""CreatePartitions adds partitions to a topic and never removes any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics: each topic has its own answer, in Kafka's shape."""
+"""CreateTopics: each topic has a result of its own, with the fields that Kafka sets."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_topic_is_made_and_told_of(cluster, version):
     assert len(answer.configs) == (33 if version >= 5 else 0)
     values = {one.name: (one.value, one.config_source) for one in answer.configs}
     if version >= 5:
-        # The value is told as it was written, which is not how DescribeConfigs tells it.
+        # CreateTopics returns the value as it was written, DescribeConfigs returns the parsed value.
         assert values["retention.ms"] == (" 77 ", 1)
         assert values["segment.bytes"] == ("1073741824", 5)
         assert [one.name for one in answer.configs] == sorted(values)

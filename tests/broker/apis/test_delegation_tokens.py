@@ -54,7 +54,7 @@ async def ask(
     denied: tuple[tuple[str, str, str], ...] = (),
     **fields: Any,
 ) -> Any:
-    """The answer as a client of the version reads it, to a request that was on the wire too."""
+    """Encode the request, handle it, and return the response as a client of the version decodes it."""
     key, handler = HANDLERS[what]
     context = context_of(cluster, version, denied=denied)
     context.listener = replace(LISTENER, security_protocol=protocol)
@@ -150,10 +150,10 @@ async def test_without_a_key_there_are_no_tokens(tmp_path):
     answers = [created, await ask(cluster, "describe", 3), *[await ask(cluster, "renew", 2)]]
     answers += [await ask(cluster, "expire", 2)]
     assert {each.error_code for each in answers} == {ErrorCode.delegation_token_auth_disabled}
-    # These times are the controller's, which says 0 where a broker says -1.
+    # The controller responds to a failed creation, with 0 for these times where a broker sets -1.
     assert (times_of(created), created.principal_name) == ((0, 0, 0), "alice")
     assert [each.expiry_timestamp_ms for each in answers[2:]] == [0, 0]
-    # What the broker checks itself comes first.
+    # The broker checks the renewers before it forwards the request to the controller.
     refused = await ask(cluster, "create", 3, renewers=["Group:g"])
     assert (refused.error_code, times_of(refused)) == (ErrorCode.invalid_principal_type, (-1, -1, -1))
     await cluster.close()
@@ -163,7 +163,7 @@ async def test_a_token_for_another(cluster):
     created = await ask(cluster, "create", 3, **OF_BOB)
     assert (created.error_code, created.principal_name) == (0, "bob")
     assert created.token_requester_principal_name == "alice"
-    # The one who asked for it sees it, and does not renew it.
+    # The requester of a token may describe it, but not renew it.
     [described] = (await ask(cluster, "describe", 3)).tokens
     assert (described.principal_name, described.token_requester_principal_name) == ("bob", "alice")
     mismatch = ErrorCode.delegation_token_owner_mismatch
@@ -178,7 +178,7 @@ async def test_a_token_for_another_needs_the_right(cluster):
     assert refused.error_code == ErrorCode.delegation_token_authorization_failed
     assert (times_of(refused), refused.principal_name) == ((-1, -1, -1), "bob")
     assert refused.token_requester_principal_name == "alice"
-    # For oneself it takes none.
+    # A client that creates a token for itself needs no permission.
     own = await ask(cluster, "create", 3, denied=denied, principal=BOB, **OF_BOB)
     assert own.error_code == 0
 
@@ -209,7 +209,7 @@ async def test_who_is_told_of_which_tokens(cluster):
         assert answer.error_code == 0
         return {each.token_id for each in answer.tokens}
 
-    # Without an authorizer every client sees all of them.
+    # Without an authorizer every client may describe all tokens.
     assert await seen() == {own, other}
     assert await seen(owners=["User:alice", "User:dave"]) == {own}
     assert await seen(owners=["User:carol"]) == {own}

@@ -1,4 +1,4 @@
-"""DeleteRecords: which offsets may go, what is answered, and waiting for other replicas."""
+"""DeleteRecords: which offsets may be deleted, the response, and the wait for other replicas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMEOUT_MS = 1000
 
 @pytest.fixture
 def world(tmp_path):
-    """Five batches of one record, of which the first is deleted, and one batch of five."""
+    """A world whose partition has five batches of one record, the first of them deleted, and one batch of five records."""
     world = World(tmp_path)
     world.add_topic("t")
     for _ in range(5):
@@ -105,7 +105,7 @@ def test_each_partition_has_its_own_answer(world):
 
 @pytest.fixture
 def slow(world, monkeypatch):
-    """A partition whose other replica lags: the low watermark is what ``slow`` holds."""
+    """The low watermark as a list of one offset: that of a lagging replica of the partition, which the test moves."""
     partition = world.partitions["t", 0]
     lagging = [2]
 

@@ -18,7 +18,7 @@ NO_TOPIC = "This server does not host this topic-partition."
 
 
 async def ask(cluster, version, *entries, **options):
-    """Entries are names; from v6 on (name, id)."""
+    """Send DeleteTopics. The entries are topic names, and (name, id) pairs since version 6."""
     request = DeleteTopicsRequest(topic_names=entries)
     if version >= 6:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=n, topic_id=i) for n, i in entries])
@@ -108,7 +108,7 @@ async def test_rights(cluster):
     }
     failed = (ErrorCode.topic_authorization_failed, "Topic authorization failed.")
     assert await ask(cluster, 6, (None, a), (None, b), (None, c), denied=denied) == [
-        (None, a, *failed),  # not even its name
+        (None, a, *failed),  # without Describe the response has no topic name
         ("b", b, *failed),
         ("c", c, 0, None),
     ]

@@ -1,4 +1,4 @@
-"""DescribeConfigs: values, sources and synonyms as Kafka 4.3.1 tells them."""
+"""DescribeConfigs returns values, sources and synonyms as Kafka 4.3.1 does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def places(entry):
     return [(one.name, one.value, one.source) for one in entry.synonyms]
 
 
-# name: value, type, synonym (None: has none)
+# name: value, type, synonym (None: the setting has no synonym)
 DEFAULTS = {
     "cleanup.policy": ("delete", 7, "log.cleanup.policy"),
     "compression.gzip.level": ("-1", 3, "compression.gzip.level"),
@@ -108,7 +108,7 @@ async def test_a_topics_own_values_come_first(cluster, version):
 
 
 async def test_internal_settings_are_listed_where_the_broker_was_started_with_them(tmp_path):
-    """With the value as it was written: Kafka takes it from ``originals``, where others come from the parsed values."""
+    """An internal setting has its value as it was written: Kafka reads it from ``originals``, not from the parsed values."""
     cluster = open_cluster(
         tmp_path, unstable_api_versions_enable="TRUE", log_initial_task_delay_ms="500", log_retention_ms="7"
     )
@@ -135,7 +135,7 @@ async def test_settings_of_the_broker_stand_between_topic_and_default(tmp_path):
         ("log.segment.bytes", "2000000", 4),
         ("log.segment.bytes", "1073741824", 5),
     ]
-    # Hours are a synonym of the broker's milliseconds, but not of the topic's: so it is in Kafka.
+    # log.retention.hours is a synonym of the broker's log.retention.ms but not of the topic's retention.ms, as in Kafka.
     assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("3600000", 5)
     assert places(found["retention.ms"]) == []
     assert found["flush.ms"].value == "9"
@@ -154,7 +154,7 @@ async def test_what_is_set_at_run_time_for_all_or_for_one_broker(cluster):
         ("min.insync.replicas", "1", 5),
     ]
     assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("7", 2)
-    # The default stands in hours: it is a synonym behind one of the setting's own name.
+    # The default is set in hours: it comes as a synonym after the setting of the same name.
     retention = [
         ("log.retention.ms", "7", 2),
         ("log.retention.ms", "8", 3),

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the sizes of partitions that are open, that are unopened, and that have no files yet."""
+"""DescribeLogDirs: the sizes of partitions that are open, that are not opened yet, and that have no files yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers that a partition remembers, and what is open."""
+"""DescribeProducers: the producers in a partition's producer state, and the start offsets of open transactions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def brief(producer: ProducerState) -> tuple[int, ...]:
 
 
 def begin(world: World, at_ms: int | None = None) -> tuple[int, int]:
-    """An open transaction of two batches in the first partition, behind a record of another producer."""
+    """Begin a transaction and write two batches to the first partition, behind a record of another producer."""
     world.produce(*T0, b"before")
     producer_id, epoch = world.init()
     who = {"transactional_id": "tx", "producer_id": producer_id, "epoch": epoch, "timestamp_ms": at_ms}
@@ -93,7 +93,7 @@ def test_an_idempotent_producer_has_no_transaction(world):
         ("a b", 0, ErrorCode.invalid_topic_exception, True),
         ("", 0, ErrorCode.invalid_topic_exception, True),
         ("missing", 0, ErrorCode.unknown_topic_or_partition, True),
-        # Of a single partition there is only the code.
+        # The error of a single partition comes without a message.
         ("t", 2, ErrorCode.unknown_topic_or_partition, False),
         ("t", -1, ErrorCode.unknown_topic_or_partition, False),
     ],

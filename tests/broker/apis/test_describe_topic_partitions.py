@@ -42,7 +42,7 @@ async def test_a_topic_and_its_empty_lists(cluster):
     [partition] = topic.partitions
     assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (0, 1, 0)
     assert (list(partition.replica_nodes), list(partition.isr_nodes)) == ([1], [1])
-    # Clients crash on null.
+    # Clients crash if these lists are null.
     assert partition.eligible_leader_replicas is not None
     assert partition.last_known_elr is not None
     assert not partition.eligible_leader_replicas
@@ -70,7 +70,7 @@ async def test_pages(cluster):
     assert page(ask(cluster, limit=2)) == ([("a", 0, [0, 1])], ("a", 2))
     assert page(ask(cluster, limit=2, cursor=("a", 2))) == ([("a", 0, [2]), ("b", 0, [0])], ("b", 1))
     assert page(ask(cluster, limit=2, cursor=("b", 1))) == ([("b", 0, [1])], None)
-    # A page that is full to the last partition still says where to go on.
+    # A page that ends with the last partition of a topic still returns a cursor.
     assert page(ask(cluster, limit=3)) == ([("a", 0, [0, 1, 2])], ("b", 0))
     assert page(ask(cluster, "a", "zz", limit=3)) == ([("a", 0, [0, 1, 2])], ("zz", 0))
 
@@ -88,7 +88,7 @@ async def test_cursors(cluster):
     assert page(ask(cluster, "a", cursor=("zz", 1))) == refused
     assert page(ask(cluster, "a", cursor=("a", -1))) == refused
     assert page(ask(cluster, "a", cursor=("a", 9))) == ([("a", 0, [])], None)
-    # Of all topics, the cursor's need not be there any more.
+    # When all topics are asked for, the topic of the cursor may have been deleted.
     assert page(ask(cluster, cursor=("b", 1))) == ([("c", 0, [0])], None)
 
 

@@ -1,4 +1,4 @@
-"""ElectLeaders on three brokers of which some are away: who leads afterwards, and what is said of who cannot."""
+"""ElectLeaders on three brokers, some of them fenced: the elected leaders, and the errors of failed elections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 @pytest.fixture
 async def three(cluster: ClusterMetadata) -> ClusterMetadata:
-    """`t` has two partitions: 2 is preferred for the first, 1 for the second; all are in sync."""
+    """A cluster with the topic `t`: the preferred leader is 2 for its first partition, 1 for its second. All are in sync."""
     for node_id in (2, 3):
         away(cluster, node_id, fenced=False)
     await cluster.replication_control.create_topics([NewTopic("t", assignments=((0, (2, 1)), (1, (1, 2))))])
@@ -25,7 +25,7 @@ async def three(cluster: ClusterMetadata) -> ClusterMetadata:
 
 
 async def ask(cluster, partitions, kind=PREFERRED, *, topic="t", version=2, denied=()):
-    """(error of the request, by partition) over the wire."""
+    """Send ElectLeaders and return (error of the request, errors by partition)."""
     rows = None if partitions is None else [TopicPartitions(topic=topic, partitions=partitions)]
     request = ElectLeadersRequest(election_type=kind, topic_partitions=rows)
     response = await elect_leaders(request, context_of(cluster, version, denied=denied))
@@ -70,7 +70,7 @@ async def test_everything_at_once_tells_only_of_what_changed_or_could_not(three)
 
 
 async def test_an_unclean_election_where_no_replica_in_sync_is_left(three):
-    """1 falls behind, 2 leads alone and goes: 1 can lead, with what it has."""
+    """Broker 1 leaves the ISR and broker 2, the last in it, is fenced: an unclean election makes 1 the leader."""
     first = three.topics["t"].partitions[0]
     await three.replication_control.alter_partition("t", 0, first.leader_epoch, (2,))
     assert (await ask(three, [0], UNCLEAN))[1] == {("t", 0): ErrorCode.election_not_needed}

@@ -1,4 +1,4 @@
-"""EndTxn: which version ends a transaction by which rules, and what it is told."""
+"""EndTxn: the rules of each version for ending a transaction, and its responses."""
 
 from __future__ import annotations
 

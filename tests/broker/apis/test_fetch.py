@@ -1,4 +1,4 @@
-"""Fetch: what is answered at once, how much, and with which values. The long poll is in test_fetch_waiting.py."""
+"""Fetch requests with an immediate response: size, values, errors. test_fetch_waiting.py has the long poll."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def world(tmp_path):
 
 def read(world: World, *topics, version: int = 12, **more) -> FetchResponse:
     response = fetch(request(*topics, version=version, **more), world.context(version))
-    assert isinstance(response, FetchResponse), "nothing here may wait"
+    assert isinstance(response, FetchResponse), "no Fetch in these tests waits"
     return response
 
 
@@ -57,7 +57,7 @@ def test_the_first_batch_comes_whole_however_small_the_limits(world):
     response = read(world, (topic, [asked(0, max_bytes=10), asked(1, max_bytes=10)]), max_bytes=1)
     first, second = partitions_of(response).values()
     assert first.records == batch
-    assert second.records == b"", "empty, not null, and only until some partition gave data"
+    assert second.records == b"", "empty, not null. Only the first partition with data may exceed the limit"
 
 
 def test_a_later_partition_whose_first_batch_does_not_fit_is_empty(world):
@@ -113,7 +113,7 @@ def test_a_fetch_inside_a_batch_gets_the_batch_from_its_start(world):
 
 
 def test_bytes_are_handed_on_without_a_copy(world):
-    """The encoder must get the very object that the log gave: a copy of 1 MiB would be seen in every profile."""
+    """The response contains the object that the log returned: a copy of 1 MiB would show in every profile."""
     topic = world.add_topic("t")
     world.produce(size=100_000)
     response = read(world, (topic, [asked()]))
@@ -169,7 +169,7 @@ def test_read_uncommitted_sees_open_transactions_and_both_offsets(world):
     answer = read_one(world)
     assert [batch.producer_id for batch in batches(answer.records)] == [7]
     assert (answer.high_watermark, answer.last_stable_offset) == (1, 0)
-    assert answer.aborted_transactions is None, "null for read_uncommitted, even if something was aborted"
+    assert answer.aborted_transactions is None, "null for read_uncommitted, even after an abort"
 
 
 def test_read_committed_ends_at_the_first_open_transaction(world):
@@ -190,7 +190,9 @@ def test_aborted_records_are_sent_and_listed_in_the_order_of_their_markers(world
     world.end(8, committed=False)
     world.end(7, committed=False)
     answer = read_one(world, isolation=READ_COMMITTED)
-    assert len(list(batches(answer.records))) == 5, "the client filters, not the broker; it needs the markers"
+    assert len(list(batches(answer.records))) == 5, (
+        "the client filters aborted batches and needs their markers"
+    )
     assert answer.aborted_transactions == [
         AbortedTransaction(producer_id=8, first_offset=1),
         AbortedTransaction(producer_id=7, first_offset=0),
@@ -299,7 +301,7 @@ def test_the_clients_view_of_the_leader_must_be_ours(world, epoch, error):
 
 
 def world_of_three_epochs(world: World) -> None:
-    """Offsets 0-1 by epoch 1, 2-3 by epoch 3, 4-5 by epoch 5."""
+    """Create a topic with offsets 0-1 of leader epoch 1, 2-3 of epoch 3 and 4-5 of epoch 5."""
     world.add_topic("t", epoch=1)
     partition = world.partitions["t", 0]
     for epoch in (1, 3, 5):
@@ -337,7 +339,7 @@ def test_below_the_log_start_divergence_is_not_looked_for(world):
     assert read_one(world, offset=2, last_fetched_epoch=1).error_code == ErrorCode.offset_out_of_range
 
 
-# -- leaders elsewhere (KIP-951) --------------------------------------------------------------------------------------
+# -- leaders on other nodes (KIP-951) ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [15, 16])
@@ -434,7 +436,7 @@ def test_forgotten_partitions_are_read_no_more(world, version):
     session_id = read(world, (topic, [asked(0), asked(1)]), version=version, session_epoch=0).session_id
     world.produce(index=0)
     world.produce(index=1)
-    # On the wire a version has either the name or the id.
+    # Each version has either the topic's name or its id on the wire.
     forgotten = ForgottenTopic(topic="t", topic_id=topic.topic_id if version >= 13 else None, partitions=[1])
     response = read(
         world, version=version, session_id=session_id, session_epoch=1, forgotten_topics_data=[forgotten]
@@ -455,7 +457,7 @@ def test_nothing_asked_is_nothing_answered(world):
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_every_version_goes_over_the_wire(world, version):
-    """Bytes in, bytes out: what a version lacks is left out, the rest arrives."""
+    """Request and response are encoded and decoded: fields that the version lacks are omitted, all others arrive."""
     topic = world.add_topic("t")
     batch = world.produce()
     wire = client_codec(1, version)

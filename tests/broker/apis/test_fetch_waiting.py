@@ -1,4 +1,4 @@
-"""Fetch that waits: what ends the wait, what does not, and that nothing is left behind."""
+"""Fetch requests that wait: which events end the wait and which do not. No watch and no timer is left behind."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def ask(world: World, *topics, version: int = 12, min_bytes: int = 1, **more):
 
 def park(world: World, *topics, **more) -> asyncio.Future[FetchResponse]:
     waiting = ask(world, *topics, **more)
-    assert isinstance(waiting, asyncio.Future), "this should have waited"
+    assert isinstance(waiting, asyncio.Future), "the Fetch should wait, but has its response"
     assert not waiting.done()
     return waiting
 
 
 async def turn() -> None:
-    """Let the loop run what was called soon."""
+    """Run the callbacks that are scheduled with ``call_soon``."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
@@ -52,7 +52,7 @@ async def test_data_ends_the_wait_in_the_turn_after_the_append(world):
     topic = world.add_topic("t")
     waiting = park(world, (topic, [asked()]))
     batch = world.produce()
-    assert not waiting.done(), "the producer is answered first"
+    assert not waiting.done(), "the Produce response comes before the Fetch response"
     await turn()
     assert partitions_of(waiting.result())["t", 0].records == batch
     assert_nothing_left(world)
@@ -145,7 +145,7 @@ async def test_a_topic_that_does_not_exist_alone_is_answered_at_once(world):
 
 
 async def test_beside_a_topic_that_does_not_exist_the_others_wait(world):
-    """Kafka's errorReadingData looks at what was read, and such a topic is not read."""
+    """Kafka's errorReadingData covers only the partitions that were read, and an unknown topic is not read."""
     topic = world.add_topic("t")
     waiting = park(world, (Topic("none", uuid.uuid4()), [asked()]), (topic, [asked()]))
     world.clock.advance(WAIT_MS)
@@ -160,7 +160,7 @@ async def test_read_committed_waits_on_the_last_stable_offset(world):
     world.produce()
     world.produce_in_transaction(7, sequence=1)
     await turn()
-    assert not waiting.done(), "appends behind an open transaction wake no Fetch"
+    assert not waiting.done(), "appends behind an open transaction do not complete a read_committed Fetch"
     world.end(7, committed=True)
     await turn()
     answer = partitions_of(waiting.result())["t", 0]
@@ -179,7 +179,7 @@ async def test_read_uncommitted_does_not_wait_for_the_marker(world):
 
 
 async def test_an_offset_beyond_what_may_be_read_is_answered_at_once(world):
-    """Kafka's DelayedFetch, case F: a leader that was truncated. Meant for followers, it holds for all."""
+    """Kafka's DelayedFetch, case F: a truncated leader. It is written for followers, but covers consumers too."""
     topic = world.add_topic("t")
     world.produce_in_transaction(7)
     world.produce()
@@ -248,7 +248,7 @@ async def test_many_appends_of_one_turn_cost_one_look(world):
 
 
 def parked(world: World):
-    """Where the one Fetch waits, as its connection finds it."""
+    """The request in purgatory at which the one suspended Fetch waits, as its connection sees it."""
     (suspended,) = world.node.life.suspended_coroutines
     return suspended.waits_at
 
@@ -269,7 +269,7 @@ async def test_a_client_that_goes_leaves_no_watch_and_no_timer(world, moved):
 @pytest.mark.parametrize("looks", [0, 1, 2])
 @pytest.mark.parametrize("moved", [False, True])
 async def test_a_node_that_dies_leaves_no_watch_and_no_timer(world, looks, moved):
-    """At each wait: before the first look, after looks that found too little, and between a move and its look."""
+    """The node dies before the first read, after reads that found too little data, or between append and read."""
     topic = world.add_topic("t")
     waiting = park(world, (topic, [asked()]), min_bytes=100_000)
     for _ in range(looks):
@@ -280,7 +280,7 @@ async def test_a_node_that_dies_leaves_no_watch_and_no_timer(world, looks, moved
     world.node.life.end()
     assert_nothing_left(world)
     await turn()
-    assert not waiting.done(), "its client gets no response"
+    assert not waiting.done(), "the client of a dead node gets no response"
 
 
 @pytest.mark.parametrize("gives_way", [False, True])

@@ -1,4 +1,4 @@
-"""FindCoordinator makes the topic that it needs, and says where the coordinator is."""
+"""FindCoordinator creates the internal topic that it needs and returns the coordinator's node."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_other_kinds_of_keys(cluster, version, key_type, message):
 async def test_who_may_not_know(cluster, key_type, resource, error, message):
     denied = {("DESCRIBE", resource, "g")}
     assert await ask(cluster, 3, "g", key_type=key_type, denied=denied) == [(error, message, NOWHERE)]
-    assert not cluster.topics, "no topic is made for it"
+    assert not cluster.topics, "no internal topic is created for it"
     assert await ask(cluster, 4, "g", "h", key_type=key_type, denied=denied) == [
         (error, "", NOWHERE),
         (0, "", HERE),

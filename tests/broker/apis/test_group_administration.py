@@ -1,4 +1,4 @@
-"""ListGroups, DescribeGroups, DeleteGroups and OffsetDelete in every version, as an administrator sees them."""
+"""ListGroups, DescribeGroups, DeleteGroups and OffsetDelete in every version."""
 
 import asyncio
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 @pytest.fixture
 async def world() -> World:
-    """Three groups: one that only commits, one with a member, one that a member has left."""
+    """A world with three groups: one has only offsets, one has a member, the member of the third has left."""
     world = World()
     world.commit(5, group="simple")
     await world.member(group="stable")
@@ -153,7 +153,7 @@ async def test_delete(world: World, version: int):
 
 
 class Compared(str):
-    """A name that counts how often it is compared with another one."""
+    """A group name that counts how often it is compared with another name."""
 
     __slots__ = ()
     times = 0
@@ -166,7 +166,7 @@ class Compared(str):
 
 
 async def test_many_groups_cost_no_more_each_than_a_few(world: World):
-    """50,000 names, each looked for among all others, held up every client for a minute."""
+    """DeleteGroups takes linear time: searching each of 50,000 names among all others blocked clients for a minute."""
     names = [Compared(f"unknown-{number}") for number in range(500)]
     context = SimpleNamespace(node=world.node, authorize=lambda *asked: True)
     answer = await delete_groups(DeleteGroupsRequest(groups_names=names), context)
@@ -253,7 +253,7 @@ async def test_delete_offsets_of_subscribed_topics(world: World):
 async def test_delete_offsets_of_a_group_that_cannot(world: World, group: str, error: E):
     await world.member(group="connect", protocol_type="connect")
     assert delete_offsets(world, group, ("t", 0)) == (error, {})
-    # Also where no partition would be touched.
+    # The error is the same if no partition would be affected.
     assert delete_offsets(world, group, ("nowhere", 0)) == (error, {})
 
 

@@ -1,4 +1,4 @@
-"""Heartbeat in every version, as a client sees it."""
+"""Heartbeat in every version."""
 
 import pytest
 

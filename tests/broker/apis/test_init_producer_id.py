@@ -1,4 +1,4 @@
-"""InitProducerId: checks of the request, in their order, and how versions say a fence."""
+"""InitProducerId: the order of the checks of the request, and the error of each version for a fenced producer."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_lost_answer_is_given_again_without_a_bump(world):
     world.init()
     for _ in range(3):
         assert world.init(producer_id=0, epoch=0) == (0, 1)
-    assert world.briefs() == [(0, 0), (0, 1), (0, 1), (0, 1)], "each of them writes a record"
+    assert world.briefs() == [(0, 0), (0, 1), (0, 1), (0, 1)], "every InitProducerId writes a record"
     assert world.init(producer_id=0, epoch=1) == (0, 2)
 
 

@@ -1,4 +1,4 @@
-"""LeaveGroup in every version, as a client sees it."""
+"""LeaveGroup in every version."""
 
 import pytest
 

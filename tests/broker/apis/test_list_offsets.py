@@ -30,7 +30,7 @@ NOTHING = (-1, -1, -1)
 
 @pytest.fixture
 def world(tmp_path):
-    """Leader epoch 5; offsets 1 to 4 at +10, +30, +20, +40 ms; 3 begins a transaction that is open; 0 is deleted."""
+    """Leader epoch 5, offsets 1 to 4 at +10, +30, +20 and +40 ms. An open transaction begins at 3; 0 is deleted."""
     world = World(tmp_path)
     world.add_topic("t", epoch=5)
     world.partitions["t", 0].log.assign_epoch(5)
@@ -166,7 +166,7 @@ def test_who_may_not_describe(world):
     ("version", "error"), [(4, ErrorCode.leader_not_available), (5, ErrorCode.offset_not_available)]
 )
 def test_a_new_leader_that_does_not_know_yet(world, version, error):
-    """Its high watermark is still below where its epoch began (KIP-207)."""
+    """A new leader's high watermark may be below the start of its epoch: the offset is not available yet (KIP-207)."""
     partition = world.partitions["t", 0]
     partition.latest = lambda read_committed: TimestampOffset(ErrorCode.offset_not_available)
     assert answer_of(world, ask((0, LATEST)), version).error_code == error
@@ -183,7 +183,7 @@ def test_a_partition_asked_for_twice_is_answered_once_with_an_error(world):
 
 @pytest.mark.parametrize("codec", [NONE, GZIP])
 async def test_many_records_are_searched_in_slices(world, codec):
-    """ADR 10: others have their turn. A kilobyte can hold a million records."""
+    """The search of a large batch runs in slices (ADR 10), as a kilobyte can hold a million compressed records."""
     first = world.partitions["t", 0].log_end_offset
     records = [(NOW_MS + 100 + number, b"", b"x" * 200) for number in range(3000)]
     world.append("t", 0, build_batch(records, compression=codec))
@@ -202,7 +202,7 @@ async def test_a_leader_that_moves_while_its_records_are_searched_answers_so(wor
 
 
 def test_a_log_that_is_closed_is_searched_no_more(world):
-    """Only what was read before: the record is in the second of two batches that may hold it."""
+    """A log that is closed during the search is not read further: the record is in the second of two candidate batches."""
     partition = world.partitions["t", 0]
     first = partition.log_end_offset
     world.append("t", 0, build_batch([(NOW_MS + 100 * (number == 0), b"", b"") for number in range(1000)]))
@@ -223,5 +223,5 @@ def test_every_version_goes_over_the_wire(world, version):
     sent = b"".join(wire.encode(ask((0, LATEST), isolation_level=1)))
     response = list_offsets(ours.decode(sent), world.context(version, 2))
     (answer,) = wire.decode(b"".join(ours.encode(response))).topics[0].partitions
-    # v1 has no isolation level, and before v4 there is no leader epoch.
+    # Version 1 has no isolation level, and versions before 4 have no leader epoch.
     assert (answer.offset, answer.leader_epoch) == (5 if version == 1 else 3, 5 if version >= 4 else -1)

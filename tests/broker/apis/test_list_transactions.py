@@ -18,7 +18,7 @@ OK = ErrorCode.none
 
 @pytest.fixture
 def world(tmp_path: Path):
-    """`idle` has never begun; `slow` is open for a minute, `quick` for a second; `done` has committed."""
+    """The ids `idle`, which never began a transaction, `slow` (open for a minute), `quick` (a second) and `done`."""
     world = World(tmp_path)
     world.create("t")
     world.init("idle")
@@ -82,7 +82,7 @@ def test_by_producer_id(world):
     ("duration_ms", "found"),
     [
         (-1, {"idle", "slow", "done", "quick"}),
-        # An id that has no transaction began in -1, as Kafka counts.
+        # The start time of an id without a transaction is -1, and its duration is counted from there, as in Kafka.
         (0, {"idle", "slow", "done", "quick"}),
         (999, {"idle", "slow", "done", "quick"}),
         (1_000, {"idle", "slow"}),
@@ -119,7 +119,7 @@ def test_a_pattern_that_re2_does_not_take(world, pattern):
 
 
 def test_no_pattern_keeps_the_broker_busy(world):
-    """By backtracking this would take longer than any test may."""
+    """A backtracking engine would need longer for this pattern than any test may run."""
     name = "a" * 2_000 + "!"
     world.init(name)
     assert names(world, transactional_id_pattern="(a|a?)+(a*)*b") == set()

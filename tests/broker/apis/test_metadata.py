@@ -1,4 +1,4 @@
-"""Metadata, in every version, as Kafka 4.3.1 was seen to answer."""
+"""Metadata in every version, compared with recorded responses of Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_topics_by_id(cluster):
     await cluster.replication_control.create_topics([NewTopic("a"), NewTopic("b")])
     unknown, known = uuid4(), cluster.topic("a").topic_id
     request = by_id(known, unknown, known)
-    # With one id in it, the request is about ids: names beside it are not looked at.
+    # If any topic is requested by id, topics requested by name are ignored.
     request.topics.append(MetadataRequestTopic(name="b"))
     response = metadata(request, context_of(cluster, 12))
     assert summary(response) == [(None, ErrorCode.unknown_topic_id, 0), ("a", 0, 1)]
@@ -286,7 +286,7 @@ async def test_what_many_names_have_missed_is_created_a_few_at_a_time(cluster):
 
 
 async def test_nothing_is_created_of_more_names_than_one_request_may_create(cluster):
-    """As on Kafka, whose controller refuses the request as a whole."""
+    """A Metadata request with too many unknown topics creates none of them: Kafka's controller rejects the whole request."""
     names = [f"t{number}" for number in range(PARTITIONS_PER_REQUEST_MAX + 1)]
     await metadata(named(*names), context_of(cluster, 12))
     for _ in range(20):

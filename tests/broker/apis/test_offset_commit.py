@@ -1,4 +1,4 @@
-"""OffsetCommit in every version, as a client sees it."""
+"""OffsetCommit in every version."""
 
 import uuid
 

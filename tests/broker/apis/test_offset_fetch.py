@@ -1,4 +1,4 @@
-"""OffsetFetch in every version, as a client sees it."""
+"""OffsetFetch in every version."""
 
 import uuid
 
@@ -23,7 +23,7 @@ async def world() -> World:
 
 
 def fetch(world: World, version: int, *partitions: int, group: str = "g", everything: bool = False, **more):
-    """(error of the group, {(topic, partition): (offset, leader epoch, metadata, error)})."""
+    """Send OffsetFetch and return (error of the group, {(topic, partition): (offset, leader epoch, metadata, error)})."""
     if version in OLD:
         topics = None if everything else [OldTopic(name="t", partition_indexes=partitions)]
         answer = world.ask("offset_fetch", version, group_id=group, topics=topics, **more)
@@ -75,7 +75,7 @@ async def test_a_stable_offset_is_not_there_while_a_transaction_is_open(world: W
     topic = name(world, version)
     unstable = (-1, -1, "", E.unstable_offset_commit)
     assert fetch(world, version, 0, 1, require_stable=True)[1] == {(topic, 0): unstable, (topic, 1): unstable}
-    # Among all, what is only pending is not there at all.
+    # A request for all partitions omits a partition that has only a pending transactional offset.
     assert fetch(world, version, everything=True, require_stable=True)[1] == {(topic, 0): unstable}
     assert fetch(world, version, 0, 1)[1] == {(topic, 0): (5, -1, "", E.none), (topic, 1): NOTHING}
 
@@ -168,5 +168,5 @@ async def test_offsets_may_outlive_their_topic(world: World):
     del world.metadata.topics["t"]
     assert fetch(world, 9, 0)[1] == {("t", 0): (5, -1, "", E.none)}
     assert fetch(world, 9, everything=True)[1] == {("t", 0): (5, -1, "", E.none)}
-    # Where topics go by their ids there is no way to name it.
+    # Versions with topic ids cannot return a topic that has been deleted.
     assert fetch(world, 10, everything=True) == (E.none, {})

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where each epoch ends."""
+"""OffsetForLeaderEpoch: the end offset of each leader epoch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.broker.apis.reading_world import World
 
 @pytest.fixture
 def world(tmp_path):
-    """Offsets 0-1 by leader epoch 2, 2-3 by epoch 4, 4-5 by epoch 6, which is the present one."""
+    """A world whose partition has offsets 0-1 of leader epoch 2, 2-3 of epoch 4 and 4-5 of epoch 6, the current epoch."""
     world = World(tmp_path)
     world.add_topic("t", epoch=2)
     partition = world.partitions["t", 0]

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments: moves begin, are shown, end with the ISR, are given up."""
+"""AlterPartitionReassignments and ListPartitionReassignments: how reassignments start, complete and are cancelled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def three(cluster: ClusterMetadata) -> ClusterMetadata:
 
 
 async def move(cluster, moves, *, topic="t", version=1, denied=(), **options):
-    """The error of the request, and of each partition, over the wire."""
+    """Send AlterPartitionReassignments and return the error of the request and of each partition."""
     partitions = [ReassignablePartition(partition_index=i, replicas=to) for i, to in moves.items()]
     request = AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic(name=topic, partitions=partitions)], **options
@@ -44,7 +44,7 @@ async def move(cluster, moves, *, topic="t", version=1, denied=(), **options):
 
 
 def moving(cluster, topics=None, denied=()):
-    """(replicas, adding, removing) of each partition that moves."""
+    """(replicas, adding replicas, removing replicas) of each partition that is being reassigned."""
     rows = topics and [
         ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
         for name, indexes in topics.items()
@@ -53,7 +53,7 @@ def moving(cluster, topics=None, denied=()):
     response = list_partition_reassignments(request, context_of(cluster, 0, denied=denied))
     encoded = b"".join(bytes(chunk) for chunk in request_codec(46, 0).encode(response))
     answer = client_codec(46, 0).decode(encoded, 0)
-    assert all(topic.partitions for topic in answer.topics), "a topic where nothing moves is not in the list"
+    assert all(topic.partitions for topic in answer.topics), "topics without a reassignment are not listed"
     assert answer.error_code == (ErrorCode.cluster_authorization_failed if denied else OK)
     return {
         (topic.name, one.partition_index): (
@@ -116,7 +116,7 @@ async def test_the_number_of_replicas_can_be_kept(three):
     changes = ErrorCode.invalid_replication_factor
     assert await move(three, {0: [3], 1: [1, 2, 3]}, **keeps) == (OK, [changes, changes])
     assert await move(three, {0: [3, 2]}, **keeps) == (OK, [OK])
-    # A move under way counts as it will be.
+    # The replication factor of a partition in reassignment is that of its target.
     assert await move(three, {0: [3, 2, 1]}, **keeps) == (OK, [changes])
     assert await move(three, {0: [3, 1]}, **keeps) == (OK, [OK])
 
@@ -128,5 +128,5 @@ async def test_an_unauthorized_client(three):
         [refused],
     )
     denied = {("DESCRIBE", "CLUSTER", "kafka-cluster")}
-    # With what was asked for, and nothing about it.
+    # A topic that the client may not describe is listed without replicas.
     assert moving(three, {"t": [0]}, denied=denied) == {("t", 0): ([], [], [])}

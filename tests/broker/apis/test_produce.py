@@ -1,4 +1,4 @@
-"""Produce: the order of its checks, what each error carries, verification, acks, and waiting."""
+"""Produce: the order of its checks, the fields of each error, verification (KIP-890), acks, and waiting."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def of(producer_id: int, epoch: int, sequence: int = 0, *, txn: bool = True, **m
 
 
 def outcome(answer) -> dict[tuple[str, int], int]:
-    """The error of each partition, by name or by topic id."""
+    """The error of each partition, by (topic name, index) or (topic id, index)."""
     return {
         (topic.name, one.index): one.error_code
         for topic in answer.responses
@@ -213,7 +213,7 @@ def test_other_errors_are_not_explained(world, change, error):
     assert (answer.error_code, answer.error_message, list(answer.record_errors)) == (error, None, [])
 
 
-# -- what is answered ----------------------------------------------------------------------------------------
+# -- the response ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -314,7 +314,7 @@ def test_old_versions_must_have_added_the_partition(world, version):
         assert (answer.error_code, answer.error_message) == (ErrorCode.transaction_abortable, None)
     else:
         assert answer.error_code == ErrorCode.invalid_txn_state
-        assert answer.error_message, "the rewritten error is explained"
+        assert answer.error_message, "the message explains the error that replaces the original one"
     assert answer.log_start_offset == -1
     world.add("tx", producer_id, epoch, T0)
     answer = only(ask(world, {T0: of(producer_id, epoch)}, transactional_id="tx", version=version))
@@ -368,7 +368,7 @@ def test_a_coordinator_that_is_not_there_makes_the_client_come_again(world, vers
 
 
 def slow(tmp_path, delay_ms: int) -> tuple[World, int]:
-    """A world in which a transaction has ended and its markers come so much later."""
+    """A world in which a transaction has ended, whose markers are written ``delay_ms`` later."""
     settings = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms": str(delay_ms)}
     world = World(tmp_path, settings=settings)
     world.create("t", 2)
@@ -390,7 +390,7 @@ async def test_the_leader_waits_for_the_transaction_before(tmp_path, delay_ms):
 
 
 async def test_a_request_that_waits_keeps_its_batches(tmp_path):
-    """The bytes of the request lie in the connection's buffer, which the next frame overwrites."""
+    """A waiting Produce copies its batches: the next frame overwrites the connection's buffer."""
     world, producer_id = slow(tmp_path, 20)
     sent = of(producer_id, 1)
     buffer = bytearray(sent)

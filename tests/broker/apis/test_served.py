@@ -1,4 +1,4 @@
-"""What is written down of the modules of ``broker.apis``, so that a start need not import them."""
+"""The generated table of the modules in ``broker.apis``, which saves their imports at the start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_it_is_what_the_modules_say() -> None:
-    """Else run ``python -m broker.requests.index > broker/requests/served.py``."""
+    """The table is up to date. Otherwise run ``python -m broker.requests.index > broker/requests/served.py``."""
     assert (ROOT / "broker" / "requests" / "served.py").read_text() == text()
 
 

@@ -1,4 +1,4 @@
-"""SyncGroup in every version, as a client sees it."""
+"""SyncGroup in every version."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures: what is refused, in Kafka's words, which kafka-features shows."""
+"""UpdateFeatures: rejected updates, with Kafka's messages, which kafka-features prints."""
 
 from __future__ import annotations
 

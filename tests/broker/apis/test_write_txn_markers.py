@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: what the receiver of a marker looks at, and in which order."""
+"""WriteTxnMarkers: which checks the broker makes for each marker, and in which order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def world(tmp_path):
 
 
 def begin(world: World, sequence: int = 0) -> tuple[int, int]:
-    """An open transaction with data in the first partition."""
+    """Begin a transaction and write one batch to the first partition. Returns the producer id and epoch."""
     producer_id, epoch = world.init()
     answer = world.produce(
         *T0, b"v", transactional_id="tx", producer_id=producer_id, epoch=epoch, sequence=sequence

@@ -1,4 +1,4 @@
-"""Clients that push metrics, as one node knows them. What it answers is compared with Kafka in tests/differential."""
+"""Client metrics (KIP-714) of one node. tests/differential compares the responses with Kafka's."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_the_oldest_of_too_many_clients_is_forgotten(node: Node, monkeypatch: py
     assert list(node.manager._instances) == clients[1:]
 
 
-# ---- the lines of the log
+# ---- log lines
 
 
 @pytest.fixture

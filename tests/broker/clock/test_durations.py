@@ -1,4 +1,4 @@
-"""Lengths of time as people write them."""
+"""Parsing and formatting of durations such as `30s` and `1d`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock of one node that is ahead of the cluster's or behind it: what it moves, and what goes on as before."""
+"""The clock of one node that is ahead of the cluster's clock or behind it: which times it changes, and which it does not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_skew_that_is_taken_away_leaves_nothing(cluster: VirtualClock) -> None
     node.skew(0)
     assert node.now_ms() == node.now_ms(Domain.RETENTION) == NOW_MS
     assert node.now_for(NOW_MS - 7, Domain.TRANSACTIONS) == NOW_MS
-    assert node.now_ms == cluster.now_ms, "an append pays for no skew that is not there"
+    assert node.now_ms == cluster.now_ms, "without a skew, reading the time must cost nothing more"
 
 
 @pytest.mark.parametrize("skew_ms", [HOUR_MS, -HOUR_MS])
@@ -75,7 +75,7 @@ async def test_what_the_node_wrote_before_an_advance_of_other_domains_keeps_its_
 async def test_an_advance_passes_the_rounds_over_in_which_the_node_has_nothing_to_do(
     cluster: VirtualClock, skew_ms: int
 ) -> None:
-    """The rounds of a node that is ahead have something to do earlier, by the clock of the timers."""
+    """An advance skips a node's idle rounds. On a node that is ahead, work is due earlier on the timers' clock."""
     node, rounds = NodeClock(cluster, skew_ms=skew_ms), []
     due_ms = NOW_MS + 3 * HOUR_MS
     Periodic(

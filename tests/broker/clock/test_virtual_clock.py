@@ -1,4 +1,4 @@
-"""Time that is moved on: what fires, in which order, at which time, and what is waited for in between."""
+"""Advancing the virtual clock: which timers fire, in which order, at which time, and what the advance waits for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRANSACTIONS, IDS, GROUPS, RETENTION = Domain.TRANSACTIONS, Domain.IDS, Domain.G
 
 
 class Bench:
-    """A virtual clock on a clock that stands still, and what has fired: (name, now of its domain)."""
+    """A virtual clock whose real time is manual, and the timers that have fired: (name, time of its domain)."""
 
     def __init__(self) -> None:
         self.real = FakeClock()
@@ -227,7 +227,7 @@ async def test_an_advance_that_is_given_up_stays_where_it_got_to(bench):
 
 
 async def begun(bench: Bench, by_ms: int = DAY_MS) -> asyncio.Task[None]:
-    """An advance that stops at each second, and has made some stops."""
+    """Start an advance that stops at each second, and return its task after it has made some stops."""
 
     def again() -> None:
         bench.note("tick")
@@ -265,7 +265,7 @@ async def test_a_cancelled_advance_ends_with_those_that_wait_and_time_stays_wher
     assert bench.clock.now_ms() == NOW_MS + 1000 * ticks
     await bench.clock.cancel()
     bench.real.advance(1000)
-    assert bench.fired[-1] == ("tick", 1000 * (ticks + 1)), "its timers go on in real time"
+    assert bench.fired[-1] == ("tick", 1000 * (ticks + 1)), "the timers continue in real time"
     await bench.clock.advance(1000)
     assert bench.fired[-1] == ("tick", 1000 * (ticks + 2))
 
@@ -288,7 +288,7 @@ async def test_what_is_due_next_is_told_by_domain(bench):
 
 
 class Set(NamedTuple):
-    """A timer: when it is due, of what, and what it sets in its turn."""
+    """A timer: its delay, its domain, and the timers that it sets when it fires."""
 
     delay_ms: int
     domain: Domain
@@ -326,7 +326,7 @@ async def _check_order(timers, moves) -> None:
         due[number] = (clock.now_ms(domain) + delay_ms, domain)
 
         def fire() -> None:
-            assert clock.now_ms(domain) == due[number][0], "each sees the time at which it was due"
+            assert clock.now_ms(domain) == due[number][0], "each timer fires at the time at which it was due"
             fired.append(number)
             for more_ms, other in then:
                 add(more_ms, other, ())
@@ -344,13 +344,13 @@ async def _check_order(timers, moves) -> None:
         assert not [
             n for n, (due_ms, domain) in due.items() if due_ms < clock.now_ms(domain) and n not in fired
         ]
-        # By how far into this move: that is one order for all domains that move.
+        # The timers of all advanced domains fire in the order of their distance from the start of the advance.
         into_ms = [due[number][0] - began_ms[due[number][1]] for number in fired[before:]]
         assert into_ms == sorted(into_ms)
     assert len(set(fired)) == len(fired)
 
 
-# -- rounds in which nothing happens ----------------------------------------------------------------------------
+# -- rounds without work ------------------------------------------------------------------------------------------
 
 
 async def test_rounds_without_anything_to_do_are_passed_over_and_keep_their_step(bench):
@@ -363,7 +363,7 @@ async def test_rounds_without_anything_to_do_are_passed_over_and_keep_their_step
     assert bench.fired == [("round", 1_300), ("round", 1_400)]
     wanted[0] = None
     bench.real.advance(100)
-    assert bench.fired[2:] == [("round", 1_500)], "in real time it costs nothing to look"
+    assert bench.fired[2:] == [("round", 1_500)], "in real time no round is skipped"
 
 
 async def test_work_that_counts_its_rounds_is_told_of_those_that_are_passed_over(bench):
@@ -414,16 +414,16 @@ async def test_work_that_follows_real_time_is_done_once_however_far_it_is_advanc
     await bench.clock.advance(2 * DAY_MS + 1, {RETENTION})
     assert bench.fired == [("flush", 5_000)]
     await bench.clock.advance(DAY_MS, {RETENTION})
-    assert bench.fired[1:] == [("flush", 2 * DAY_MS + 5_000)], "the rounds have kept their step"
+    assert bench.fired[1:] == [("flush", 2 * DAY_MS + 5_000)], "the rounds keep their period"
     bench.real.advance(5_000)
     assert len(bench.fired) == 3
 
 
-# -- clients that are served meanwhile --------------------------------------------------------------------------
+# -- clients that are served during an advance ------------------------------------------------------------------
 
 
 async def test_waits_of_requests_that_come_meanwhile_stop_the_clock_so_many_times(bench):
-    """A client's next Fetch comes as soon as the one before is over, and waits for half a second."""
+    """A client that sends its next Fetch after each timeout stops an advance a limited number of times."""
 
     def fetch() -> None:
         bench.note("fetch", Domain.REQUESTS)
@@ -433,9 +433,9 @@ async def test_waits_of_requests_that_come_meanwhile_stop_the_clock_so_many_time
     bench.set("lag", DAY_MS / 2, Domain.REPLICATION)
     await bench.clock.advance(DAY_MS, ALL_DOMAINS)
     fetched_ms = [at_ms for name, at_ms in bench.fired if name == "fetch"]
-    # The first two are from before the advance.
+    # The first two fetches are sent before the advance.
     stops = [500 * number for number in range(PROMPT_TIMERS_MAX + 2)]
-    # Then one fires when the clock stops for another timer, and one when the advance is over.
+    # After that limit, one Fetch times out when the clock stops for another timer, and one at the end of the advance.
     assert fetched_ms == [*stops, DAY_MS / 2]
     bench.real.advance(0)
     assert bench.fired[-1] == ("fetch", DAY_MS)
@@ -444,7 +444,7 @@ async def test_waits_of_requests_that_come_meanwhile_stop_the_clock_so_many_time
 
 
 async def test_clients_that_keep_a_thread_busy_do_not_hold_up_a_drain(bench):
-    """With ``flush.messages=1`` each batch of a client is synced, and the next one comes before a drain has found none."""
+    """With ``flush.messages=1`` each batch is synced, and a client sends the next one before a drain finds an idle disk."""
     is_over = False
 
     def sync() -> None:
@@ -521,14 +521,14 @@ async def test_an_instant_in_which_nothing_was_done_is_not_waited_for(bench):
     counting.cancel()
     at_instants = [turns.count(NOW_MS + instant) for instant in range(10, 1_000, 10)]
     assert max(at_instants) < DRAIN_TURNS
-    assert min(at_instants) > 0, "others have their turn all the same"
+    assert min(at_instants) > 0, "other tasks run at each instant all the same"
 
 
-# -- how long ago something was written -------------------------------------------------------------------------
+# -- the age of a timestamp -------------------------------------------------------------------------------------
 
 
 async def test_what_is_written_ahead_of_a_domain_ages_with_the_domain(bench):
-    """Retention was moved on by a week; a transaction that begins then must not stay open for that week."""
+    """After an advance of retention by a week, a new transaction must time out as usual, not a week later."""
     clock = bench.clock
     await clock.advance(7 * DAY_MS, {RETENTION})
     start_ms = clock.now_ms()
@@ -550,7 +550,7 @@ async def test_what_was_written_before_an_advance_of_another_domain_ages_by_real
 
 
 async def test_the_first_advance_ages_what_was_written_before_it_while_it_is_under_way(bench):
-    """Else a time-out that falls due in it is looked at, found to be in the future, and put off for as long again."""
+    """Otherwise a transaction timeout that expires during the advance would find its start in the future and wait again."""
     start_ms = bench.clock.now_ms()
     seen = []
     for domain in (TRANSACTIONS, RETENTION):
@@ -569,7 +569,7 @@ async def test_what_is_written_on_the_way_ages_from_there(bench, domain, age_ms)
 
 
 async def test_what_is_written_in_the_millisecond_of_an_advance_is_before_it_or_after_it(bench):
-    """A client's transaction begins and a test advances the clock within one millisecond: the advance counts."""
+    """A transaction that begins in the millisecond in which a test advances the clock ages by the advance."""
     clock = bench.clock
     await clock.advance(7 * DAY_MS, {RETENTION})
     before_ms = clock.now_ms()

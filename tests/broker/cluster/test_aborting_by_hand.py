@@ -1,7 +1,7 @@
-"""How an operator aborts a hanging transaction: WriteTxnMarkers with what DescribeProducers says at the leader.
+"""How an operator aborts a hanging transaction: WriteTxnMarkers with the leader's DescribeProducers response.
 
-Kafka's ``PlaintextAdminIntegrationTest.testAbortTransaction`` takes the producer with the lowest id. That is the
-transactional one, initialized first, and the coordinator epoch of its last marker is there.
+Kafka's ``PlaintextAdminIntegrationTest.testAbortTransaction`` aborts the producer with the lowest id. That is the
+transactional producer, which was initialized first, and its coordinator epoch is the one of its last marker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIRST, LAST = 1, 3
 
 
 class Cluster:
-    """Three nodes, and connections to them by number."""
+    """Three nodes, with a connection to each node by its id."""
 
     def __init__(self, broker: InProcess) -> None:
         self.broker = broker
@@ -58,7 +58,8 @@ class Cluster:
         return answer["producer_id"], answer["producer_epoch"]
 
     def send(self, who: tuple[int, int], transactional_id: str | None = None, *, once: bool = False) -> int:
-        """Its first batch in its epoch, to the leader; again while the last transaction is not complete, or ``once``."""
+        """Send a producer's first batch to the leader and return the error. Retries while the last transaction is not
+        complete, unless ``once``."""
         data = batch([b"v"], ts=now_ms(), pid=who[0], epoch=who[1], seq=0, txn=transactional_id is not None)
         row = {"name": TOPIC, "partition_data": [{"index": 0, "records": data}]}
         leader = self.at(self.leader())
@@ -107,7 +108,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_the_producer_that_came_first_is_aborted_by_what_is_described(cluster: Cluster, moves: bool) -> None:
-    """Whichever nodes gave the ids out, and where another replica leads the partition since the marker."""
+    """It works whichever nodes allocated the producer ids, and also if the leader has changed since the last marker."""
     name = cluster.id_coordinated_by(LAST)
     first = cluster.init(LAST, name)
     assert cluster.send(first, name) == 0
@@ -128,7 +129,7 @@ def test_the_producer_that_came_first_is_aborted_by_what_is_described(cluster: C
 
 
 def test_no_transaction_begins_at_a_replica_without_the_last_marker(cluster: Cluster) -> None:
-    """The commit is answered, and its marker is still on the way: then nothing is known of the coordinator's epoch yet."""
+    """While the marker of a commit is on its way, its coordinator epoch is unknown, and a new transaction is refused."""
     name = cluster.id_coordinated_by(LAST)
     first = cluster.init(LAST, name)
     assert cluster.send(first, name) == 0

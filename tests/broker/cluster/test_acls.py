@@ -1,4 +1,4 @@
-"""ACLs in a broker: each node asks an authorizer that follows the metadata, through kills, resets and snapshots."""
+"""ACLs in a broker: each node's authorizer follows the metadata through kills, resets and snapshots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Story(InProcess):
         self.run(self.cluster.metadata.acl_control.delete_acls([EVERYTHING]))
 
     def readable(self, node_id: int) -> set[str]:
-        """What alice may read at a node."""
+        """The topics that alice may read at a node."""
         authorizer = self.cluster.nodes[node_id].node.authorizer
         assert authorizer is not None
         return {
@@ -44,7 +44,7 @@ def test_every_node_follows_the_acls(tmp_path: Path) -> None:
         dead = broker.cluster.nodes[2]
         broker.create("b")
         assert broker.readable(1) == {"a", "b"}
-        assert broker.readable(2) == {"a"}, "a dead node learns nothing"
+        assert broker.readable(2) == {"a"}, "a dead node's authorizer does not change"
         broker.run(broker.cluster.start_node(2))
         assert broker.cluster.nodes[2] is not dead
         broker.delete()
@@ -60,7 +60,7 @@ def test_acls_outlive_restarts_go_with_a_reset_and_come_back_with_a_snapshot(tmp
         broker.delete()
         broker.create("b")
         broker.run(reset(broker.cluster))
-        assert broker.readable(1) == set(), "as after the start"
+        assert broker.readable(1) == set(), "the reset removes all ACLs"
         broker.run(snapshots.restore(taken.id))
         assert broker.readable(1) == {"a"}
     with Story(tmp_path, settings=SETTINGS) as again:

@@ -1,4 +1,4 @@
-"""What a broker says once it serves clients."""
+"""The lines that a broker prints once it serves clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that come and go in one process, seen by their clients and in the metadata."""
+"""Starts, stops and kills of nodes in one process, as clients see them and in the metadata."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_leaders_are_spread_and_every_node_serves_its_own(tmp_path: Path) 
 async def test_a_month_of_three_idle_nodes_is_a_few_instants(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Connections, groups, producers, leadership, checkpoints: nodes look again and again, and have nothing to do."""
+    """Idle nodes skip their periodic work: connections, groups, producers, leadership and checkpoints cost few timers."""
     fired = []
     fire = VirtualTimer.fire_now
     monkeypatch.setattr(VirtualTimer, "fire_now", lambda timer: fired.append(timer) or fire(timer))
@@ -70,7 +70,7 @@ async def test_a_month_of_three_idle_nodes_is_a_few_instants(
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
 async def test_a_stop_beside_another_end_is_refused(tmp_path: Path, way: str) -> None:
-    """Both come while leadership is handed over: the node ends once."""
+    """A node that is stopped while another stop or a kill is under way ends once, and the losing call gets an error."""
     async with running(
         tmp_path, "--topic", "orders:3", *("--set", "default.replication.factor=3")
     ) as cluster:
@@ -119,7 +119,7 @@ async def test_a_killed_node_is_fenced_and_leads_again_what_only_it_can_lead(tmp
 
 @pytest.mark.parametrize(("nodes", "replicas"), [(2, 2), (3, 3)])
 async def test_a_killed_node_takes_no_partition_offline(tmp_path: Path, nodes: int, replicas: int) -> None:
-    """Without a setting: topics of the start, those that clients create, and those of the coordinators."""
+    """Without any setting, topics of the start, auto-created topics and internal topics are replicated."""
     async with running(tmp_path, "--topic", "orders:3", nodes=nodes) as cluster:
         async with transaction_of(cluster, "before") as producer:
             await producer.send_and_wait("orders", b"before")
@@ -192,7 +192,7 @@ async def test_a_kill_writes_nothing(tmp_path: Path) -> None:
 
 
 def _contents(directory: Path) -> dict[str, bytes]:
-    """But for the metadata: its log is the controller's, not the broker's."""
+    """The files of a log directory but those of the metadata log, which the controller writes."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in directory.rglob("*")
@@ -291,7 +291,7 @@ async def test_a_node_that_starts_has_the_metadata_of_now(tmp_path: Path) -> Non
 
 
 class Fetches:
-    """Sees that a Fetch has come."""
+    """A listener to calls that counts the Fetch requests."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -308,7 +308,8 @@ class Fetches:
 
 
 async def test_a_consumer_that_waits_for_data_hears_of_other_things_at_once(tmp_path: Path) -> None:
-    """Kafka lets whatever follows a Fetch on its connection wait behind it; a small read of Spark's took half a second."""
+    """A waiting Fetch ends when another request follows it on the connection. In Kafka that request waits for the Fetch,
+    which cost a small Spark read half a second."""
     async with running(tmp_path, "--topic", "orders:1", nodes=1) as cluster:
         fetches = Fetches()
         cluster.calls.add(fetches)

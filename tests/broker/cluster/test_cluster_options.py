@@ -1,4 +1,4 @@
-"""`--nodes N`: what each node of a cluster is told to be."""
+"""`--nodes N`: the settings of each node of a cluster."""
 
 from __future__ import annotations
 

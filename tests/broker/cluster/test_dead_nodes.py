@@ -1,4 +1,4 @@
-"""A node that died stays dead, in every order of accept, kill and start."""
+"""A dead node serves no connection, in every order of accept, kill and start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.deadlines import HANG_S
 LIST_OFFSETS, VERSION = 2, 5
 CONNECTS = 20
 TURNS = range(7)
-"""Between a client's connect and the kill: accept, protocol factory and ``connection_made`` are a turn of the loop each."""
+"""Between a client's connect and the kill. Accept, protocol factory and ``connection_made`` take a turn of the loop each."""
 Scenario = Callable[[], Awaitable[object]]
 
 
@@ -45,7 +45,7 @@ async def running(data_dir: Path, nodes: int) -> AsyncIterator[Cluster]:
 
 
 def connect(port: int) -> socket.socket | None:
-    """A connection in the listener's backlog, made without a turn of the loop."""
+    """Return a connection in the listener's backlog, made without a turn of the loop, or None if it is refused."""
     client = socket.socket()
     try:
         client.connect(("127.0.0.1", port))
@@ -57,7 +57,7 @@ def connect(port: int) -> socket.socket | None:
 
 
 def question() -> bytes:
-    """ListOffsets, which only a leader answers from its log."""
+    """A ListOffsets request, to which only a leader responds with an offset of its log."""
     latest = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=-1)
     topic = ListOffsetsTopic(name="orders", partitions=[latest])
     request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic])
@@ -65,7 +65,7 @@ def question() -> bytes:
 
 
 def is_answered(client: socket.socket) -> bool:
-    """Whether a connection is served at all."""
+    """Send a request; True if the connection gets a response."""
     try:
         client.sendall(question())
         return bool(client.recv(4))
@@ -78,7 +78,7 @@ async def answered(clients: list[socket.socket]) -> int:
     return sum(found)
 
 
-# asyncio's own loop forgets the sockets that it has accepted when their server closes in the same turn; uvloop does not.
+# asyncio's own loop loses accepted sockets when their server closes in the same turn. uvloop does not.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_connection_accepted_in_the_turn_of_a_kill_is_never_served(
     run: Callable[[Scenario], object], tmp_path: Path
@@ -92,7 +92,7 @@ def test_a_connection_accepted_in_the_turn_of_a_kill_is_never_served(
 
 
 async def storm(cluster: Cluster, turns: int) -> None:
-    """Clients connect, so many turns later the node is killed, and it starts again."""
+    """Connect clients, kill the node ``turns`` turns of the loop later, and start it again. No client gets a response."""
     port = cluster.nodes[1].listeners[0].port
     clients = [client for client in (connect(port) for _ in range(CONNECTS)) if client is not None]
     assert len(clients) == CONNECTS

@@ -1,4 +1,4 @@
-"""A node that starts can be killed, at every step inside and between any two turns of the loop; then it starts again."""
+"""A starting node can be killed at every injection point and between any two turns of the loop, and can be started again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def bootstrap(cluster: Cluster) -> str:
 
 
 class Death:
-    """Kills a node at its next at of a point, while it is starting or in whatever other state is named."""
+    """Kills a node the next time it reaches an injection point while it is in ``state``."""
 
     def __init__(
         self, cluster: Cluster, point: str, node_id: int, state: NodeState = NodeState.STARTING
@@ -82,7 +82,7 @@ async def dies_starting(cluster: Cluster, point: str, node_id: int) -> None:
     death = Death(cluster, point, node_id)
     with pytest.raises(StartError, match=f"node {node_id} was killed while it started"):
         await cluster.start_node(node_id)
-    assert death.came, f"{point} was not passed"
+    assert death.came, f"the start did not reach {point}"
     cluster.injection.points = None
     await cluster.settled()
     assert cluster.nodes[node_id].state is NodeState.KILLED
@@ -277,7 +277,7 @@ async def test_the_end_of_the_process_waits_for_a_node_that_stops(
     ending = asyncio.create_task(cluster.stop())
     for _ in range(10):
         await asyncio.sleep(0)
-    assert cluster.nodes[1].state is NodeState.RUNNING  # the metadata of the one that stops is written by it
+    assert cluster.nodes[1].state is NodeState.RUNNING  # it writes the metadata of the node that stops
     disk.set()
     await ending
     assert stopping.done()

@@ -1,4 +1,4 @@
-"""Delegation tokens of a whole broker: they are gone when they have expired, and a snapshot keeps them."""
+"""Delegation tokens in a broker: expired tokens are removed, and a snapshot contains the tokens."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ def test_a_token_expires_is_restored_and_goes_with_a_reset(tmp_path: Path):
         hmac = broker.call(lambda: control.hmac_of(token.token_id))
         assert broker.run(control.renew(hmac, ALICE, 1)) < token.expiration_timestamp_ms
         broker.run(reset(broker.cluster))
-        assert metadata.image.tokens == {}, "as after the start"
+        assert metadata.image.tokens == {}, "the reset removes all tokens"

@@ -1,4 +1,4 @@
-"""Why a start failed, said to the person who started the broker."""
+"""The error texts for a start that fails because of a directory or file."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_in_a_pod_the_cure_is_one_of_the_pod(tmp_path: Path, monkeypatch: pytest
 def test_a_file_of_another_user_in_a_folder_of_ours_is_told_in_the_same_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where the volume is the group's, and what lies in it was written for its owner alone."""
+    """The volume belongs to our group, but another user wrote its files for that user alone."""
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
     failure = StorageError(str(tmp_path), denied(tmp_path))
     failure.__cause__ = denied(tmp_path)
@@ -119,7 +119,7 @@ def test_files_are_the_group_s_too_where_the_next_user_is_another_of_it(
 
 
 def test_a_folder_that_cannot_be_made_is_told_with_what_to_mount(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not with a `chown` of the folder above, which is the root."""
+    """The text does not suggest a `chown` of the parent directory, which is the root of the file system."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     said = start_refusal(denied(Path("/no-such-folder/data")))
     assert "--tmpfs /no-such-folder/data" in said

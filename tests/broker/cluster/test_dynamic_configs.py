@@ -1,4 +1,4 @@
-"""Settings that are changed at run time, as clients change them: durable, seen by all nodes, and in effect at once."""
+"""Settings that clients change at run time are durable, seen by all nodes, and in effect at once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def change(cluster: InProcess, kind: int, name: str, *, at: int = 1, **settings:
 
 
 def retention_ms(cluster: InProcess, topic: str, index: int = 0) -> dict[int, int]:
-    """As the open logs have it, by node."""
+    """``retention.ms`` of the partition's open log on each running node."""
 
     def look() -> dict[int, int]:
         found = {}
@@ -135,14 +135,14 @@ def test_the_log_shows_more_and_less(cluster: InProcess) -> None:
 
 
 def test_the_cleaner_looks_as_often_as_it_is_told(cluster: InProcess) -> None:
-    """A log of a compacted topic is compacted after the new, shorter time; the default is 15 seconds."""
+    """A changed ``log.cleaner.backoff.ms`` is in effect: the topic is compacted long before the default of 15 seconds."""
     change(cluster, TOPIC, "own", cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0")
     change(cluster, BROKER, "", log_cleaner_backoff_ms="20")
     producer = ConfluentProducer(cluster.bootstrap, idempotent=False)
     producer.send("own", ["first"], keys=["key"])
 
     def is_compacted() -> bool:
-        producer.send("own", ["later"], keys=["key"])  # of another millisecond: a segment of its own
+        producer.send("own", ["later"], keys=["key"])  # in a later millisecond, so it rolls a new segment
         return "first" not in values(cluster.bootstrap, "own")
 
     eventually(is_compacted)

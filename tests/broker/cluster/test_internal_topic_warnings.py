@@ -1,4 +1,4 @@
-"""Internal topics of the command line, and warnings of those that lose what their coordinators have written."""
+"""Internal topics of the command line, and warnings of internal topics whose cleanup policy loses coordinator state."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def shape(broker: InProcess, name: str) -> tuple[int, dict[str, str]]:
 
 
 def commits(broker: InProcess) -> tuple[int, int]:
-    """The partitions that the coordinators have for one group and one transactional id."""
+    """The partition of a group and the partition of a transactional id, according to their coordinators."""
     [node] = broker.cluster.running_nodes()
     return node.groups.partition_for("g"), node.transactions.partition_for("g")
 
 
 def test_an_internal_topic_of_the_command_line_is_the_coordinators(tmp_path: Path):
-    """Also after a reset, in which the nodes start before the topics are there."""
+    """Coordinators use internal topics of --topic, also after a reset, which starts the nodes before it creates topics."""
     topics = ("--topic", f"{CONSUMER_OFFSETS}:3:segment.bytes=1048576", "--topic", f"{TRANSACTION_STATE}:1")
     with capture_logs() as lines, InProcess(tmp_path, *topics) as broker:
         for _ in range(2):
@@ -62,7 +62,7 @@ def test_without_a_number_it_has_that_of_the_setting(tmp_path: Path):
 
 
 def test_a_topic_that_is_not_compacted_is_warned_of_at_each_start(tmp_path: Path):
-    """As an earlier release left it. The coordinator goes by what it finds, as Kafka's."""
+    """An earlier release could create such a topic. The coordinator uses it as it is, like Kafka's."""
     with capture_logs() as lines, InProcess(tmp_path) as broker:
         broker.run(
             broker.cluster.metadata.replication_control.create_topics(

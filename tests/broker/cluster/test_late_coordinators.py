@@ -1,4 +1,4 @@
-"""Coordinators are made when there is something to coordinate, and then are what they would have been from the start."""
+"""Coordinators are created on first use, and then behave as if they had existed since the start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Topic:
 
 
 class Metadata:
-    """The listeners, and whether the coordinator's topic exists."""
+    """Metadata in small: its listeners, and whether the coordinator's topic exists."""
 
     def __init__(self) -> None:
         self.listeners: list[Any] = []
@@ -34,7 +34,7 @@ class Metadata:
 
 
 class Made(MetadataListener):
-    """Notes what it is told."""
+    """A coordinator that records the events of the metadata."""
 
     def __init__(self, world: World) -> None:
         world.metadata.subscribe(self)

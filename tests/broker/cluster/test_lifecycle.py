@@ -1,7 +1,7 @@
-"""Every pair of calls that change the life of nodes, in both orders, the second at several moments of the first.
+"""Every pair of calls that change the life of nodes, in both orders, the second call at several moments of the first.
 
-The cluster is virtual, and the calls are those of the control port without HTTP. Each is answered with its success or its
-documented refusal; whichever ran last decides what the topics hold; and the cluster is whole afterwards.
+The cluster is virtual, and the calls are those of the control port without HTTP. Each call succeeds or fails with a
+documented error, the topics contain what the call that ran last leaves in them, and the cluster is consistent afterwards.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from tests.simulation.wire import METADATA, Gone
 
 ACTS: Final = ("start", "stop", "kill", "pause", "resume", "reset", "snapshot", "restore", "shutdown")
 MOMENTS_S: Final = ((0.0, 0.003), pytest.param((0.0005, 0.006, 0.009, 0.025), marks=pytest.mark.more))
-"""Virtual time after which the second call comes; a reset takes about 0.008 s."""
+"""Virtual time from the first call to the second. A reset takes about 0.008 s."""
 NODE: Final = 2
 BEFORE: Final = {"start": "kill", "resume": "pause"}
-"""What has to be done to the node, so that the act is one of use."""
+"""The call that must come first, so that an act changes the node's state."""
 LIVING: Final = (NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING)
 OLD, NEW = b"before the snapshot", b"after the snapshot"
 
 
 class Pair:
-    """Two calls on a cluster with a snapshot and records of before and after it."""
+    """Two calls on a cluster with a snapshot, a record from before it and a record from after it."""
 
     def __init__(self, world: Controlled) -> None:
         self._world = world
         self.contents = [[OLD, NEW]]
-        """The records of each partition, by the calls up to now; several where the end of the broker cut a call off."""
+        """The records that each partition may have after the calls so far. Several if the broker ended during a call."""
 
     async def begin(self) -> None:
         world = self._world
@@ -64,7 +64,7 @@ class Pair:
         return await self._world.ask(act, params if act not in ("reset", "snapshot", "shutdown") else None)
 
     def ran(self, act: str, answer: Answer) -> None:
-        """In the order in which they came."""
+        """Update ``contents`` after an act. Called in the order in which the calls ran."""
         after: list[list[bytes]] = {"reset": [[]], "restore": [[OLD]]}.get(act, self.contents)
         self.contents = [*self.contents, *after] if answer.refusal == ENDING else after
 
@@ -130,7 +130,7 @@ async def check(world: Controlled, contents: list[list[bytes]]) -> None:
 
 
 KILLS_S: Final = 0.001
-"""Virtual time by which a rule kills a node later in the next call."""
+"""Step by which the kill comes later in each next call, in virtual seconds."""
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_rule_kills_a_node_in_the_middle_of_a_call(act: str, nodes: int, tmp_p
 
 
 async def kill_in_the_middle(world: Controlled, act: str) -> None:
-    """The call ends with its success or with an error message, and the other nodes run."""
+    """Kill a node at ever later moments of a call. The call succeeds or fails with an error message; other nodes run on."""
     pair, node_id = Pair(world), 1
     await pair.begin()
     kills = refusals = 0
@@ -177,7 +177,7 @@ async def kill_in_the_middle(world: Controlled, act: str) -> None:
 
 
 def test_a_client_does_not_create_the_topic_of_the_command_line_during_a_reset(tmp_path: Path) -> None:
-    """It would have the partitions of num.partitions. Clients of before connect again while the nodes start."""
+    """Clients that reconnect while the nodes start must not auto-create the topic with the partitions of num.partitions."""
     with virtual("auto creation") as (loop, runner):
         runner.run(create_beside_resets(Controlled(loop, tmp_path, seed=1, nodes=3, say=lambda line: None)))
 
@@ -233,7 +233,7 @@ async def act_without_a_directory(world: Controlled, act: str) -> None:
     pair = Pair(world)
     await pair.begin()
     await world.cluster.stop_node(NODE)
-    other = LogDirectory(world.cluster.nodes[NODE].data_dir)  # as another broker would
+    other = LogDirectory(world.cluster.nodes[NODE].data_dir)  # a second broker on the same directory
     with pytest.raises(StartError, match="in use"):
         await (reset.reset(world.cluster) if act == "reset" else world.control.snapshots.restore(1))
     other.close(clean=False)

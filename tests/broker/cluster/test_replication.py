@@ -1,4 +1,4 @@
-"""Three nodes with real clients: leaders that die, replicas that come back, consumers that read next door."""
+"""Three nodes with real clients: leaders that are killed, replicas that catch up, consumers that fetch from a follower."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def state(cluster: Cluster, index: int = 0):
 
 
 def files(root: Path, index: int = 0) -> list[bytes]:
-    """The bytes of the log on each node."""
+    """The content of the partition's segment files on each node."""
     return [
         b"".join(path.read_bytes() for path in sorted((root / f"node-{n}" / f"orders-{index}").glob("*.log")))
         for n in (1, 2, 3)
@@ -149,7 +149,7 @@ async def test_a_preferred_leader_takes_over_again_and_a_partition_moves_under_l
 
 
 class Fetches:
-    """Which nodes were asked for records."""
+    """A listener to calls that records which nodes get Fetch requests."""
 
     def __init__(self) -> None:
         self.asked: set[int] = set()
@@ -221,7 +221,7 @@ async def test_all_nodes_end_and_begin_again_with_everything(tmp_path: Path, cle
 async def test_a_consumer_of_a_replica_without_a_leader_sees_no_record_that_was_never_committed(
     tmp_path: Path,
 ) -> None:
-    """The replica's background fsync does not commit the record either, and its loss is none of a committed one."""
+    """The replica's background fsync does not commit the record either, and the reported loss is of an acks=1 record."""
     lag_ms = 1000
     async with running(tmp_path, "--set", f"replica.lag.time.max.ms={lag_ms}") as cluster:
         await create(cluster)
@@ -244,7 +244,7 @@ async def test_a_consumer_of_a_replica_without_a_leader_sees_no_record_that_was_
         replica = cluster.running(third).replicas.get("orders", 0)
         assert replica.unflushed
         await cluster.clock.advance(60_000, {Domain.RETENTION})
-        assert not replica.unflushed, "the background fsync is done"
+        assert not replica.unflushed, "the background fsync has run"
         port = cluster.nodes[third].listeners[0].port
         seen = await asyncio.to_thread(_fetch, port)
         assert (seen["error_code"], seen["high_watermark"]) == (0, 1)
@@ -257,7 +257,7 @@ async def test_a_consumer_of_a_replica_without_a_leader_sees_no_record_that_was_
 
 
 def _fetch(port: int) -> dict[str, object]:
-    """All that a consumer gets from this node."""
+    """The response of this node to a consumer's Fetch."""
     asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     with Asked("127.0.0.1", port) as ask:
         answer = ask.once(
@@ -271,7 +271,7 @@ def _fetch(port: int) -> dict[str, object]:
 
 
 class SlowDisk:
-    """Holds every write of a topic until released."""
+    """A system that blocks every write to a topic's files until it is released."""
 
     def __init__(self) -> None:
         self.held: list[Callable[[], object]] = []
@@ -298,7 +298,7 @@ async def test_on_a_slow_disk_a_producer_waits_and_the_loop_does_not(tmp_path: P
             sent = await producer.send("orders", b"1")
             await until(lambda: disk.held)
             other = await producer.partitions_for("orders")
-            assert other == {0}, "other requests are served meanwhile"
+            assert other == {0}, "other requests are served while the write blocks"
             for _ in range(100):
                 await asyncio.sleep(0)
             assert not sent.done()

@@ -1,4 +1,4 @@
-"""What of a listener is made anew when settings change at run time."""
+"""Which parts of a listener are rebuilt when settings change at run time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
 def test_mechanisms_stay_where_other_settings_change() -> None:
-    """So does what they know: the keys of a JWKS endpoint, for one."""
+    """A mechanism is rebuilt only if its own settings change, as it may have state, such as keys from a JWKS endpoint."""
     static = broker_config(
         {
             "listeners": "SASL_PLAINTEXT://127.0.0.1:0",

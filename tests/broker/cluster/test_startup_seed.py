@@ -1,4 +1,4 @@
-"""The records of --seed in the logs of a broker that has started."""
+"""--seed writes its records to the logs of the started broker."""
 
 from __future__ import annotations
 

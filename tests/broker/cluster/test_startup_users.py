@@ -1,4 +1,4 @@
-"""The SCRAM credentials of --sasl, in the metadata."""
+"""--sasl writes SCRAM credentials to the metadata."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_a_credential_changes_with_the_password_and_stays_without(tmp_path
     second = await credentials_after(tmp_path, "alice:other:SCRAM-SHA-256", "bob:b:SCRAM-SHA-256")
     assert logs_in(second, "alice", "SCRAM-SHA-256", "other")
     assert second["bob", 1] == first["bob", 1]
-    # A user that the next start does not name is a user of the cluster all the same, as in Kafka.
+    # A user of an earlier start stays a user of the cluster if the next start does not name it, as in Kafka.
     assert await credentials_after(tmp_path, "bob:b:SCRAM-SHA-256") == second
 
 

@@ -1,4 +1,4 @@
-"""Settings that contradict each other end a start, in Kafka's words."""
+"""A start fails if settings contradict each other, with Kafka's error messages."""
 
 from __future__ import annotations
 

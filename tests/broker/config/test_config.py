@@ -1,4 +1,4 @@
-"""Broker settings: where they come from, what wins, what is refused and what is only remarked on."""
+"""Broker settings: their sources, their precedence, which values are rejected and which only cause a warning."""
 
 import re
 from dataclasses import fields
@@ -37,7 +37,7 @@ def warnings_of(environ: dict[str, str] | None = None, overrides: dict[str, str]
 
 
 def services(*names: str, port: int = 9092) -> dict[str, str]:
-    """What Kubernetes sets in a pod, of Services by these names."""
+    """The variables that Kubernetes sets in a pod for Services of these names."""
     environ: dict[str, str] = {}
     for name in names:
         prefix, url = name.upper().replace("-", "_"), f"tcp://10.96.0.1:{port}"
@@ -58,7 +58,7 @@ def services(*names: str, port: int = 9092) -> dict[str, str]:
 SERVICES = ("odradek", "odradek-control", "kafka", "kafka-headless", "kafka-0-external", "kafka-num")
 
 
-# The table
+# The table of settings
 
 
 def test_every_broker_setting_of_kafka_4_3_1_is_known():
@@ -100,7 +100,7 @@ def test_the_attributes_have_the_types_of_the_table():
         assert name == PYTHON_TYPES[key.config_type], field.name
 
 
-# What is said to have an effect
+# Settings that are documented as effective
 
 NAMED_IN_PARTS = frozenset(
     {
@@ -111,12 +111,15 @@ NAMED_IN_PARTS = frozenset(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
     }
 )
-"""By the module that makes the configuration, or with their beginning in a constant."""
+"""Settings whose names the code does not contain as such: the module that makes the configuration reads them, or it
+builds their names from a prefix."""
 
 
 def readers() -> str:
-    """The product's text, without the modules that only carry settings about."""
-    paths = [path for room in ("broker", "lab", "server", "storage") for path in Path(room).rglob("*.py")]
+    """The source of the product without the modules that only pass settings on."""
+    paths = [
+        path for package in ("broker", "lab", "server", "storage") for path in Path(package).rglob("*.py")
+    ]
     carriers = re.compile(r"broker/config/\w+\.py|storage/(config\w*|topic_configs)\.py")
     return "\n".join(path.read_text("utf-8") for path in paths if not carriers.fullmatch(path.as_posix()))
 
@@ -131,16 +134,16 @@ def test_the_settings_page_says_truly_which_topic_settings_have_an_effect(monkey
 def test_the_settings_page_says_truly_which_broker_settings_have_an_effect(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
     text = readers()
-    # These are read by the module that makes the configuration.
+    # The module that makes the configuration reads these settings.
     read_there = {
         "broker.id",
         "controller.listener.names",
         "inter.broker.listener.name",
         "listener.security.protocol.map",
     }
-    # The bounds of groups' settings are read by name.
+    # The bounds of the groups' settings are looked up by a computed name.
     read_there |= {name for name in EFFECTIVE if re.match(r"group\.consumer\.(min|max)\..*\.ms$", name)}
-    # Listeners have them under names of their own, too.
+    # Settings of listeners are also looked up by computed names.
     of_listeners = ("ssl.", "sasl.", "security.", "connections.max.reauth.ms", "principal.builder.class")
     for name in (each for each in kafka_configs() if each.startswith(of_listeners)):
         assert name not in EFFECTIVE or name in NAMED_IN_PARTS or f'"{name}"' in text, name
@@ -281,7 +284,7 @@ def test_variables_that_are_no_settings_are_passed_over_in_silence():
 def test_every_variable_that_odradek_reads_is_a_setting_or_passed_over():
     sources = ROOT.joinpath("odradek").rglob("*.py")
     read = {name for each in sources for name in re.findall(r'"(ODRADEK_[A-Z_]+)"', each.read_text("utf-8"))}
-    read.add("ODRADEK_PURE")  # by the compiled core itself
+    read.add("ODRADEK_PURE")  # read by the compiled core
     assert read >= OF_OTHERS
     assert {property_name(name) for name in read - OF_OTHERS - OF_THE_START} <= set(OWN_CONFIGS)
 
@@ -299,7 +302,7 @@ def test_our_own_settings_come_by_variable_too():
     assert (config.commit_order, config.crash_points, config.commit_marker_delay_ms) == ("kafka", "a:3", 0)
 
 
-# Bad and unknown settings
+# Rejected and unknown settings
 
 
 def test_a_bad_value_is_an_error_that_names_property_value_and_source(properties: Path):
@@ -366,7 +369,7 @@ def test_an_unknown_setting_of_ours_is_an_error(tmp_path):
 
 
 def test_an_unknown_variable_of_ours_is_one_warning_with_the_nearest_name():
-    """Other programs have variables that begin like ours, and a broker starts beside them."""
+    """Other programs use variables with the prefix ODRADEK_ too, so an unknown variable must not fail the start."""
     assert warnings_of({"ODRADEK_PYTHON": "3.11", "ODRADEK_TOPIC": "a"}) == [
         "unknown property odradek.python (from the variable ODRADEK_PYTHON) has no effect",
         "unknown property odradek.topic (from the variable ODRADEK_TOPIC) has no effect; did you mean ODRADEK_TOPICS?",
@@ -401,7 +404,7 @@ def test_a_misspelt_variable_that_was_to_close_something_is_an_error(variable: s
     assert f"did you mean {meant}?" in str(refused.value) or not meant
     assert "a security setting" in str(refused.value)
     assert "secret" not in str(refused.value)
-    # Compose hands on variables that are set nowhere.
+    # Compose passes variables on that are not set, as empty strings.
     assert len(warnings_of({variable: ""})) == 1
 
 
@@ -559,7 +562,7 @@ def test_listeners_that_cannot_be_are_refused_with_a_reason(settings: dict[str, 
     assert message in str(refused.value)
 
 
-# What topics inherit
+# Defaults of topics
 
 
 @pytest.mark.parametrize(
@@ -595,7 +598,7 @@ def test_the_topic_defaults_follow_the_broker_s_settings():
 
 
 def test_describe_configs_learns_value_source_and_synonyms_as_from_kafka():
-    """Seen on 4.3.1 with these settings; the setting in hours hides every synonym of retention.ms there."""
+    """Recorded on 4.3.1 with these settings: log.retention.hours hides every synonym of retention.ms there."""
     config = broker_config({"log.retention.hours": "24", "log.segment.bytes": "2097152"})
     assert config.topic_default("retention.ms") == ("86400000", "DEFAULT_CONFIG", ())
     assert config.topic_default("flush.ms") == ("9223372036854775807", "DEFAULT_CONFIG", ())
@@ -618,7 +621,7 @@ def test_variables_of_a_service_of_kubernetes_are_none_of_the_broker_s():
 
 
 def test_a_port_of_the_pod_s_own_stays_beside_a_service():
-    """As the name of a Service says of a variable that the pod sets itself, the pod's wins."""
+    """A variable that the pod sets itself is a setting, even if a Service of that name would set the same variable."""
     own = {"ODRADEK_CONTROL_PORT": "18092", "KAFKA_NUM_PORT": "x", "KAFKA_PORT_X": "y"}
     assert without_services({**services(*SERVICES), **own}) == own
 

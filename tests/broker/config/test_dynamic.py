@@ -1,4 +1,4 @@
-"""Settings that change while a broker runs: which may, and what a broker's settings come to."""
+"""Settings that change while a broker runs: which settings may change, and the resulting configuration."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_an_earlier_release_let_in_is_passed_over() -> None:
 def test_threads_change_by_half_or_double_at_most(threads: str, reason: str) -> None:
     static = broker_config()
     changed = with_dynamic(static, Layers({"num.io.threads": threads}, {}))
-    if threads != "0":  # which its own check refuses first
+    if threads != "0":  # the validator of the setting rejects 0 before
         with pytest.raises(ConfigError, match=reason):
             check_change(static, changed)
     check_change(static, with_dynamic(static, Layers({"num.io.threads": "16"}, {})))

@@ -1,4 +1,4 @@
-"""Variables of other images' start scripts."""
+"""Environment variables of other images' start scripts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Users of --sasl and of ODRADEK_SASL."""
+"""Parsing the users of --sasl and of ODRADEK_SASL."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_a_user_has_a_password_and_may_have_a_mechanism(text: str, user: tuple[s
 
 def test_the_variable_has_a_user_in_each_line_or_between_semicolons():
     assert parsed(variable="a:1;b:2:PLAIN; ") == [("a", "1", None), ("b", "2", "PLAIN")]
-    # With lines, semicolons belong to passwords; one line's end is enough.
+    # In a value with several lines a semicolon is part of the password. One line break is enough.
     assert parsed(variable="a:1;b\n") == [("a", "1;b", None)]
     assert parsed(variable="\na:1\r\nb:2\n") == [("a", "1", None), ("b", "2", None)]
 

@@ -1,4 +1,4 @@
-"""--tls and --sasl, as the settings of Kafka that come of them."""
+"""The Kafka settings that --tls and --sasl expand to."""
 
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def test_listeners_that_nothing_secures_are_secured_all_of_them():
         "SASL_PLAINTEXT": "SASL_PLAINTEXT",
         "SASL_SSL": "SASL_SSL",
     }
-    # The image listens where it advertises.
+    # The image has a listener for each advertised listener.
     preset = preset_of("a:b", environ={"KAFKA_ADVERTISED_LISTENERS": "OUTSIDE://kafka:9092"})
     assert protocols(preset)["OUTSIDE"] == "SASL_PLAINTEXT"
     assert JAAS.format("outside", "plain") in preset.settings
@@ -85,7 +85,8 @@ def test_a_listener_that_is_secured_by_its_name_leaves_the_others_as_they_are():
     assert MAP not in preset.settings
     assert JAAS.format("sasl_ssl", "plain") in preset.settings
     assert JAAS.format("plaintext", "plain") not in preset.settings
-    assert "sasl.mechanism.inter.broker.protocol" not in preset.settings  # the nodes have the other one
+    # The nodes use the PLAINTEXT listener.
+    assert "sasl.mechanism.inter.broker.protocol" not in preset.settings
 
 
 def test_a_map_that_is_given_decides():

@@ -1,4 +1,4 @@
-"""The file of --seed, read before the broker starts."""
+"""The file of --seed, which is read before the broker starts."""
 
 from __future__ import annotations
 

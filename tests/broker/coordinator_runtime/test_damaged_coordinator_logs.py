@@ -1,4 +1,4 @@
-"""Damaged batches in `__transaction_state` and `__consumer_offsets`: the rest is loaded, and one line says what is not."""
+"""Damaged batches in `__transaction_state` and `__consumer_offsets` are skipped and logged, all other batches are loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST, SECOND, THIRD = "payments", "orders", "refunds"
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """All ids in one partition."""
+    """A world in which one partition has the state of all transactional ids."""
     made = World(tmp_path, state_partitions=1)
     made.create(TOPIC)
     made.start()
@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> World:
 
 
 def flip(world: World, topic: str, number: int, field: int, index: int = 0) -> tuple[str, int]:
-    """Flip a bit of a field of a partition's batch, by its number; returns the file and the batch's base offset."""
+    """Flip a bit in a field of the batch with this number. Returns the segment file and the batch's base offset."""
     log = world.partition(topic, index).log
     (segment,) = log.segments
     batches = list(segment.batches())
@@ -43,13 +43,13 @@ def flip(world: World, topic: str, number: int, field: int, index: int = 0) -> t
 
 
 def places(world: World) -> list[int]:
-    """Where each batch of the one partition of `__transaction_state` begins."""
+    """The position of each batch in the one partition of `__transaction_state`, in bytes."""
     sizes = [batch.size for batch in world.batches(TRANSACTION_STATE)]
     return [sum(sizes[:number]) for number in range(len(sizes))]
 
 
 def moved(world: World, topic: str, index: int = 0) -> list[Mapping[str, Any]]:
-    """The coordinator goes to another node and comes back; the lines of the damage that it finds."""
+    """Move the coordinator to another node and back, and return the log lines about damage in its partition."""
     with structlog.testing.capture_logs() as lines:
         world.cluster.move(topic, index, OTHER_NODE_ID)
         world.cluster.move(topic, index, NODE_ID)
@@ -69,7 +69,8 @@ def test_one_damaged_state_costs_one_state(world: World, field: int) -> None:
     assert line["transactional_ids"] == [SECOND]
     assert world.init(FIRST) == (first[0], first[1] + 1)
     assert world.init(THIRD) == (third[0], third[1] + 1)
-    assert world.init(SECOND) != second  # a new producer id: the client has its answer
+    # The id of the damaged record is unknown, so it gets a new producer id.
+    assert world.init(SECOND) != second
 
 
 def test_an_id_that_cannot_be_read_any_more_is_one_of_those_without_a_later_record(world: World) -> None:
@@ -80,7 +81,9 @@ def test_an_id_that_cannot_be_read_any_more_is_one_of_those_without_a_later_reco
     position = places(world)[3]
     path, offset = flip(world, TRANSACTION_STATE, 3, CODEC)
     (line,) = moved(world, TRANSACTION_STATE)
-    assert line["transactional_ids"] == [SECOND]  # its bytes are there, though they cannot be decoded
+    assert line["transactional_ids"] == [
+        SECOND
+    ]  # the id can be found in the bytes, though they cannot be decoded
     with open(path, "r+b") as file:
         file.seek(position)
         file.write(bytes(100))
@@ -105,7 +108,7 @@ def test_the_start_survives_a_damaged_state(world: World) -> None:
 
 
 def test_a_lost_decision_leaves_a_transaction_that_ends(world: World) -> None:
-    """The Prepare record is damaged, the Complete record behind it is not: the later one counts."""
+    """The PrepareCommit record is damaged but the CompleteCommit record behind it is not, so the transaction is complete."""
     producer_id, epoch = world.init(FIRST)
     answer = world.produce(
         TOPIC, 0, b"v", transactional_id=FIRST, producer_id=producer_id, epoch=epoch, sequence=0
@@ -163,7 +166,7 @@ def test_one_damaged_commit_costs_one_commit(world: World, field: int) -> None:
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("field", [MAGIC, CRC])
 def test_a_damaged_marker_leaves_no_group_unstable(world: World, field: int, committed: bool) -> None:
-    """The log itself knows how the transaction ended: by its producer's state and by the index of aborted ones."""
+    """Without a readable marker the producer state and the index of aborted transactions show how the transaction ended."""
     index = world.node.groups.partition_for("g")
     commit(world, FIRST, 5, group="g", committed=True)
     commit(world, FIRST, 6, group="g", committed=committed)

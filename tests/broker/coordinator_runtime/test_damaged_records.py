@@ -1,4 +1,4 @@
-"""Whom damaged records of a coordinator's partition may concern, and what it costs to find out."""
+"""Which groups or transactional ids a damaged record may belong to, and the cost of finding them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def stretch(content: bytes) -> Damaged:
 
 
 def test_the_known_names_are_asked_for_once() -> None:
-    """There may be 100,000 of them, and as many damaged batches."""
+    """The names are listed once for all damaged batches: there may be 100,000 names and as many batches."""
     asked: list[int] = []
 
     def known() -> list[str]:

@@ -1,4 +1,4 @@
-"""One classic group on the bench: its effects are carried out at once, its timers are a dict, its clock a number."""
+"""A classic group without a coordinator: the test carries out its effects, and holds its timers and its clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def subscription(*topics: str) -> bytes:
 
 
 class Lab:
-    """A group; requests by short names; ``append_error`` makes appends fail, ``hold`` keeps them from being committed."""
+    """A group with short methods for requests. ``append_error`` makes appends fail, ``hold`` delays their commit."""
 
     def __init__(self, **config: int) -> None:
         self.now_ms = NOW_MS
@@ -44,7 +44,7 @@ class Lab:
         self._uuids = count(1)
         self._tokens = count(1)
 
-    # -- the shell in small -------------------------------------------------------------------------------------
+    # -- the coordinator in small -------------------------------------------------------------------------------
 
     def do(self, effects: Sequence[Effect]) -> None:
         waiting: list[Answer] = []
@@ -56,7 +56,7 @@ class Lab:
                 case Cancel(timer):
                     self.timers.pop(timer, None)
                 case Append():
-                    assert append is None, "one append a list"
+                    assert append is None, "at most one append in a list of effects"
                     append = effect
                 case Answer() if append is not None:
                     waiting.append(effect)
@@ -73,7 +73,7 @@ class Lab:
         self.answers[token] = response
 
     def release(self) -> None:
-        """What is appended is committed, or fails."""
+        """Commit the held appends, or fail them with ``append_error``."""
         while self.held:
             append, waiting = self.held.pop(0)
             self.do(classic.on_append_committed(self.group, append, self.append_error, self.now_ms))
@@ -81,7 +81,7 @@ class Lab:
                 self._answer(answer.token, answer.response)
 
     def advance(self, by_ms: int) -> None:
-        """Time passes, and timers fire in their order."""
+        """Advance the clock and fire the timers that fall due, in their order."""
         end_ms = self.now_ms + by_ms
         while due := [(at_ms, timer) for timer, at_ms in self.timers.items() if at_ms <= end_ms]:
             at_ms, timer = min(due, key=lambda each: each[0])
@@ -108,13 +108,13 @@ class Lab:
         return classic.Joiner(**fields | changes)
 
     def join(self, member_id: str = "", **changes: Any) -> str:
-        """The token of the request; ``answer`` has what became of it."""
+        """Send JoinGroup and return the token of the request. ``answers`` has the response under it."""
         token = f"join-{next(self._tokens)}"
         self.do(classic.join(self.group, self.joiner(member_id, **changes), token, self.now_ms))
         return token
 
     def enter(self, **changes: Any) -> tuple[str, str]:
-        """Join as a client does, the second time with the id that was given: (member id, token)."""
+        """Join as a client does, the second time with the assigned member id. Returns (member id, token)."""
         if changes.get("group_instance_id") is not None or changes.get("api_version", 5) < 4:
             token = self.join(**changes)
             members = list(self.group.members)
@@ -181,14 +181,14 @@ class Lab:
     # -- states -------------------------------------------------------------------------------------------------
 
     def completing(self, members: int = 2, **changes: Any) -> list[str]:
-        """So many members, all joined; the first is the leader."""
+        """Bring the group to CompletingRebalance with that many members. Returns their ids, the leader's first."""
         ids = [self.enter(**changes)[0] for _ in range(members)]
         self.advance(3 * DELAY_MS)
         assert self.group.state is ClassicGroupState.COMPLETING_REBALANCE
         return ids
 
     def stable(self, members: int = 2, **changes: Any) -> list[str]:
-        """So many members with assignments."""
+        """Bring the group to Stable with that many members. Returns their ids, the leader's first."""
         ids = self.completing(members, **changes)
         given = {member_id: f"of {number}".encode() for number, member_id in enumerate(ids)}
         for member_id in reversed(ids):
@@ -197,20 +197,20 @@ class Lab:
         return ids
 
     def preparing(self, members: int = 2, **changes: Any) -> list[str]:
-        """So many members, of whom none has joined the next generation yet; one more has come."""
+        """Bring the group to PreparingRebalance with that many members that must rejoin, and a new one."""
         ids = self.stable(members, **changes)
         self.enter(**changes)
         assert self.group.state is ClassicGroupState.PREPARING_REBALANCE
         return ids
 
     def emptied(self) -> list[str]:
-        """The ids of members that have left."""
+        """Bring the group to Empty and return the ids of its former members."""
         ids = self.stable()
         self.leave(*(MemberIdentity(member_id=member_id) for member_id in ids))
         assert self.group.state is ClassicGroupState.EMPTY
         return ids
 
     def session(self, member_id: str) -> int | None:
-        """When the session of a member ends, from now."""
+        """Milliseconds until the session of a member times out, None if it has no timer."""
         due_ms = self.timers.get(Timer(Timed.SESSION, member_id))
         return None if due_ms is None else due_ms - self.now_ms

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup, static members, who may commit, and what failed appends do."""
+"""Classic groups: SyncGroup, Heartbeat, LeaveGroup, static members, checks of commits, and failed appends."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ BOTH = (("range", b"r"), ("roundrobin", b"rr"))
 
 
 def lab_in(state: str, **changes: Any) -> tuple[Lab, list[str]]:
-    """A group in the state, and its members, or those it had."""
+    """A group in the given state, and the ids of its present or former members."""
     lab = Lab()
     return lab, [] if state == "empty" else getattr(lab, state)(**changes)
 
@@ -300,7 +300,7 @@ def test_a_dead_group_cannot_be_left():
 
 
 def static_pair(version: int = 9) -> tuple[Lab, str, str]:
-    """A Stable group of two static members: (lab, leader, follower), instances il and if."""
+    """A Stable group of two static members with the instance ids il and if. Returns (lab, leader, follower)."""
     lab = Lab()
     leader, _ = lab.enter(group_instance_id="il", api_version=version, protocols=BOTH)
     follower, _ = lab.enter(group_instance_id="if", api_version=version, protocols=BOTH)
@@ -392,7 +392,7 @@ def test_preparing_a_replacement_takes_the_place_of_the_old_request():
     lab, leader, follower = static_pair()
     lab.join(leader, group_instance_id="il", protocols=BOTH)
     lab.enter(protocols=BOTH)
-    # Everybody but the follower is there.
+    # All members but the follower have rejoined.
     assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
     token = lab.join(group_instance_id="if", protocols=BOTH)
     assert lab.joined(token).generation_id == 2
@@ -428,7 +428,7 @@ def test_a_member_that_has_not_synced_yet_hands_that_on():
     assert SYNC_TIMER not in lab.timers
 
 
-# -- who may commit -------------------------------------------------------------------------------------------------
+# -- checks of commits ----------------------------------------------------------------------------------------------
 
 MEMBER = object()
 
@@ -541,7 +541,7 @@ def test_a_timer_that_comes_too_late_does_nothing(timer: object):
 
 
 def rebuilt(lab: Lab) -> Lab:
-    """What a start from the log makes of the group."""
+    """The group as a new coordinator loads it from its last record."""
     other = Lab()
     other.now_ms = lab.now_ms
     other.group = ClassicGroup.from_record("g", lab.group.config, lab.appends[-1].value)

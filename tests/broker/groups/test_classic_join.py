@@ -73,7 +73,7 @@ def test_pending_ids_have_a_bound():
     ]
 
 
-# -- refusals -------------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [0, 3, 5, 9])
@@ -110,7 +110,7 @@ def test_a_protocol_must_be_one_that_all_members_support(state: str, changes: di
 def test_a_full_group_takes_no_member(state: str):
     lab = Lab()
     ids = getattr(lab, state)(2)
-    # In PreparingRebalance those who have come back count: one newcomer has.
+    # In PreparingRebalance only members that have rejoined count towards the limit, and one new member has joined.
     lab.group.config = type(lab.config)(group_size_max=1 if state == "preparing" else len(ids))
     answer = lab.joined(lab.join())
     assert (answer.error_code, answer.member_id) == (E.group_max_size_reached, "")
@@ -120,7 +120,7 @@ def test_while_members_rejoin_the_last_to_come_are_let_go():
     lab = Lab()
     first, second = lab.stable(2)
     lab.group.config = type(lab.config)(group_size_max=1)
-    again = lab.join(first)  # the leader, so everybody rejoins
+    again = lab.join(first)  # the leader joins again, so a rebalance starts
     assert lab.error(lab.join(second)) == E.group_max_size_reached
     assert second not in lab.group.members
     lab.advance(REBALANCE_MS)
@@ -270,7 +270,7 @@ def test_each_member_votes_and_the_most_votes_win():
     lab.enter(protocols=(("c", b""), ("b", b"")))
     _, token = lab.enter(protocols=(("b", b""), ("c", b"")))
     lab.advance(3 * DELAY_MS)
-    # "a" is not everybody's: the votes are b, c, b.
+    # Not all members support "a": the votes are b, c, b.
     assert lab.joined(token).protocol_name == "b"
 
 
@@ -302,7 +302,7 @@ def test_of_two_protocols_with_one_name_the_first_counts():
     assert protocols_of([Offer(name="a", metadata=b"1"), Offer(name="a", metadata=b"2")]) == (("a", b"1"),)
 
 
-# -- coming again ---------------------------------------------------------------------------------------------------
+# -- rejoining ------------------------------------------------------------------------------------------------------
 
 
 def test_stable_a_follower_with_unchanged_metadata_changes_nothing():
@@ -369,7 +369,7 @@ def test_the_next_leader_is_one_who_has_joined():
 
 
 def test_a_new_member_s_join_does_not_wait_for_ever():
-    """Its client may be gone, and a waiting request hides that; it does not know its id yet, so it sends no heartbeats."""
+    """Its client may be gone, and cannot send heartbeats without a member id, so the waiting JoinGroup times out."""
     lab = Lab(new_member_join_timeout_ms=5 * SESSION_MS)
     lab.stable(1, session_timeout_ms=10 * SESSION_MS)
     newcomer, token = lab.enter()
@@ -383,7 +383,7 @@ def test_a_member_whose_join_waits_does_not_expire():
     lab = Lab()
     leader, follower = lab.stable(2)
     token = lab.join(follower, protocols=(("range", b"other"),))
-    lab.advance(SESSION_MS)  # the leader's session ends, the follower's as well
+    lab.advance(SESSION_MS)  # both sessions would end, but only the leader's does
     assert leader not in lab.group.members
     assert lab.joined(token).leader == follower
     assert lab.session(follower) == SESSION_MS

@@ -1,4 +1,4 @@
-"""Histories with members of both protocols: no partition has two owners, and the memory can be rebuilt from the log."""
+"""Random histories with members of both protocols: no partition has two owners, and the state can be loaded from the log."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ MEMBERS = ("m1", "m2", "m3", "m4")
 
 
 class ConsumerHistory(History):
-    """Members of the consumer protocol come, beat, revoke or do not, and go, beside those of the classic one."""
+    """Members of the consumer protocol join, send heartbeats, revoke or fail to, and leave, beside classic members."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -111,7 +111,7 @@ class ConsumerHistory(History):
         return self.groups.commit(who, self.offsets(), -1, 9)
 
     def classic_member_syncs(self):
-        """A classic member of a consumer group does what its client does: heartbeats, joins again, syncs."""
+        """A classic member of a consumer group sends what its client would send: Heartbeat, JoinGroup, SyncGroup."""
         group = self.consumer_group()
         members = [] if group is None else [each for each in group.members.values() if each.classic]
         if group is None or not members:
@@ -139,7 +139,7 @@ class ConsumerHistory(History):
 
 
 def owners(group: ConsumerGroup) -> list[tuple[UUID, int]]:
-    """Each partition as often as a member has it or has yet to give it up."""
+    """Each partition once for each member that owns it or has not revoked it yet."""
     return [
         (topic_id, partition)
         for member in group.members.values()
@@ -170,7 +170,7 @@ async def test_a_rebuilt_memory_is_the_same(first: int):
 
 
 async def test_a_compacted_log_gives_the_same_groups():
-    """Of each key the last record is left, in the order of the log: a member's may come before its group's."""
+    """Compaction leaves the last record of each key in log order, so a member's record may come before its group's."""
     for seed in range(100):
         history = ConsumerHistory(seed)
         history.run()
@@ -193,8 +193,8 @@ async def test_a_compacted_log_gives_the_same_groups():
 
 
 def current(state: GroupCoordinatorState) -> dict[str, object]:
-    """The consumer groups. A member that came again with another instance id is known by the one before too, as on Kafka,
-    as long as the record of that is in the log."""
+    """The consumer groups of a state. A static member that joined again with another instance id is also known by its former
+    one, as in Kafka, as long as the record with that id is in the log."""
     images = {name: dict(group.image()) for name, group in state.consumer_groups.items()}
     for name, image in images.items():
         members = state.consumer_groups[name].members
@@ -203,7 +203,7 @@ def current(state: GroupCoordinatorState) -> dict[str, object]:
 
 
 async def test_the_histories_are_worth_their_name():
-    """They reach every state of groups and members, and both kinds of conversion."""
+    """The histories reach every state of groups and members, and both kinds of conversion."""
     states: set[ConsumerGroupState] = set()
     of_members: set[MemberState] = set()
     mixed = downgraded = committed = 0

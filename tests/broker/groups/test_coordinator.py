@@ -1,4 +1,4 @@
-"""The shell: persist, then answer; loading and unloading; time; limits of one batch."""
+"""The coordinator around the groups: records before responses, loading and unloading, timers, and limits of one batch."""
 
 import asyncio
 import uuid
@@ -64,7 +64,7 @@ def commit_transactional(world: World, offset: int = 7, producer_id: int = 1, **
     return world.start(world.groups.commit_transactional(**fields | changes))
 
 
-# -- persist, then answer -------------------------------------------------------------------------------------------
+# -- records are committed before the response ----------------------------------------------------------------------
 
 
 async def test_a_commit_is_answered_when_it_is_committed(world: World):
@@ -160,7 +160,7 @@ async def test_heartbeats_and_those_who_leave_twice_wait_for_what_was_written_be
     committing = world.commit(6, group="another")
     beat = world.ask("heartbeat", 4, group_id="g", generation_id=1, member_id=member)
     wrong = world.ask("heartbeat", 4, group_id="g", generation_id=7, member_id=member)
-    assert wrong.error_code == E.illegal_generation, "an error is told at once"
+    assert wrong.error_code == E.illegal_generation, "an error does not wait for the commit"
     stranger = [MemberIdentity(member_id="stranger")]
     leaving = world.ask("leave_group", 3, group_id="g", members=stranger)
     await turn()
@@ -250,7 +250,7 @@ async def test_a_client_that_has_gone_hurts_no_other(world: World):
     assert world.groups.find("g").state == "Empty"
 
 
-# -- what is written ------------------------------------------------------------------------------------------------
+# -- records --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_plain_commit_is_version_4_with_the_topic_s_id(world: World):
@@ -279,7 +279,7 @@ async def test_a_transactional_one_has_its_producer_and_sequence_0(world: World)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (1, 0, 0)
     assert batch.is_transactional
     (record,) = batch.records()
-    assert len(record.value) == 24  # without metadata and without a topic id
+    assert len(record.value) == 24  # no metadata and no topic id
 
 
 async def test_many_offsets_of_one_request_are_one_batch(world: World):
@@ -390,14 +390,14 @@ async def test_a_long_log_is_loaded_in_turns_and_answers_14_meanwhile(
     assert world.commit(99) is E.coordinator_load_in_progress
     assert world.fetch() == (-1, E.coordinator_load_in_progress)
     assert world.join().error_code == E.coordinator_load_in_progress
-    assert world.heartbeat("m") is E.none  # no member can have expired yet
+    assert world.heartbeat("m") is E.none  # during loading no member can have expired
     assert world.ask("list_groups", 4).error_code == E.coordinator_load_in_progress
     assert (
         world.ask("delete_groups", 1, groups_names=["g"]).results[0].error_code
         == E.coordinator_load_in_progress
     )
     assert world.groups.memory() == {}
-    # What is written meanwhile is read as well: a marker, say.
+    # Records that are written during the load are loaded too, such as a marker.
     world.marker(1, True)
     for _ in range(10):
         world.clock.advance(0)
@@ -422,9 +422,9 @@ async def test_loading_ends_with_the_leadership(world: World, monkeypatch: pytes
     world.groups._runtime.unload(0)
     read = shard.state.records
     world.clock.advance(0)
-    assert read == shard.state.records < 10, "it reads no more"
+    assert read == shard.state.records < 10, "the load has stopped"
     monkeypatch.undo()
-    assert world.fetch() == (9, E.none)  # it leads after all, and loads again
+    assert world.fetch() == (9, E.none)  # the node still leads the partition, and loads it again
     world.groups.close()
 
 
@@ -442,7 +442,7 @@ async def test_a_group_lives_where_the_hash_of_its_name_says():
 
 
 async def test_a_group_stays_in_its_partition_until_the_node_starts_again():
-    """Whatever becomes of the topic: the members of a group would not find each other, nor their offsets."""
+    """The partition of a group does not change with the topic, or members of a group would find different coordinators."""
     world = World(offsets_partitions=4)
     world.commit(5, group="group")
     world.metadata.grow(CONSUMER_OFFSETS, 50)
@@ -479,8 +479,8 @@ async def test_who_waits_when_the_leadership_goes_is_sent_to_the_new_coordinator
     assert await committing is E.not_coordinator
     assert await fetching == (-1, E.not_coordinator)
     assert (await leaving).error_code == E.not_coordinator
-    assert len(world.clock.timers) == 1  # the expiry
-    world.partition.stop_leading(E.not_leader_or_follower)  # comes too late to matter
+    assert len(world.clock.timers) == 1  # the timer of offset expiration
+    world.partition.stop_leading(E.not_leader_or_follower)  # all requests have their response already
 
 
 async def test_nothing_is_written_to_a_partition_that_another_node_leads(world: World):
@@ -492,7 +492,7 @@ async def test_nothing_is_written_to_a_partition_that_another_node_leads(world: 
     end_offset = world.partition.log_end_offset
     world.partition.stop_leading(E.not_leader_or_follower)
     assert (await waiting).error_code == E.not_coordinator
-    # The failed assignment made a rebalance that no member joins: an empty group.
+    # The failed assignment started a rebalance that no member joins, so the group becomes empty.
     world.clock.advance(100_000)
     assert world.partition.log_end_offset == end_offset
     assert world.heartbeat(member) is E.not_coordinator
@@ -531,7 +531,7 @@ async def test_without_its_topic_there_is_no_coordinator(world: World):
 async def test_the_offsets_of_a_deleted_topic_go_with_it(world: World):
     world.commit(5)
     world.groups.on_topic_deleted(Topic("t", uuid.UUID(int=9)))
-    assert world.fetch() == (5, E.none)  # that was another topic of this name
+    assert world.fetch() == (5, E.none)  # the deleted topic had the same name but another id
     commit_transactional(world)
     world.groups.on_topic_deleted(world.topic)
     assert world.fetch(stable=True) == (-1, E.none)
@@ -574,7 +574,7 @@ async def test_the_offsets_of_a_group_with_members_stay():
         world.clock.advance(5_000)
         assert world.heartbeat(member) is E.none
     assert world.fetch() == (5, E.none)
-    world.clock.advance(10_000)  # the session ends, and the retention begins
+    world.clock.advance(10_000)  # the session ends, and the retention time begins
     world.clock.advance(19 * MINUTE_MS)
     assert world.fetch() == (5, E.none)
     world.clock.advance(11 * MINUTE_MS)

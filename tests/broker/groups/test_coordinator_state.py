@@ -1,4 +1,4 @@
-"""Reading a partition of ``__consumer_offsets``: every kind of record, in every version, and what is no record at all."""
+"""Reading a partition of ``__consumer_offsets``: every kind of record, in every version, and unreadable records."""
 
 import pytest
 
@@ -154,7 +154,7 @@ def test_the_last_record_of_a_group_counts(log: Log):
 
 
 def test_a_member_s_bytes_keep_no_group_from_being_loaded(log: Log):
-    """Kafka 4.3 stores such a subscription, and after a restart fails to load its partition for ever."""
+    """Kafka 4.3 writes such a subscription, and after a restart fails to load the partition each time."""
     log.add((GROUP, group(member(subscription=b"changed"))), (OFFSET, value()))
     assert log.state.groups["g"].subscribed_topics() is None
     assert log.offset() == 5
@@ -172,7 +172,7 @@ def test_a_member_s_bytes_keep_no_group_from_being_loaded(log: Log):
         (b"\xff\xff", b"x"),
         (OFFSET[:-2], b"x"),
         (OFFSET, b""),
-        (OFFSET, b"\0\x09\0\0\0\0"),  # a version of the future
+        (OFFSET, b"\0\x09\0\0\0\0"),  # an unknown, later version
         (OFFSET, value()[:5]),
         (GROUP, b"\0\x03changed"),
         (GROUP, group(member())[:20]),

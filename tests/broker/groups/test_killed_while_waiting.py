@@ -1,6 +1,6 @@
 """The node is killed at each line where the group coordinator waits: nothing is written, and no client gets a response.
 
-That every `await` of `broker/groups` and of its APIs is among them is the last test.
+The last test checks that the walks reach every `await` of `broker/groups` and of its APIs.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ WALKS: dict[str, Walk] = {}
 
 
 def walk(function: Walk) -> Walk:
-    """Bring requests to where they wait; returns those that have no response yet."""
+    """Register a walk: a function that sends requests up to where they wait, and returns those without a response."""
     WALKS[function.__name__] = function
     return function
 
 
 def hold_appends(world: World) -> None:
-    """A rule holds every append."""
+    """Hold every append with a fault rule."""
     world.injection.points = Gate("group.append")
 
 
 def hold_commits(world: World) -> None:
-    """No other replica has what is appended."""
+    """Let appends be written, but not committed, as if no other replica fetched them."""
     world.partition.hold = True
 
 
@@ -229,7 +229,9 @@ async def leave_of_a_stranger_behind_a_commit(world: World) -> Requests:
     stranger = [MemberIdentity(member_id="stranger")]
     leaving = [world.ask("leave_group", 3, group_id="g", members=stranger)]
     leaving.append(world.ask("leave_group", 2, group_id="g", member_id="stranger"))
-    assert not any(isinstance(each, Awaitable) for each in leaving), "nothing is written before them"
+    assert not any(isinstance(each, Awaitable) for each in leaving), (
+        "no append is in flight, so they do not wait"
+    )
     return [
         world.commit(5, group="h"),
         world.ask("leave_group", 3, group_id="g", members=stranger),
@@ -284,7 +286,7 @@ async def classic_join_of_a_consumer_group(world: World) -> Requests:
 
 
 async def classic_member(world: World) -> str:
-    """A member of the classic protocol in a consumer group."""
+    """Add a member of the classic protocol to a consumer group, and return its id."""
     Client(world, "m").join()
     joined = await settled(world.join(version=3))
     assert joined.error_code == E.none
@@ -317,7 +319,7 @@ async def classic_leave_of_a_consumer_group(world: World) -> Requests:
 
 
 def release_everything(world: World) -> None:
-    """What a walk waits for comes after all, and time passes."""
+    """Release every rule and append that a walk waits for, and let time pass."""
     gate, world.injection.points = world.injection.points, None
     if gate is not None:
         gate.release()
@@ -377,12 +379,12 @@ async def test_a_rule_that_kills_the_node_at_the_append() -> None:
     committing.cancel()
 
 
-# -- every await is among them --------------------------------------------------------------------------------------
+# -- the walks reach every await ------------------------------------------------------------------------------------
 
 
 @cache
 def awaits(path: Path) -> list[tuple[range, str]]:
-    """The lines of each `await` in a module, and what it is called here."""
+    """The lines of each `await` in a module, and its label."""
     return [
         (range(node.lineno, (node.end_lineno or 0) + 1), f"{path.name}:{node.lineno} {ast.unparse(node)}")
         for node in ast.walk(ast.parse(path.read_text()))
@@ -391,7 +393,7 @@ def awaits(path: Path) -> list[tuple[range, str]]:
 
 
 def waits_at(coroutine: object) -> Iterator[str]:
-    """The `await` at which each coroutine waits for the next one, that of the request first."""
+    """Labels of the `await`s at which a coroutine is suspended, from the request's coroutine inwards."""
     while isinstance(coroutine, Coroutine):
         frame = coroutine.cr_frame  # type: ignore[attr-defined]
         path = Path(frame.f_code.co_filename)

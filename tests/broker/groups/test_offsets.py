@@ -1,4 +1,4 @@
-"""Committed and pending offsets: what counts, what is stable, what expires."""
+"""Committed and pending offsets: which one counts, when it is stable, and when it expires."""
 
 import uuid
 
@@ -21,7 +21,7 @@ def at(now_ms):
 
 
 class Log:
-    """Offsets and the offset of the next record."""
+    """Committed offsets as loaded from a log, and the offset of its next record."""
 
     def __init__(self) -> None:
         self.offsets = GroupOffsets()
@@ -46,7 +46,7 @@ class Log:
     def get(
         self, *, stable: bool = False, group: str = "g", topic_id: uuid.UUID | None = None
     ) -> int | E | None:
-        """The offset, the error, or None if there is nothing."""
+        """The committed offset, its error, or None if there is none."""
         found = self.offsets.find(group, "t", 0, require_stable=stable, topic_id=topic_id)
         if found.error is not E.none:
             return found.error
@@ -109,7 +109,7 @@ def test_what_is_above_the_high_watermark_is_not_found_yet(log: Log):
     log.commit(8, producer=1)
     log.offsets.note_high_watermark(log.next)
     log.marker(1, committed=True)
-    assert (found(), log.get()) == (None, 8), "the marker is not committed"
+    assert (found(), log.get()) == (None, 8), "the marker is appended but not committed"
     log.offsets.note_high_watermark(log.next)
     assert found() == 8
 
@@ -272,20 +272,20 @@ def empty_group(since_ms: int, kind: str | None) -> ClassicGroup:
 @pytest.mark.parametrize(
     ("group", "committed_ms", "expires_ms"),
     [
-        # An empty group with a protocol: since it is empty.
+        # An empty group with a protocol type: counted from when it became empty.
         (empty_group(5_000, "consumer"), 0, 6_000),
         (empty_group(5_000, "connect"), 0, 6_000),
         (empty_group(5_000, "consumer"), 9_000, 6_000),
-        # … unless it is too old to tell.
+        # … or from the commit, if the group's record is too old to have that time.
         (empty_group(-1, "consumer"), 3_000, 4_000),
-        # One that only commits: since the commit.
+        # A group with offsets only: counted from the commit.
         (empty_group(5_000, None), 3_000, 4_000),
         (empty_group(-1, None), 3_000, 4_000),
-        # A Stable one of consumers: topics without a subscription, since the commit.
+        # A Stable group of consumers: topics without a subscription, counted from the commit.
         (stable_group(), 3_000, 4_000),
         (stable_group(metadata=subscription("t")), 3_000, None),
         (stable_group(metadata=b"garbage"), 3_000, None),
-        # Any other with members: never.
+        # Any other group with members: never.
         (stable_group(kind="connect"), 3_000, None),
         (preparing_group(), 3_000, None),
     ],
@@ -324,7 +324,7 @@ def test_nothing_is_left_of_a_group_without_offsets_unless_a_transaction_is_open
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_all_offsets_of_a_transaction_have_its_verdict(log: Log, committed: bool):
-    """However many there are, of whatever groups."""
+    """The marker completes all offsets of a transaction, of any number and of any groups."""
     for group in ("g", "h", "i"):
         log.commit(1, group=group)
         for partition in range(4):

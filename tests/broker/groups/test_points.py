@@ -1,4 +1,4 @@
-"""Rules at the steps of the group coordinator, and the coordinator of a node that is gone."""
+"""Fault rules at the injection points of the group coordinator, and the coordinator of a node that has ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def world() -> World:
 
 
 def lead(world: World, leader: int, epoch: int) -> None:
-    """The given node leads the partition, in a new epoch."""
+    """Make a node the leader of the offsets partition, in a new leader epoch."""
     partition = world.partition
     partition.leader_id, partition.leader_epoch = leader, epoch
     state = PartitionState(0, (1, 2), (1, 2), leader, epoch, 1)
@@ -62,7 +62,7 @@ async def test_who_waits_at_a_rule_is_told_when_the_leadership_goes(world: World
     assert await settled(committing) is E.not_coordinator
     lead(world, NODE_ID, 2)
     gate.release()
-    assert world.fetch() == (-1, E.none), "it was not written for the next leadership either"
+    assert world.fetch() == (-1, E.none), "the next leadership of this node does not write it either"
 
 
 async def test_a_rebalance_whose_record_is_held_goes_on_when_it_is_let_go(world: World) -> None:
@@ -161,11 +161,11 @@ async def test_member_ids_come_from_the_chance_that_is_given(world: World) -> No
     assert member_id() == member_id()
 
 
-# -- what is held is decided anew ----------------------------------------------------------------------------------
+# -- a released request is checked again ---------------------------------------------------------------------------
 
 
 async def test_a_commit_that_is_held_counts_only_if_its_member_is_still_one(world: World) -> None:
-    """Another member may have the partition by then, and have read what was committed before (found by a simulated seed)."""
+    """Another member may own the partition by then, and have read the earlier offset (found by a simulated seed)."""
     member = Client(world, "m")
     member.join()
     world.injection.points = gate = Gate("group.append")
@@ -185,7 +185,7 @@ async def test_a_commit_that_is_held_counts_only_in_the_generation_of_its_member
     committing = world.commit(5, member_id=member, generation_id_or_member_epoch=1)
     await turn()
     world.injection.points = None
-    world.clock.advance(11_000)  # its session is over
+    world.clock.advance(11_000)  # the session of the member times out
     await world.member()
     gate.release()
     assert await settled(committing) is E.unknown_member_id
@@ -269,7 +269,7 @@ async def test_the_assignment_of_a_generation_that_is_over_by_then_is_not_writte
 
 
 async def test_the_record_of_a_member_that_came_back_is_not_written_behind_a_later_one(world: World) -> None:
-    """The later one has the new ids of both."""
+    """The later record has the new member ids of both."""
     joining = [world.join(group_instance_id=instance) for instance in "ij"]
     world.clock.advance(0)
     first, second = [(await each).member_id for each in joining]

@@ -1,4 +1,4 @@
-"""Dropping a coordinator's memory and rebuilding it from its log gives the same memory, field by field."""
+"""The state that a coordinator loads from its log equals the state that it had in memory, field by field."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ PRODUCERS = (1, 2, 3)
 
 
 class History:
-    """Random events at one coordinator with two partitions; some appends wait, some leaders change."""
+    """Random events at one coordinator with two partitions. Some appends wait, and some leaders change."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -64,7 +64,7 @@ class History:
         outcome = self.world.start(request)
         self.futures += [outcome] if isinstance(outcome, asyncio.Future) else []
 
-    # -- whom it is about ---------------------------------------------------------------------------------------
+    # -- random subjects ----------------------------------------------------------------------------------------
 
     @property
     def groups(self):
@@ -76,7 +76,7 @@ class History:
         return group_id, found if isinstance(found, ClassicGroup) else None
 
     def member(self, group: ClassicGroup | None) -> tuple[str, str | None]:
-        """A member, a pending id, an unknown id, or an instance with or without its id."""
+        """A random member: a known one, a pending id, an unknown id, or an instance id with or without its member id."""
         members = [] if group is None else list(group.members)
         known = [(each.member_id, each.group_instance_id) for each in members]
         pending = [] if group is None else [(member_id, None) for member_id in group.pending_joins]
@@ -106,7 +106,7 @@ class History:
         return self.groups.join(request, "client", "/127.0.0.1", self.rng.choice((0, 3, 5, 9)))
 
     def behave(self):
-        """Clients do what is expected of them: everybody joins, and the leader assigns."""
+        """Clients behave as expected: all members join, and the leader sends the assignment."""
         group_id, group = self.group()
         if group is None:
             return
@@ -173,9 +173,7 @@ class History:
         group_id, _ = self.group()
         producer = self.rng.choice(PRODUCERS)
         if producer in self.ending:
-            return (
-                None  # its coordinator lets no transaction begin before the last one's markers are committed
-            )
+            return None  # the transaction coordinator begins no transaction before the markers of the last one are committed
         return self.groups.commit_transactional(
             group_id, "", -1, None, producer, 0, self.offsets(), 3, verified=True
         )
@@ -236,7 +234,7 @@ async def test_a_rebuilt_memory_is_the_same(first: int):
 
 
 async def test_the_histories_are_worth_their_name():
-    """They reach every state, wait, fail, and leave something behind."""
+    """The histories reach every group state, and contain waiting requests, failures and remaining groups."""
     states: set[ClassicGroupState] = set()
     waited = left = pending = members = 0
     for seed in range(100):

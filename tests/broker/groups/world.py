@@ -1,6 +1,6 @@
-"""A node in small: real partitions over logs in memory, the real coordinator and handlers, a clock that only tests move.
+"""A node in small: real partitions over logs in memory, the real coordinator and handlers, and a manual clock.
 
-Requests and answers go through the codec of their version, so that a handler gets what a client can send and no more.
+Requests and responses go through the codec of their version, so a handler sees only what a client can send.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ KEYS = {
 
 
 class MemoryLog:
-    """As much of a ``Log`` as a partition and a loader want."""
+    """The methods of ``Log`` that a partition and a loader use, over batches in memory."""
 
     def __init__(self, topic_id: uuid.UUID) -> None:
         self.topic_id = topic_id
@@ -84,7 +84,7 @@ class MemoryLog:
 
 
 class MemoryPartition(Partition):
-    """``hold`` keeps appends from being committed until ``release``; ``refuse`` makes them fail."""
+    """A partition. ``hold`` keeps appends from being committed until ``release``, ``refuse`` makes them fail."""
 
     def __init__(self, index: int, topic_id: uuid.UUID, clock: FakeClock) -> None:
         self.hold = False
@@ -134,7 +134,7 @@ class FakeMetadata:
         self.listeners.append(listener)
 
     def grow(self, name: str, partitions: int) -> None:
-        """Make a topic, or give it more partitions."""
+        """Create a topic, or add partitions to it."""
         topic = self.topics.get(name)
         self.image.offset += 1
         if topic is None:
@@ -176,7 +176,7 @@ class FakeReplicas:
 
 
 class World:
-    """One broker with an offsets topic; ``call`` is a client."""
+    """One broker with an offsets topic, and a client that calls its handlers."""
 
     def __init__(self, *, offsets_partitions: int = 1, **settings: Any) -> None:
         discover()
@@ -224,7 +224,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Forget everything but the logs."""
+        """Start the node again: only the logs keep their content."""
         self.metadata.listeners.clear()
         self.node.life = self.life = NodeLife()
         self.node.groups = self.groups = GroupCoordinator(
@@ -239,7 +239,7 @@ class World:
         self.groups.start()
 
     def kill(self) -> None:
-        """End the node as a kill does."""
+        """Kill the node."""
         self.life.end()
         self.groups.abandon()
 
@@ -250,7 +250,7 @@ class World:
     # -- a client -----------------------------------------------------------------------------------------------
 
     def ask(self, api: str, version: int, **fields: Any) -> Any:
-        """The answer, or an awaitable of it."""
+        """Send a request through the codec of its version. Returns the response, or an awaitable of it."""
         key = KEYS[api]
         client, server = client_codec(key, version), request_codec(key, version)
         message = __import__(f"protocol.messages.{api}", fromlist=["*"])
@@ -276,10 +276,10 @@ class World:
         return seen_by_client(outcome)
 
     def start(self, outcome: Any) -> Any:
-        """As a connection does: the value of a coroutine, or a future of it."""
+        """Start an outcome as a connection does. Returns the value of a coroutine, or a future of it."""
         return start(outcome, self.life) if isinstance(outcome, Coroutine) else outcome
 
-    # -- shorter ------------------------------------------------------------------------------------------------
+    # -- short forms --------------------------------------------------------------------------------------------
 
     def join(self, member_id: str = "", *, version: int = 5, group: str = "g", **changes: Any) -> Any:
         fields: dict[str, Any] = {
@@ -295,7 +295,7 @@ class World:
         return self.ask("join_group", version, **fields | changes)
 
     async def member(self, *, group: str = "g", version: int = 5, **changes: Any) -> str:
-        """A member alone in a Stable group: its id."""
+        """Make a Stable group with one member, and return the member's id."""
         first = self.join(group=group, version=version, **changes)
         joining = (
             first
@@ -342,7 +342,7 @@ class World:
     def commit(
         self, offset: int, *, version: int = 8, group: str = "g", partition: int = 0, **changes: Any
     ) -> Any:
-        """The code of the one partition, or an awaitable of it."""
+        """Commit an offset. Returns the error code of the one partition, or an awaitable of it."""
         from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 
         metadata = changes.pop("metadata", "")
@@ -359,7 +359,7 @@ class World:
         return _only_error(outcome)
 
     def fetch(self, *, group: str = "g", version: int = 7, stable: bool = False, partition: int = 0) -> Any:
-        """(offset, code) of the one partition, or an awaitable of it."""
+        """Fetch a committed offset. Returns (offset, error code) of the one partition, or an awaitable of it."""
         from protocol.messages.offset_fetch import OffsetFetchRequestTopic
 
         topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[partition])]
@@ -370,7 +370,7 @@ class World:
         return _only_offset(outcome)
 
     def marker(self, producer_id: int, committed: bool, *, partition: int = 0) -> None:
-        """End a transaction as the transaction coordinator does."""
+        """Write a marker as the transaction coordinator does, and wait until it is committed."""
         where = self.partitions[partition]
         result = where.append_marker(producer_id, 0, EndTxnMarker(committed, 0), 0)
         assert result.error is ErrorCode.none
@@ -413,6 +413,6 @@ async def settled(outcome: Any) -> Any:
 
 
 async def turn() -> None:
-    """Let everything that is ready run."""
+    """Run everything that is ready on the event loop."""
     for _ in range(5):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Lines of one kind from many connections."""
+"""Rate limit for log lines of one kind from many connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.logging.limits import BURST_LINES, KINDS_MAX, RateLimit
 
 
 class Limited:
-    """A rate limit whose time stands still until it is moved."""
+    """A rate limit with a manual clock."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -73,7 +73,7 @@ def test_kinds_are_bounded() -> None:
 
 @pytest.mark.parametrize("event", ["accept paused", "batch refused", "topic not created"])
 def test_what_clients_cause_is_limited_where_no_connection_is_known_too(event: str) -> None:
-    """A producer in a loop has a batch refused thousands of times a second."""
+    """Such events have no connection field. A producer in a loop can cause thousands of rejected batches a second."""
     limit = RateLimit(lambda: 0.0)
     for _ in range(BURST_LINES):
         assert limit({"event": event, "topic": "t"})

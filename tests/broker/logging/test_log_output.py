@@ -1,4 +1,4 @@
-"""A broker whose standard output is gone, full or never read: it serves, and it ends when it is told to."""
+"""A broker whose standard output is closed, full or never read still serves clients, and stops on a signal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reader_gone() -> Iterator[int]:
 
 @contextlib.contextmanager
 def never_read() -> Iterator[int]:
-    """A pipe that is full already: the first line blocks."""
+    """The write end of a pipe that is full: the first line blocks."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with contextlib.suppress(BlockingIOError):
@@ -71,7 +71,7 @@ def test_a_log_that_cannot_be_written_reaches_neither_clients_nor_the_end(
         try:
             wait_until_it_answers(f"127.0.0.1:{port}", process)
             admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-            # The broker says "topic not created" of the first one.
+            # The broker logs "topic not created" for the first topic.
             made = admin.create_topics([NewTopic("t", 1, 5), NewTopic("u", 1, 1)], request_timeout=HANG_S)
             assert "INVALID_REPLICATION_FACTOR" in str(made["t"].exception())
             assert made["u"].result() is None

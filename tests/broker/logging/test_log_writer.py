@@ -1,4 +1,4 @@
-"""Log lines on their way out: whatever becomes of the file or pipe, `put` neither waits nor raises."""
+"""`LogWriter.put` neither waits nor raises, whatever happens to the file or pipe of the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.deadlines import HANG_S
 
 
 class Sink:
-    """Keeps what is written. Closed, it blocks as a pipe does that nothing is read from; broken, it takes nothing."""
+    """A file that collects what is written. Without ``open`` it blocks like an unread pipe, ``broken`` it writes nothing."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -41,14 +41,14 @@ def test_lines_leave_in_their_order() -> None:
     writer = LogWriter(sink, say)
     for number in range(20_000):
         while writer._lines > 9_000:
-            pass  # the bound is the next test's
+            pass  # stay below the bound, which the next tests cover
         writer.put(b"%d\n" % number)
     assert writer.close(HANG_S)
     assert sink.written == b"".join(b"%d\n" % number for number in range(20_000))
 
 
 def blocked(**bounds: int) -> tuple[Sink, LogWriter]:
-    """A writer whose thread waits in the first write."""
+    """A writer whose thread is blocked in its first write."""
     sink = Sink()
     sink.open.clear()
     writer = LogWriter(sink, say, **bounds)

@@ -1,4 +1,4 @@
-"""The broker's own log."""
+"""The broker's own log: formats, levels and fields."""
 
 import io
 import json
@@ -23,7 +23,7 @@ def as_it_was() -> Iterator[None]:
 
 
 def lines(stream: io.StringIO) -> list[str]:
-    """What was logged; nothing comes after it."""
+    """Close the log and return its lines."""
     close()
     return stream.getvalue().splitlines()
 
@@ -74,7 +74,7 @@ def test_less_severe_levels_are_silent(level: str, shown: int):
 
 
 def test_a_line_for_a_level_that_is_off_is_not_made():
-    """What is not logged must cost next to nothing on the way of a request."""
+    """A suppressed line must cost next to nothing in the path of a request."""
     stream = io.StringIO()
     configure("json", "info", stream)
     get_logger().debug("never", value=Unspeakable())
@@ -169,7 +169,7 @@ HOSTILE = {
 @pytest.mark.parametrize("log_format", ["json", "human"])
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
 def test_what_a_client_sends_reaches_no_terminal_raw(log_format: str, name: str):
-    """Values, lists of them, the event itself, and the text of a failure."""
+    """Control characters are escaped in values, in lists of values, in the event and in the text of an exception."""
     stream = io.StringIO()
     configure(log_format, stream=stream)
     get_logger().warning(name, transactional_id=name, groups=[name])

@@ -1,4 +1,4 @@
-"""Coroutines that are started eagerly: when they run, what they give, and how they end with their node."""
+"""Coroutines that are started eagerly: when they run, what they return, and how they end with their node."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The gauge of the loop's lag, on a loop whose time is the test's."""
+"""The gauge of the event loop's lag, on a loop with a manual clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.loop.lag import INTERVAL_S, LoopLag
 
 
 class FakeLoop:
-    """Runs its one timer, as late as it is told to."""
+    """A loop that runs its one timer as late as the test wants."""
 
     def __init__(self) -> None:
         self.now = 1_000.0

@@ -1,4 +1,4 @@
-"""Long work on the loop: a slice a turn, whatever comes between, and work beside it."""
+"""Long work in slices: one slice in each turn of the event loop, other callbacks between them, and work in a thread."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_one_slice_a_turn_for_all_jobs_together():
     loop = asyncio.get_running_loop()
     loop.call_soon(lambda: told.append("turn 1"))
     await turns(1)
-    assert told[2:] == [("a", 1), "turn 1"], "others have their turn between two slices"
+    assert told[2:] == [("a", 1), "turn 1"], "other callbacks run between two slices"
     await turns()
     assert [each for each in told if each != "turn 1"] == [
         (name, number) for number in range(4) for name in "ab"
@@ -64,7 +64,7 @@ async def test_an_exception_is_the_outcome(first):
 
 
 async def until(condition) -> None:
-    """Threads take their time; the time-out of the test bounds it."""
+    """Wait for a condition that a thread makes true. The test's timeout bounds the wait."""
     while not condition():
         await turns(1)
 
@@ -83,7 +83,7 @@ async def test_work_beside_the_loop_and_its_exceptions():
 
 
 def gated(gates, running, number):
-    """A job whose work in a thread lasts until its gate is open."""
+    """A job whose work in a thread lasts until the test opens its gate."""
     gate = threading.Event()
     gates.append(gate)
 

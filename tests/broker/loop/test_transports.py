@@ -1,4 +1,4 @@
-"""Addresses of clients, as Java writes them."""
+"""Addresses of clients, formatted as Java formats them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""ACLs in the metadata: checks, filters, and the way through the log."""
+"""ACLs in the metadata: checks, filters, and their records in the metadata log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def held(*wanted: Acl) -> Acls:
 
 
 def create(existing: Acls, *wanted: Acl) -> tuple[list[UUID | None], list[str | None]]:
-    """The ids of the records, and the texts of the refusals."""
+    """Create ACLs in an image. Returns the ids of the records, and the error message of each ACL or None."""
     numbers = ids()
     records, results = acls.create(existing, wanted, lambda: next(numbers))
     refused = [each for each in results if each is not None]

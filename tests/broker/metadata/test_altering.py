@@ -1,4 +1,4 @@
-"""What a request to change settings comes to."""
+"""The new settings that AlterConfigs and IncrementalAlterConfigs result in."""
 
 from __future__ import annotations
 

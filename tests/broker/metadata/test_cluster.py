@@ -1,4 +1,4 @@
-"""What exists, before and after everything that can happen to a node."""
+"""The cluster metadata across starts, kills and changes: which topics and brokers exist afterwards."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_directory_reopened_has_the_same_topics_and_higher_epochs(tmp_pa
         assert set(epochs(again)) == {restart}
         assert (again.cluster_id, again.identity) == (cluster_id, ids)
         assert again.topic_by_id(before["a"][0]).name == "a"
-        again.abandon()  # as by a kill
+        again.abandon()  # a kill, not a clean close
 
 
 async def test_the_first_start_writes_levels_then_the_registration(tmp_path):
@@ -71,7 +71,8 @@ async def test_the_first_start_writes_levels_then_the_registration(tmp_path):
         schema.FeatureLevelRecord(name="group.version", feature_level=1),
     ]
     assert isinstance(registration, schema.RegisterBrokerRecord)
-    assert registration.broker_epoch == 4  # its own offset, behind LeaderChange and the levels
+    # The offset of its record, behind LeaderChange and the feature levels.
+    assert registration.broker_epoch == 4
     assert registration.fenced is False
     assert [(one.name, one.host, one.port) for one in registration.endpoints] == [
         ("PLAINTEXT", "broker.example", 19092)
@@ -90,7 +91,7 @@ async def test_each_start_registers_anew(tmp_path):
 
 
 async def test_who_leaves_is_fenced_until_the_next_start(tmp_path):
-    """As after Kafka's controlled shutdown: a controller need not wait for the end of this broker's session."""
+    """After a controlled shutdown the controller fences the broker at once, without waiting for its session, as in Kafka."""
     cluster = open_cluster(tmp_path)
     await cluster.replication_control.create_topics([NewTopic("a")])
     epoch = cluster.brokers[1].epoch
@@ -134,7 +135,7 @@ async def test_the_transaction_version_is_chosen_at_the_first_start(tmp_path, le
 
 
 async def test_a_setting_that_only_an_earlier_kafka_accepts_is_refused_with_a_sentence(tmp_path):
-    """Kafka 3 had segments of less than 1 MiB (KIP-1030); nothing is written, so that Kafka may still change it."""
+    """Kafka 3 allowed segments of less than 1 MiB (KIP-1030). The start writes nothing, so Kafka 3 can change it."""
     cluster = open_cluster(tmp_path)
     await cluster.replication_control.create_topics([NewTopic("t", 1)])
     await cluster.change_config(2, "t", {"segment.bytes": "100000"})
@@ -149,7 +150,7 @@ async def test_a_setting_that_only_an_earlier_kafka_accepts_is_refused_with_a_se
 
 @pytest.mark.parametrize(("level", "has_directories"), [(7, False), (16, False), (17, True)])
 async def test_an_early_metadata_version_has_no_log_directories(tmp_path, level, has_directories):
-    """Kafka ends at such a record (``ImageWriterOptions.handleLoss``)."""
+    """Kafka fails at such a record (``ImageWriterOptions.handleLoss``)."""
     cluster = open_cluster(tmp_path, features={"metadata.version": level})
     assert cluster.image.features["metadata.version"] == level
     await cluster.replication_control.create_topics([NewTopic("t", 1)])

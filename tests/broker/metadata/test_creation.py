@@ -1,4 +1,4 @@
-"""Every way in which a topic is refused, with Kafka's code and words (observed on 4.3.1)."""
+"""Every reason to reject a new topic, with Kafka's error code and message (recorded on 4.3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of delegation tokens, as Kafka's ``DelegationTokenControlManager`` has them."""
+"""The rules for delegation tokens, which are those of Kafka's ``DelegationTokenControlManager``."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_who_may_renew_and_when():
     expired, mismatch = ErrorCode.delegation_token_expired, ErrorCode.delegation_token_owner_mismatch
     assert refused(renewed, TOKEN, BOB, -1, LIFETIMES, NOW_MS) is mismatch
     assert refused(renewed, TOKEN, ALICE, -1, LIFETIMES, NOW_MS + 51) is expired
-    # Of two refusals each API has another first.
+    # If two errors apply, renewing and expiring a token check them in different order.
     assert refused(renewed, TOKEN, BOB, -1, LIFETIMES, NOW_MS + 51) is expired
     assert refused(shortened, TOKEN, BOB, 0, NOW_MS + 51) is mismatch
     assert refused(shortened, TOKEN, BOB, -1, NOW_MS) is mismatch
@@ -139,7 +139,7 @@ def test_who_sees_a_token(principal, owners, rights, sees):
 
 
 def test_the_hmac_is_sha_512_of_the_id():
-    """As ``openssl dgst -sha512 -hmac`` has it."""
+    """The expected value is the output of ``openssl dgst -sha512 -hmac``."""
     assert hmac_of("VZ7qyQwXRyWTnGyJbQZC1w", b"secret-key").hex() == (
         "45c62e3b8b6b5c418fcc8b62abb9514ee9b68c719222d54990eb22e0caa1a351"
         "3f7c01e0bfafc55bf8441103c635a6506d3994d4464c2963c378f7478e487b0f"
@@ -148,7 +148,7 @@ def test_the_hmac_is_sha_512_of_the_id():
 
 @pytest.mark.parametrize("mechanism", DIGESTS)
 def test_the_password_is_the_hmac_in_base64(mechanism):
-    """The keys are those that scramp makes of it."""
+    """The SCRAM keys of a token equal those that scramp computes from that password."""
     token_hmac, salt = hmac_of("t", b"secret"), b"0123456789abcdef"
     keys = scram_keys(token_hmac, mechanism, salt)
     password = b64encode(token_hmac).decode()

@@ -1,4 +1,4 @@
-"""Kafka's own tool reads what we write."""
+"""Kafka's kafka-dump-log reads our metadata log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leads when brokers come, go or fall behind; and how a partition moves. Tables over images, without a file."""
+"""Leader elections when brokers start, stop or fall behind, and reassignments: tables over images, without files."""
 
 from __future__ import annotations
 
@@ -74,10 +74,16 @@ def always(topic: Topic) -> bool:
     [
         (image(), 1, 2, (2, 3), 6),
         (image(isr=(1, 3)), 1, 3, (3,), 6),
-        (image(), 3, 1, (1, 2), 5),  # a follower: no leader is elected
-        (image(fenced=[2]), 1, 3, (2, 3), 6),  # in sync on paper only
-        (image(isr=(1,)), 1, -1, (1,), 6),  # the last one stays in the list, and is waited for
-        (image((4,), leader=4), 1, 4, (4,), 5),  # not concerned
+        (image(), 3, 1, (1, 2), 5),  # the lost broker is a follower: no leader is elected
+        (image(fenced=[2]), 1, 3, (2, 3), 6),  # 2 is in the ISR but fenced, so 3 is elected
+        (
+            image(isr=(1,)),
+            1,
+            -1,
+            (1,),
+            6,
+        ),  # the last replica stays in the ISR, and the partition has no leader
+        (image((4,), leader=4), 1, 4, (4,), 5),  # the lost broker has no replica
     ],
 )
 def test_a_broker_is_lost(before: Image, lost: int, leader: int, isr: tuple[int, ...], epoch: int) -> None:
@@ -133,12 +139,12 @@ def test_elections_that_a_client_asks_for(before: Image, kind: Election, outcome
 
 
 def test_a_partition_without_a_leader_gets_one_when_its_settings_come_to_allow_it() -> None:
-    """``unclean.leader.election.enable`` is looked at again, not only when a broker goes or comes."""
+    """A change of ``unclean.leader.election.enable`` starts elections, like a broker that starts or stops."""
     before = image(isr=(1,), leader=-1, fenced=(1,))
     assert not list(records_for_unclean_elections(before, never))
     after = apply(before, records_for_unclean_elections(before, always))
     assert (after.leader, after.isr, after.leader_epoch) == (2, (2,), 6)
-    assert not list(records_for_unclean_elections(before, always)), "it has a leader"
+    assert not list(records_for_unclean_elections(before, always)), "the partition has a leader"
     for dead in (image(isr=(1,), leader=-1, fenced=(1, 2, 3)), image((1,), leader=-1, fenced=(1,))):
         assert not list(records_for_unclean_elections(dead, always))
 
@@ -162,9 +168,9 @@ def test_a_leader_says_who_is_in_sync() -> None:
     ("epoch", "isr", "error"),
     [
         (4, [1], ErrorCode.fenced_leader_epoch),
-        (5, [1, 4], ErrorCode.ineligible_replica),  # no replica
-        (5, [1, 3], ErrorCode.ineligible_replica),  # away
-        (5, [2], ErrorCode.ineligible_replica),  # without the leader itself
+        (5, [1, 4], ErrorCode.ineligible_replica),  # 4 is not a replica
+        (5, [1, 3], ErrorCode.ineligible_replica),  # 3 is fenced
+        (5, [2], ErrorCode.ineligible_replica),  # the leader is not in the list
     ],
 )
 def test_who_may_not_be_in_sync(epoch: int, isr: list[int], error: ErrorCode) -> None:
@@ -174,7 +180,7 @@ def test_who_may_not_be_in_sync(epoch: int, isr: list[int], error: ErrorCode) ->
     assert refused.value.error is error
 
 
-# -- moving -----------------------------------------------------------------------------------------------------
+# -- reassignments ----------------------------------------------------------------------------------------------
 
 
 def test_a_partition_moves_by_growing_first() -> None:
@@ -201,7 +207,7 @@ def test_a_move_takes_the_place_of_one_that_is_under_way() -> None:
     topic = before.topics["t"]
     apply(before, [record_for_reassignment(before, topic, state(before), [1, 3])])
     onto_another = apply(before, [record_for_reassignment(before, topic, state(before), [1, 4])])
-    # Kafka takes those that the first move adds for replicas like any other.
+    # Kafka treats the replicas that the first reassignment adds like any other replicas, so the second removes them.
     assert (onto_another.replicas, onto_another.adding_replicas, onto_another.removing_replicas) == (
         (1, 4, 2, 3),
         (4,),
@@ -249,7 +255,7 @@ def test_targets_that_cannot_be(target: list[int]) -> None:
 
 
 def test_who_loses_a_replica_begins_a_new_epoch_also_under_the_same_leader() -> None:
-    """So that those who went cannot fetch any more (PartitionChangeBuilder)."""
+    """The new leader epoch prevents removed replicas from fetching (PartitionChangeBuilder)."""
     before = image((1, 2, 3))
     after = apply(before, [record_for_reassignment(before, before.topics["t"], state(before), [1, 3])])
     assert (after.replicas, after.leader, after.leader_epoch) == ((1, 3), 1, 6)
@@ -263,7 +269,7 @@ def test_who_loses_a_replica_begins_a_new_epoch_also_under_the_same_leader() -> 
 
 
 def test_fewer_replicas_wait_until_all_that_stay_are_in_sync() -> None:
-    """Else the list of those in sync would be shorter for no need."""
+    """Otherwise the ISR would become shorter than necessary."""
     before = image((1, 2, 3), isr=(1, 3))
     topic = before.topics["t"]
     moving = apply(before, [record_for_reassignment(before, topic, state(before), [1, 2])])
@@ -283,7 +289,7 @@ def test_what_comes_and_goes_is_told_in_order_of_the_brokers() -> None:
 
 
 def test_a_move_is_given_up_uncleanly_only_where_that_is_allowed() -> None:
-    """All that are in sync are new ones: no replica that stays has everything."""
+    """Only new replicas are in the ISR: no replica that stays is known to have every record."""
     before = image((1, 2))
     topic = before.topics["t"]
     apply(before, [record_for_reassignment(before, topic, state(before), [3, 4])])

@@ -1,4 +1,4 @@
-"""Whose directory this is."""
+"""meta.properties: which cluster and which node a log directory belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records are folded into the image as Kafka folds them."""
+"""The metadata image applies records as Kafka's images do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T, U, D = UUID(int=7), UUID(int=8), UUID(int=9)
 
 
 def fold(*records: MetadataRecord, image: Image | None = None) -> tuple[Image, MetadataDelta]:
-    """Fold records that have been written and read: what is in the image is what the bytes say."""
+    """Apply records to an image after encoding and decoding them, as they come from the log."""
     image = image or Image()
     changes = MetadataDelta()
     for record in records:
@@ -146,7 +146,7 @@ def test_settings_are_set_and_unset():
 
 
 def test_settings_may_come_before_their_topic():
-    """Kafka 3.3 writes ConfigRecord, TopicRecord, PartitionRecord; the image does not ask whether the topic exists."""
+    """Kafka 3.3 writes ConfigRecord, TopicRecord, PartitionRecord. The image does not check that the topic exists."""
     record, *partitions = topic()
     settings = records_for_config_change(2, "t", {"retention.ms": "5", "flush.ms": "1"})
     image, changes = fold(*settings, record, *partitions)
@@ -176,7 +176,7 @@ def test_settings_that_follow_a_removal_are_those_of_the_next_topic():
 
 
 def test_settings_that_kafka_has_removed_are_skipped():
-    """``DefaultSupportedConfigChecker``: any name is a broker's, other resources have those that are defined."""
+    """``DefaultSupportedConfigChecker``: a broker may have settings of any name, other resources only defined ones."""
     old = {"message.format.version": "2.8", "message.downconversion.enable": "false"}
     image, changes = fold(
         *topic(retention_ms="5"),
@@ -193,7 +193,7 @@ def test_settings_that_kafka_has_removed_are_skipped():
 
 @pytest.mark.parametrize(("name", "cleared"), [("t", ["t"]), ("", ["t", "u"])])
 def test_eligible_leader_replicas_are_cleared(name: str, cleared: list[str]):
-    """For one topic or (no name) for all: its min.insync.replicas is another (KIP-966)."""
+    """Kafka writes ClearElrRecord when min.insync.replicas changes, for one topic or (empty name) for all (KIP-966)."""
     eligible = {"isr": (1,), "eligible_leader_replicas": (2,), "last_known_elr": (3,)}
     image, _ = fold(
         *topic(partitions=1),
@@ -216,7 +216,7 @@ def test_a_feature_at_level_zero_is_none():
 
 
 def test_the_version_of_the_quorum_is_no_feature_of_the_image():
-    """Some releases wrote it here, too; it stands in a control record (KAFKA-18979)."""
+    """Some releases wrote kraft.version here too, but its place is a control record (KAFKA-18979)."""
     image, _ = fold(schema.FeatureLevelRecord(name="kraft.version", feature_level=1))
     assert image.features == {}
 

@@ -1,4 +1,4 @@
-"""The metadata log survives what can happen to a file, and says so when it cannot."""
+"""The metadata log recovers from damage to its file, and reports what it cannot recover."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.broker.metadata.world import NOW_MS, Gate
 
 
 class Opened:
-    """A log and the image that follows it."""
+    """A metadata log and the image that applies its records."""
 
     def __init__(self, directory: Path, sync=AppendFile.sync, node_id: int = 1) -> None:
         self.image = Image()
@@ -169,7 +169,7 @@ def test_a_record_from_the_future_is_not_guessed_at(directory):
 
 
 def append(directory: Path, *commits) -> None:
-    """Write commits as a controller of Kafka's may."""
+    """Append commits to the log's file as one of Kafka's controllers might write them."""
     opened = Opened(directory)
     offset = opened.log.next_offset
     opened.log.abandon()
@@ -224,7 +224,8 @@ async def test_commits_that_come_while_a_sync_runs_share_the_next_one(directory)
     await asyncio.gather(*later)
     assert len(opened.image.topics) == 9
     assert gate.calls == 2
-    assert segment(directory).stat().st_size == written  # each was written when it was asked for
+    # Each commit was written at its call, before any sync.
+    assert segment(directory).stat().st_size == written
     await opened.log.close()
 
 

@@ -1,4 +1,4 @@
-"""No producer id is ever given out twice."""
+"""No producer id is allocated twice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.broker.metadata.world import Gate, away, open_cluster
 
 
 class Claims:
-    """Blocks in a row; a test decides when they are durable."""
+    """Allocates consecutive blocks of producer ids. The test decides when an allocation is durable."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -144,6 +144,6 @@ async def test_nodes_get_blocks_in_the_order_in_which_they_are_first_asked(tmp_p
     assert await cluster.allocate_producer_id(2) == 2000
     await cluster.close()
     again = open_cluster(tmp_path)
-    assert again.image.next_producer_id == 3000, "a start takes no block"
+    assert again.image.next_producer_id == 3000, "a start allocates no block"
     assert await again.allocate_producer_id() == 3000
     await again.close()

@@ -1,4 +1,4 @@
-"""Snapshots bound what a start has to read, and lose nothing."""
+"""Metadata snapshots bound what a start has to read, and contain the whole image."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every start takes a snapshot of what it has read."""
+    """Make every start write a snapshot of the image that it has read."""
     monkeypatch.setattr(log_module, "SNAPSHOT_FROM_BYTES", 0)
     monkeypatch.setattr(log_module, "SNAPSHOT_RATIO", 0)
 
@@ -67,7 +67,7 @@ def test_a_snapshot_replaces_the_log_before_it(directory, eager):
 
 
 def test_a_snapshot_keeps_the_voters_that_kafka_wrote(directory, eager):
-    """A quorum whose members stand in its log (KIP-853): without them a Kafka would not know whom to elect."""
+    """A log of a KIP-853 quorum contains its voters. Without them Kafka could not elect a controller after a downgrade."""
     closed_with(directory, 1)
     voter = Voter(
         1, UUID(int=7), (VoterEndpoint("CONTROLLER", "127.0.0.1", 9093),), KRaftVersionFeature(0, 1)
@@ -78,7 +78,7 @@ def test_a_snapshot_keeps_the_voters_that_kafka_wrote(directory, eager):
     values = [(NOW_MS, *encode_control_record(record)) for record in (version, voters)]
     with path.open("ab") as file:
         file.write(build_batch(values, base_offset=offset, leader_epoch=1, control=True))
-    for _ in range(2):  # from the log into a snapshot, and from there into the next
+    for _ in range(2):  # the first start writes a snapshot of the log, the second a snapshot of that snapshot
         Opened(directory).log.abandon()
         [snapshot] = snapshots(directory)
         header, *_ = batches(snapshot.path.read_bytes())
@@ -143,7 +143,7 @@ def test_a_log_that_ends_before_the_snapshot_is_continued_in_a_new_file(director
 
 
 def test_batches_that_the_snapshot_has_are_skipped(directory):
-    """Kafka keeps the log for some time after a snapshot of it."""
+    """Kafka keeps log segments for some time after it has written a snapshot."""
     before = closed_with(directory, 3)
     image = Image()
     state = replay(directory, image)

@@ -1,4 +1,4 @@
-"""Delegation tokens in the cluster metadata: over restarts, at their end, and what their holders log in with."""
+"""Delegation tokens in the cluster metadata: restarts, expiration, and the credentials of their holders."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ async def test_a_credential_is_made_once_and_expires_with_its_token(cluster, clo
     assert first == second
     await control.expire(control.hmac_of(token.token_id), ALICE, 5)
     assert await control.credential(*name) == first._replace(expires_ms=clock.now + 5)
-    # As in Kafka: until it is removed, a login succeeds, and its session is over.
+    # As in Kafka, a login with an expired token succeeds until the token is removed, but its session is over at once.
     clock.advance(10)
     assert await control.credential(*name) == first._replace(expires_ms=clock.now - 5)
     await control.remove_expired()

@@ -1,4 +1,4 @@
-"""Cluster metadata in a temporary directory, under a clock and a chance that only tests move."""
+"""Cluster metadata in a temporary directory, with a clock and a random generator that the test controls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LISTENER = Listener("PLAINTEXT", "0.0.0.0", 9092, "broker.example", 19092)
 
 
 class FixedClock(Unmoved):
-    """Time stands still; the metadata sets no timers."""
+    """A clock that stands still. The metadata sets no timers."""
 
     def now_ms(self, domain: Domain | None = None) -> int:
         return NOW_MS
@@ -53,7 +53,7 @@ def open_cluster(
     sync: Callable[[AppendFile], None] = AppendFile.sync,
     **settings: str,
 ) -> ClusterMetadata:
-    """Open the directory as a node's start does. Settings are Kafka's, with underscores."""
+    """Open the metadata as a node's start does. The settings are Kafka's, with underscores for dots."""
     overrides = {name.replace("_", "."): value for name, value in settings.items()}
     return ClusterMetadata.open(
         directory,
@@ -67,7 +67,7 @@ def open_cluster(
 
 
 class Recorder(MetadataListener):
-    """Writes down what it is told."""
+    """A metadata listener that records its calls."""
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
@@ -89,7 +89,7 @@ class Recorder(MetadataListener):
 
 
 class Gate:
-    """An fsync that a test lets through, counts, or spoils."""
+    """An fsync that a test can block, count or make fail."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -109,9 +109,9 @@ def context_of(
     denied: Collection[tuple[str, str, str]] = (),
     **settings: str,
 ) -> RequestContext:
-    """What a handler gets. ``denied`` are (operation, resource type, name) that the principal may not do."""
+    """The context of a request. ``denied`` has the (operation, resource type, name) that the principal may not use."""
     overrides = {name.replace("_", "."): value for name, value in settings.items()}
-    # Without any it is the node in whose directory the metadata lies.
+    # Without settings of its own, the node is the one whose directory has the metadata.
     settings_of_node = Settings(cluster.image, broker_config(overrides)) if overrides else cluster.settings
     config = settings_of_node.current
     coordinator = SimpleNamespace(partition_for=lambda key: partition_for(key, 50))
@@ -139,7 +139,7 @@ def context_of(
 
 
 def away(cluster: ClusterMetadata, node_id: int = 2, *, fenced: bool = True) -> BrokerRegistration:
-    """Another broker, as the log of a larger cluster would have it."""
+    """Register another broker in the image, as in the log of a larger cluster."""
     known = cluster.image.brokers[cluster.identity.node_id]
     other = replace(known, node_id=node_id, fenced=fenced, endpoints=(Endpoint("PLAINTEXT", "other", 1),))
     cluster.image.brokers[node_id] = other

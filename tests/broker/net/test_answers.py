@@ -1,4 +1,4 @@
-"""When answers are written: at once to a client that is alone, at the end of a turn of the loop where there are many."""
+"""When responses are written: at once for a single client, at the end of a turn of the event loop for many clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.net.answers import AT_ONCE, TOGETHER, Answers
 
 
 class Loop:
-    """Keeps what is to be called in its next turn."""
+    """An event loop that collects the callbacks of its next turn."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], object]] = []
@@ -34,7 +34,7 @@ class Writer:
 
 
 class Turns:
-    """Serves connections in turns of a loop."""
+    """Serves connections in turns of the event loop."""
 
     def __init__(self) -> None:
         self.loop = Loop()
@@ -42,13 +42,13 @@ class Turns:
         self.written: list[int] = []
 
     def serve(self, *names: int) -> list[int]:
-        """What was written before the turn's end."""
+        """Write a response to each connection. Returns those that were written before the end of the turn."""
         for name in names:
             self.answers.write(Writer(name, self.written))
         return list(self.written)
 
     def end(self) -> list[int]:
-        """What was written until the turn's end; the next turn begins with nothing written."""
+        """End the turn. Returns what was written in it, and begins a new one."""
         self.loop.turn()
         written, self.written[:] = list(self.written), []
         return written
@@ -90,4 +90,4 @@ def test_so_many_do_not_wait_for_the_others_of_a_long_turn(turns: Turns):
     names = range(TOGETHER)
     assert turns.serve(*names, 100) == [*names]
     assert turns.end() == [*names, 100]
-    assert turns.serve(1) == [], "the turn before served many"
+    assert turns.serve(1) == [], "the last turn served many connections"

@@ -1,4 +1,4 @@
-"""Large SASL tokens of many clients: one is evaluated in a turn of the loop, and others have the next turn."""
+"""Large SASL tokens of many clients: each turn of the event loop evaluates one, and other connections run between them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLIENTS = 5
 
 
 class Turns:
-    """Counts the turns of the loop."""
+    """Counts the turns of the event loop."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -50,7 +50,7 @@ async def turns() -> Any:
 
 
 class Server:
-    """A mechanism that notes when it is asked."""
+    """A SASL mechanism with the test's evaluation of tokens."""
 
     mechanism, is_complete, refused, user, expires_ms, by_token = "PLAIN", False, "", "", None, False
 
@@ -62,7 +62,7 @@ class Server:
 
 
 def logins(evaluate: Callable[[bytes], bytes]) -> Iterator[SaslServerAuthenticator]:
-    """Of clients that have chosen a mechanism."""
+    """Authenticators of clients that have sent SaslHandshake."""
     turns = TurnsApart()
     mechanism = Mechanism("PLAIN", lambda: Server(evaluate))
     for _ in range(CLIENTS):

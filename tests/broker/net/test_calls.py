@@ -1,4 +1,4 @@
-"""Interceptors of calls: what each sees, in which order, and what a watcher is told."""
+"""Interceptors of requests: which requests each one sees, in which order, and which events a watcher gets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.broker.net.test_connection import (
 
 
 class Watcher:
-    """Lets everything pass and writes down what became of it."""
+    """An interceptor that lets every request pass, and records its events."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, str]] = []
@@ -40,7 +40,7 @@ class Watcher:
 
 
 class Rule:
-    """Stops what it is told to stop."""
+    """An interceptor that stops requests before their handler or before their response."""
 
     def __init__(self, *, handles: bool = True, answers: bool = True, api_key: int | None = None) -> None:
         self.handles, self.answers, self.api_key = handles, answers, api_key

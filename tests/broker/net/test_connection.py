@@ -1,4 +1,4 @@
-"""One connection, byte by byte: what a client may do to it, and what it never does to a client."""
+"""One connection, byte by byte: what a client may do to it, and what it guarantees to a client."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ NODE = cast(Node, SimpleNamespace(injection=FaultInjection(), life=NodeLife()))
 
 
 class FakeTransport(asyncio.Transport):
-    """Keeps what is written; says what it was told."""
+    """A transport that collects what is written, and records its state."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.7", 40000)})
@@ -72,7 +72,7 @@ class FakeTransport(asyncio.Transport):
         self.reading = True
         self.closing = False
         self.aborted = False
-        self.is_full = False  # its client takes nothing
+        self.is_full = False  # True: the client does not read
         self.writing_paused = False
         self.connection: Connection
 
@@ -88,7 +88,7 @@ class FakeTransport(asyncio.Transport):
             self.connection.pause_writing()
 
     def drained(self) -> None:
-        """The client has taken all."""
+        """Act as if the client had read everything."""
         self.is_full = self.writing_paused = False
         self.connection.resume_writing()
 
@@ -114,7 +114,7 @@ class FakeTransport(asyncio.Transport):
 
 
 class Broker:
-    """The least that a connection needs: handlers by API key, and limits."""
+    """What a connection needs of a broker: handlers by API key, and limits."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Peer:
         self.connection.connection_made(self.transport)
 
     def send(self, data: bytes, step: int | None = None) -> None:
-        """Let ``data`` arrive as the loop would, at most ``step`` bytes a time, while the connection reads."""
+        """Deliver ``data`` as the loop would, in steps of at most ``step`` bytes, while the connection reads."""
         rest = memoryview(data)
         while rest and self.transport.reading and not self.transport.closing:
             with memoryview(self.connection.get_buffer(-1)) as buffer:
@@ -160,7 +160,7 @@ class Peer:
                 buffer[:size] = rest[:size]
             self.connection.buffer_updated(size)
             rest = rest[size:]
-            # Others receive into the same buffer next.
+            # Other connections receive into the same buffer next.
             self.landing[:] = b"\xee" * len(self.landing)
         self.connection._shared.answers.end_turn()
         self.unsent = bytes(rest)
@@ -177,7 +177,7 @@ class Peer:
         assert position == len(written)
 
     def answered(self) -> list[int]:
-        """The correlation ids of the answers so far."""
+        """The correlation ids of the responses so far."""
         return [struct.unpack_from(">i", frame)[0] for frame in self.frames()]
 
     def answers(self, key: int, version: int) -> list[Any]:
@@ -215,7 +215,7 @@ def pong(message: HeartbeatRequest, context: RequestContext) -> HeartbeatRespons
 
 
 class Parking:
-    """A handler whose requests wait until ``release`` is called, oldest first."""
+    """A handler whose requests wait for ``release``, which completes the oldest."""
 
     def __init__(self, response: object | None = None) -> None:
         self.seen: list[Any] = []
@@ -263,7 +263,7 @@ async def test_a_frame_of_any_size_arrives_whole_and_so_does_the_next(size: int,
     peer = Broker({PRODUCE: note, HEARTBEAT: pong}).connect()
     records = bytes(itertools.islice(itertools.cycle(range(251)), size))
     peer.send(heartbeat(1) + produce(2, records) + heartbeat(3) + produce(4, records[:10]), step)
-    assert len(peer.answered()) == (2 if size >= FRAME_BYTES_PER_TURN else 4), "others come first"
+    assert len(peer.answered()) == (2 if size >= FRAME_BYTES_PER_TURN else 4), "a large frame ends the turn"
     while peer.unsent:
         await turns()
         peer.send(peer.unsent, step)
@@ -436,7 +436,7 @@ async def test_a_later_api_versions_is_answered_as_version_0() -> None:
     peer = Broker({API_VERSIONS: fail, HEARTBEAT: pong}).connect()
     peer.send(framed(struct.pack(">hhih", API_VERSIONS, 99, 77, -1) + b"\0") + heartbeat(78))
     first, _ = peer.frames()
-    # Observed on Kafka 4.3.1: error 35, and a list of ApiVersions alone.
+    # Recorded on Kafka 4.3.1: error 35, and only ApiVersions in the list.
     assert first == struct.pack(">ihihhh", 77, 35, 1, API_VERSIONS, 0, 4)
     assert peer.answered() == [77, 78]
 
@@ -623,7 +623,7 @@ async def test_what_is_not_parked_is_carried_out_after_the_connection_ended() ->
     assert len(broker.connections) == 0
 
 
-# ---- answers that are none
+# ---- without a response, and failed handlers
 
 
 async def test_a_request_may_want_no_answer() -> None:
@@ -702,7 +702,7 @@ async def test_a_failure_after_the_connection_ended_is_logged_all_the_same() -> 
 
 
 def as_many_bytes(message: FetchRequest, context: RequestContext) -> FetchResponse:
-    """As the request says."""
+    """A Fetch response with as many bytes as the request's max_bytes."""
     partition = PartitionData(records=bytes(message.max_bytes))
     return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
 
@@ -713,7 +713,7 @@ def fetch_of(size: int, correlation_id: int) -> bytes:
 
 @pytest.fixture
 def budget(monkeypatch: pytest.MonkeyPatch) -> Iterator[ResponseBudget]:
-    """That of the process, of 1 MB; at the end nothing may be charged to it any more."""
+    """The process's budget for unsent bytes, limited to 1 MB. At the end of the test no bytes may be charged to it."""
     monkeypatch.setattr(UNSENT, "limit_bytes", 1_000_000)
     yield UNSENT
     assert UNSENT.bytes == 0
@@ -790,7 +790,7 @@ async def test_behind_a_large_frame_a_turn_is_left_to_others() -> None:
     peer.send(produce(1, bytes(FRAME_BYTES_PER_TURN)))
     assert peer.answered() == [1]
     await turns(1)
-    assert not peer.transport.reading, "those who have sent meanwhile come first"
+    assert not peer.transport.reading, "other connections are read first"
     await turns(1)
     assert peer.transport.reading
 
@@ -823,7 +823,7 @@ async def test_silence_ends_a_connection_but_not_one_that_waits() -> None:
     assert not talking.transport.closing
     broker.clock.advance(60_000)
     assert not waiting.transport.closing
-    # From its answer on it has the whole time again.
+    # The idle time of a waiting connection begins with its response.
     await parking.release()
     broker.clock.advance(11_000)
     assert not waiting.transport.closing
@@ -832,7 +832,7 @@ async def test_silence_ends_a_connection_but_not_one_that_waits() -> None:
 
 
 async def test_time_that_is_moved_on_ends_silent_connections_and_no_other() -> None:
-    """Rounds in which no connection is idle for too long are passed over, and count all the same."""
+    """An advance skips the rounds in which no connection has been idle for too long, but counts them."""
     virtual = VirtualClock(FakeClock())
     broker = Broker({METADATA: lambda *_: MetadataResponse()}, ConnectionQuotas(idle_ms_max=12_000), virtual)
     silent, talking = broker.connect(), broker.connect()
@@ -866,7 +866,7 @@ async def test_a_topic_name_is_read_as_it_was_sent() -> None:
     assert names == ["a/é"]
 
 
-# ---- requests and answers with many elements
+# ---- requests and responses with many elements
 
 MANY = 5 * ELEMENTS_AT_ONCE
 
@@ -889,7 +889,7 @@ async def test_a_long_request_and_its_answer_take_many_turns_and_keep_their_plac
     assert peer.connection.in_progress
     other = Peer(cast(Broker, SimpleNamespace(connections=peer.connection._shared)))
     other.send(heartbeat(9))
-    assert other.answered() == [9], "others do not wait for it"
+    assert other.answered() == [9], "another connection does not wait for the long request"
     while len(peer.answered()) < 4:
         await turns(1)
         if peer.unsent:

@@ -1,4 +1,4 @@
-"""Buffers for big frames: used again, and never under the eyes of a reader."""
+"""Buffers for large frames are reused, but never while a reader still uses their content."""
 
 from broker.net.frame_buffers import (
     FRAME_BUFFER_START_BYTES,
@@ -52,7 +52,7 @@ def test_a_frame_begins_no_larger_than_the_bound():
 
 
 def test_a_frame_grows_from_where_it_began():
-    """The bytes that are there when it begins may be more than it begins with."""
+    """More bytes may have arrived at the start of the frame than its first buffer takes."""
     for begun in (b"", b"0123", bytes(range(100))):
         frame = PartialFrame(FrameBuffers(16), 300, memoryview(begun))
         said, whole = bytes(range(100)) * 3, None

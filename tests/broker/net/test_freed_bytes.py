@@ -1,7 +1,8 @@
-"""What a client has sent is freed by reference counting once its connection has ended, or its request is refused.
+"""Bytes of a client are freed by reference counting once its connection has ended, or its request is refused.
 
 The broker's process collects cycles rarely (`server.process.collect_rarely`). A cycle that holds bytes of a client, such as
-an exception whose traceback leads back to it, keeps half a megabyte until then, and clients need no login to make one.
+an exception whose traceback refers to it, would keep up to half a megabyte until then, and a client needs no login to make
+it.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ from tests.support.deadlines import HANG_S, Deadline
 
 LOOPS: Final = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 LARGE: Final = 300_000
-"""Of a token, a name, a batch: any of them that is kept is seen."""
+"""Size of a token, a name or a batch. A single one that is not freed exceeds ``KEPT_MAX``."""
 KEPT_MAX: Final = LARGE // 2
-"""What a scenario that is played for the second time may leave behind, for caches and counters."""
+"""Bytes that the second run of a scenario may leave behind, for caches and counters."""
 NUMBERS: Final = itertools.count()
 TEXT: Final = "x" * 30_000
-"""As long as a string of Kafka's may be, nearly."""
+"""A string of nearly the maximum length in Kafka's protocol."""
 CLAIMS: Final = b'{"sub":"alice","exp":1,"x":"' + b"x" * (LARGE // 2) + b'"}'
 
 
 class Client:
-    """A socket without buffers of its own."""
+    """A client socket without buffers of its own."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -64,7 +65,7 @@ class Client:
         await self.send(framed(raw.encode_request(api, version, body, 1)))
 
     async def receive(self) -> bytes | None:
-        """A response; None at the end."""
+        """Receive a response. None if the connection has ended."""
         (size,) = struct.unpack(">i", await self._exactly(4) or bytes(4))
         return await self._exactly(size) or None
 
@@ -93,7 +94,7 @@ def framed(frame: bytes) -> bytes:
 
 
 class World:
-    """A broker in this loop, of two nodes, with every kind of listener, and clients that come and go."""
+    """A broker of two nodes in this event loop, with every kind of listener, and clients that connect and disconnect."""
 
     def __init__(self, cluster: Cluster, clock: VirtualClock) -> None:
         self.cluster = cluster
@@ -122,7 +123,7 @@ class World:
             await asyncio.sleep(0.0005)
 
     async def handled(self) -> None:
-        """A handler has a request, and waits; or a rule holds it."""
+        """Wait until a request waits in its handler, or a fault rule holds it."""
         await self.until(lambda: any(each._pending or each._holds & HELD for each in self.connections()))
 
     def connections(self) -> list[Any]:
@@ -223,7 +224,7 @@ TOKENS: Final = {
         lambda: b"n,,n=bob,r=" + b"r" * LARGE + b",tokenauth=true",
     ),
 }
-"""By listener and mechanism: what is refused, or begins a login."""
+"""Tokens that are refused, or that begin a login, with their listener and mechanism."""
 
 
 def half_login(
@@ -383,7 +384,7 @@ async def a_client_behind_tls(world: World) -> None:
             client.sendall(said)
             assert client.recv(1)
 
-    # Streams of asyncio would leave cycles of their own.
+    # asyncio's streams would leave cycles of their own.
     await asyncio.to_thread(ask)
 
 
@@ -501,7 +502,7 @@ async def a_produce_that_waits_for_replicas(world: World) -> None:
         await world.handled()
     await world.all_gone()
     world.faults.remove(rule.id)
-    await world.advance("1s")  # not so long that the replica leaves the ISR
+    await world.advance("1s")  # too short for the replica to leave the ISR
 
 
 # ---- requests that are refused
@@ -535,7 +536,7 @@ async def requests_that_are_refused(world: World) -> None:
 
 @scenario
 async def a_handler_that_fails(world: World) -> None:
-    """Whatever request it is."""
+    """The handler may fail for any request."""
 
     def fail(request: Any, context: Any) -> Any:
         raise RuntimeError("a defect")
@@ -559,7 +560,7 @@ async def play(world: World, scenario: Scenario) -> None:
     async with asyncio.timeout(HANG_S):
         await scenario(world)
         await world.all_gone()
-    # What is kept of large frames, to be filled again, is not the client's any more.
+    # Buffers that are kept for later frames do not belong to the client any more.
     for node in world.cluster.nodes.values():
         node.connections.frame_buffers._served.clear()
     TOKEN_BUFFERS._served.clear()
@@ -567,7 +568,7 @@ async def play(world: World, scenario: Scenario) -> None:
 
 @contextlib.contextmanager
 def without_collector() -> Iterator[None]:
-    """What is there already is not looked at, either."""
+    """Context manager: disable the cyclic garbage collector, exempt objects that exist already, and trace allocations."""
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -581,7 +582,7 @@ def without_collector() -> Iterator[None]:
 
 
 def cycles() -> Counter[str]:
-    """The types of the objects that only the collector frees, and the functions whose frames they are."""
+    """Count the objects that only the garbage collector frees, by their type, or by function for frames."""
     gc.set_debug(gc.DEBUG_SAVEALL)
     gc.collect()
     found = Counter(
@@ -613,7 +614,7 @@ async def set_up(world: World) -> None:
 
 
 async def play_all(directory: Path) -> dict[str, tuple[int, Counter[str]]]:
-    """The bytes that each scenario leaves behind, where they are too many, and what holds them."""
+    """The bytes that each scenario leaves behind if they exceed ``KEPT_MAX``, and the cycles that hold them."""
     kept = {}
     async with world_in(directory) as world:
         await set_up(world)

@@ -1,4 +1,4 @@
-"""TLS handshakes that fail, stop in the middle or never begin: with real sockets, on both event loops."""
+"""TLS handshakes that fail, stop in the middle or never begin, with real sockets, on both event loops."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ Run = Callable[[Scenario], object]
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """Run a scenario on one kind of loop. What the loop itself has to complain of fails it, and so does a slot or a
-    descriptor that is not given back."""
+    """Run a scenario on one kind of event loop. An error that the loop reports fails it, and so does a slot or a descriptor
+    that is not released."""
     complaints: list[Any] = []
 
     def run_scenario(scenario: Scenario) -> object:
@@ -76,7 +76,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
 
 
 def descriptors() -> int:
-    """Of sockets."""
+    """Number of open sockets of this process."""
     found = 0
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -96,7 +96,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
 
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    """A listener's, with ssl.client.auth."""
+    """The TLS context of a listener with ssl.client.auth."""
     authority = Authority.create(datetime.now(UTC))
     issued = authority.issue("localhost", ["localhost"])
     folder: Path = tmp_path_factory.mktemp("tls")
@@ -113,7 +113,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
 
 
 def client_of(version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
-    """A client's that trusts any certificate, and speaks one version if it is told to."""
+    """The TLS context of a client that trusts any certificate, for one version of TLS or for all."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if version is not None:
@@ -147,13 +147,13 @@ class Client:
         self.writer.transport.abort()
 
     async def is_served(self) -> bool:
-        """False: the broker has closed the connection."""
+        """Send a Heartbeat. False if the broker has closed the connection."""
         frame = encode_request("heartbeat", 4, {"group_id": "g", "generation_id": 1, "member_id": "m"}, 7)
         self.writer.write(struct.pack(">i", len(frame)) + frame)
         return struct.unpack_from(">i", await self._reader.read(64), 4)[0:1] == (7,)
 
     async def end(self) -> type[Exception] | None:
-        """How the connection ends, whatever comes before."""
+        """Read until the connection ends, and return the exception that ended it, None for an orderly end."""
         try:
             while await self._reader.read(65536):
                 pass
@@ -185,7 +185,7 @@ class Served:
         return await self.client(listener=1)
 
     async def silent(self) -> tuple[Client, Client, Client]:
-        """Clients that stop before, in and after their ClientHello."""
+        """Connect clients that stop before, in and after their ClientHello."""
         hello = client_hello()
         found = await self.client(), await self.client(hello[: len(hello) // 2]), await self.client(hello)
         await until(lambda: self.connections.accepted >= len(found))
@@ -233,7 +233,7 @@ def test_a_client_that_shakes_hands_is_served(run: Run, context: ssl.SSLContext)
 def test_a_probe_that_sends_nothing_leaves_no_line(
     run: Run, context: ssl.SSLContext, leave: Callable[[Client], object]
 ) -> None:
-    """As a TCP probe of Kubernetes or of a load balancer does; what a client has begun to say is another matter."""
+    """TCP probes of Kubernetes and load balancers send nothing. A client that begins a handshake and stops is logged."""
 
     async def scenario() -> None:
         async with serving(lambda: context) as served:
@@ -282,8 +282,8 @@ def test_what_is_no_handshake_ends_with_one_line(run: Run, context: ssl.SSLConte
 def test_a_client_hears_why_it_is_refused(
     run: Run, asking: ssl.SSLContext, version: ssl.TLSVersion, alert: str
 ) -> None:
-    """By an alert, as from Kafka: Java takes it for an authentication that failed, and an end without one for a broker that
-    is not there."""
+    """The alert is the one that Kafka sends. Java reports an alert as a failed authentication, and an end without one as an
+    unavailable broker."""
 
     async def scenario() -> None:
         async with serving(lambda: asking) as served:
@@ -306,7 +306,7 @@ def test_a_client_that_goes_in_the_middle_is_told_of(run: Run, context: ssl.SSLC
                     client.writer.close()
                 await until(lambda: not len(served.connections))
         closed, reset = "the client has closed the connection", "[Errno 104] Connection reset by peer"
-        # The first of them has sent nothing.
+        # The first client has sent nothing, so it is not logged.
         assert len(lines) == 2
         assert {line["error"] for line in lines} <= {closed, reset}
 
@@ -331,7 +331,7 @@ def test_they_count_for_their_address_too(run: Run, context: ssl.SSLContext) -> 
         async with serving(lambda: context, connections_per_ip_max=4) as served:
             clients = await served.silent()
             last = await served.client(tls=CLIENT)
-            assert await last.is_served(), "its connection takes the place of its handshake"
+            assert await last.is_served(), "a connection takes over the slot of its handshake"
             with structlog.testing.capture_logs() as lines:
                 await (await served.client(client_hello())).end()
             assert [line["reason"] for line in lines] == ["max.connections.per.ip reached"]

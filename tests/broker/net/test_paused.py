@@ -1,4 +1,4 @@
-"""Connections of a paused node: open, and silent until it is resumed."""
+"""Connections of a paused node stay open and get no response until the node is resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def test_what_came_meanwhile_is_answered_after_the_pause() -> None:
     assert (early.answered(), late.answered()) == ([1], [])
     assert not early.transport.closing
     assert not late.transport.closing
-    assert not early.transport.reading  # the kernel keeps it
+    assert not early.transport.reading  # what the client sends stays in the kernel's buffer
     broker.connections.resume()
     early.send(early.unsent)
     late.send(late.unsent)
@@ -33,7 +33,7 @@ async def test_an_answer_that_is_ready_meanwhile_leaves_after_the_pause() -> Non
     broker.connections.pause()
     await parking.release()
     assert peer.answered() == []
-    assert len(parking.seen) == 1  # the next one is not handled
+    assert len(parking.seen) == 1  # the second request is not handled during the pause
     broker.connections.resume()
     assert peer.answered() == [1]
     await parking.release()
@@ -46,7 +46,7 @@ async def test_a_kill_is_not_put_off_by_a_pause() -> None:
     broker.connections.pause()
     broker.connections.reset()
     assert peer.transport.aborted
-    broker.connections.resume()  # of those that are left
+    broker.connections.resume()  # has no connection left to resume
     assert peer.answered() == []
 
 

@@ -1,4 +1,4 @@
-"""The ports of a dead node: connections are refused, and no other process gets them."""
+"""The ports of a dead node stay reserved: connections are refused, and no other process can bind them."""
 
 from __future__ import annotations
 

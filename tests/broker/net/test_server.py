@@ -45,7 +45,7 @@ Run = Callable[[Scenario], object]
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Run a scenario on one kind of loop; it must not take long."""
+    """Run a scenario on one kind of event loop, with a timeout."""
 
     def run_scenario(scenario: Scenario) -> object:
         async def bounded() -> object:
@@ -59,7 +59,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 class Served:
-    """A server with its connections, and clients of it."""
+    """A running server with its connections and clients."""
 
     def __init__(self, server: Server, connections: Connections) -> None:
         self.server = server
@@ -81,12 +81,12 @@ class Client:
         self.writer.write(data)
 
     async def answer(self) -> int:
-        """The correlation id of the next answer."""
+        """Receive a response and return its correlation id."""
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         return cast(int, struct.unpack_from(">i", await self.reader.readexactly(size))[0])
 
     async def is_closed(self) -> bool:
-        """The broker has closed the connection, and sent nothing before."""
+        """True if the broker closes the connection without sending anything before."""
         with contextlib.suppress(ConnectionResetError):
             return await self.reader.read(1) == b""
         return True
@@ -224,7 +224,7 @@ def test_answers_are_not_held_back_to_be_sent_together(run: Run) -> None:
     run(scenario)
 
 
-# ---- one client's doings are its own
+# ---- a client affects no other client
 
 
 GARBAGE = [
@@ -279,7 +279,7 @@ def test_a_client_that_reads_nothing_is_served_little(run: Run) -> None:
     async def scenario() -> None:
         async with serving({FETCH: big, HEARTBEAT: pong}) as served:
             slow = await served.client()
-            # What the reader's own side takes unasked is no measure of ours.
+            # The client's own stream would otherwise buffer responses that the test does not read.
             slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
             slow.send(b"".join(request(FETCH, 11, FetchRequest(), number) for number in range(asked)))
             other = await served.client()
@@ -337,7 +337,7 @@ def test_connections_above_the_limit_wait_until_one_goes(run: Run) -> None:
 
 def test_what_the_process_may_open_limits_connections_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SLOTS, "limit", 2)
-    # Connections of earlier tests whose loop ended before they did.
+    # Connections of earlier tests, whose event loop ended before the connections did, still count.
     monkeypatch.setattr(SLOTS, "open", 0)
     monkeypatch.setattr(SLOTS, "arriving", 0)
 

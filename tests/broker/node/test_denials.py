@@ -1,4 +1,4 @@
-"""A refusal is a line in the log, with who wanted what."""
+"""A denied operation is logged with its principal, operation and resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): every row of the table, and what a client hears of in an incremental answer."""
+"""Fetch sessions (KIP-227): every row of the table, and which partitions an incremental response contains."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def begin(
     ids: bool = False,
     **told,
 ):
-    """A full Fetch; returns the id of the session it got."""
+    """Send a full Fetch and return the id of its new session."""
     opened = cache.open(
         0, INITIAL_EPOCH, asked(*wanted), uses_topic_ids=ids, follower=follower, now_ms=now_ms
     )
@@ -62,7 +62,7 @@ def begin(
         [(each, data(each.index, **told)) for each in opened.wanted], now_ms
     )
     assert error is ErrorCode.none
-    assert len(sent) == len(wanted), "a full answer has every partition"
+    assert len(sent) == len(wanted), "a full response has every partition"
     return session_id
 
 
@@ -79,7 +79,7 @@ def go_on(
 
 
 def hear(opened: Opened, **answers: PartitionData) -> list[int]:
-    """The partitions of an incremental answer; ``p1=...`` is what was read for partition 1."""
+    """The partitions of an incremental response. ``p1=...`` is the data that was read for partition 1."""
     read = [(each, answers.get(f"p{each.index}", data(each.index))) for each in opened.wanted]
     error, _, sent = opened.answer(read, 0)
     assert error is ErrorCode.none
@@ -92,7 +92,7 @@ def test_a_full_fetch_makes_a_session_whose_next_epoch_is_one():
     assert cache.by_id[77].epoch == 1
     opened = go_on(cache, 77, 1)
     assert isinstance(opened, Opened)
-    assert [each.index for each in opened.wanted] == [0, 1], "the list is remembered"
+    assert [each.index for each in opened.wanted] == [0, 1], "the session contains both partitions"
 
 
 def test_a_session_id_in_use_is_not_given_again():
@@ -165,7 +165,7 @@ def test_the_offset_moves_only_when_the_client_says_so():
     assert hear(first, p0=data(records=b"data")) == [0]
     again = go_on(cache, session_id, 2)
     assert [each.offset for each in again.wanted] == [1]
-    assert hear(again, p0=data(records=b"data")) == [0], "the same data comes again"
+    assert hear(again, p0=data(records=b"data")) == [0], "the same data is sent again"
 
 
 def test_to_forget_all_closes_the_session_without_an_error():
@@ -233,7 +233,7 @@ YOUNG, OLD = 0, SESSION_IDLE_MS_MAX + 1
 
 
 def full_cache(*, size: int, follower: bool, used_for_ms: int) -> FetchSessionCache:
-    """One slot, taken by a session that was made at 0 and used until ``used_for_ms``."""
+    """A cache with one slot, which has a session that was created at 0 and last used at ``used_for_ms``."""
     cache = sessions(slots=1, ids=[1, 2])
     assert begin(cache, *(want(index) for index in range(size)), follower=follower) == 1
     assert isinstance(go_on(cache, 1, 1, now_ms=used_for_ms), Opened)
@@ -243,7 +243,7 @@ def full_cache(*, size: int, follower: bool, used_for_ms: int) -> FetchSessionCa
 @pytest.mark.parametrize(
     ("old", "used_for_ms", "new", "idle_ms", "evicts"),
     [
-        # (partitions, follower) of the session there, and of the one that wants its place.
+        # (partitions, follower) of the cached session, and of the new one.
         pytest.param((1, False), YOUNG, (9, False), 0, False, id="a young consumer is safe from consumers"),
         pytest.param((1, False), OLD, (2, False), 0, True, id="an old one gives way to a larger one"),
         pytest.param((1, False), OLD, (1, False), 0, False, id="not to one of its size"),

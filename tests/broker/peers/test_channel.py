@@ -1,4 +1,4 @@
-"""What one node tells another goes over real sockets here; time is moved by hand."""
+"""Requests from one node to another, over real sockets and with a manual clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REQUEST_TIMEOUT_MS = 30_000
 
 
 class OtherNode(asyncio.Protocol):
-    """The listener of another node: keeps what it was asked, and answers when a test says so."""
+    """The listener of another node. It collects requests, and responds when the test calls ``answer``."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[RequestHeader, Any]] = []
@@ -88,7 +88,7 @@ class _Conversation(asyncio.Protocol):
 
 
 class Setting:
-    """Node 1's peers, and node 2."""
+    """Node 1's channels to its peers, and node 2."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -137,7 +137,7 @@ async def until(holds: Any) -> None:
 
 
 async def turns() -> None:
-    """Long enough for whatever is on its way on this machine."""
+    """Run the event loop until everything that is in flight on this machine has arrived."""
     for _ in range(200):
         await asyncio.sleep(0)
 
@@ -166,7 +166,7 @@ async def test_a_request_and_its_answer(nodes: Setting) -> None:
     nodes.other.answer(0, marked(7))
     await nodes.until_heard(1)
     assert nodes.heard[0].markers[0].producer_id == 7
-    assert nodes.clock.timers == [], "nothing waits for its time to be over any more"
+    assert nodes.clock.timers == [], "the timeout of the request is cancelled"
 
 
 async def test_several_are_under_way_on_one_connection(nodes: Setting) -> None:
@@ -181,7 +181,7 @@ async def test_several_are_under_way_on_one_connection(nodes: Setting) -> None:
 
 
 async def test_each_purpose_has_its_own_connection(nodes: Setting) -> None:
-    """A marker that waits for its replicas must not hold up the question of a producer."""
+    """A marker that waits for its replicas must not delay the verification of a producer's partition."""
     nodes.ask(7)
     client_id = "AddPartitionsManager-client-1"
     nodes.hear(nodes.peers.send(OTHER, client_id, ADD, 5, AddPartitionsToTxnRequest()))
@@ -198,7 +198,7 @@ async def test_who_cannot_be_reached_does_not_answer_and_is_asked_again_after_a_
     await nodes.other.listen()
     nodes.ask()
     await asyncio.sleep(0)
-    assert nodes.other.transports == [], "not before the pause is over"
+    assert nodes.other.transports == [], "no connection before the backoff is over"
     nodes.clock.advance(RECONNECT_BACKOFF_MS)
     await nodes.asked(1)
 
@@ -270,7 +270,7 @@ async def test_a_link_that_is_cut_ends_the_connection_until_it_is_mended(nodes: 
     nodes.injection.links.cut(OWN, OTHER)
     assert nodes.heard == [None]
     nodes.ask(8)
-    assert nodes.heard == [None], "never in the call itself"
+    assert nodes.heard == [None], "the callback is not called inside the call"
     await nodes.until_heard(2)
     await until(lambda: nodes.other.ends)
     nodes.injection.links.mend(OWN, OTHER)
@@ -285,13 +285,13 @@ async def test_of_a_link_that_is_cut_one_way_the_answers_are_lost(nodes: Setting
     nodes.injection.links.cut(OTHER, OWN)
     nodes.ask(8)
     await nodes.asked(2)
-    assert nodes.heard == [], "it is still asked"
+    assert nodes.heard == [], "requests still pass, only the responses are lost"
     nodes.other.answer(0, marked(7))
     await nodes.until_heard(2)
     assert nodes.heard == [None, None]
     nodes.ask(9)
     await nodes.until_heard(3)
-    assert len(nodes.other.transports) == 1, "no new connection is made"
+    assert len(nodes.other.transports) == 1, "there is no new connection"
 
 
 async def test_a_slow_link_delays_both_ways_and_keeps_the_order(nodes: Setting) -> None:
@@ -328,7 +328,7 @@ async def test_of_a_killed_node_the_other_sees_a_reset_and_no_callback_is_called
     nodes.clock.advance(2 * REQUEST_TIMEOUT_MS)
     await turns()
     assert nodes.heard == []
-    nodes.injection.links.cut(OWN, OTHER)  # the other node cannot be reached any more
+    nodes.injection.links.cut(OWN, OTHER)  # has no effect on a killed node
 
 
 async def test_a_node_that_is_killed_while_it_connects_leaves_nothing(nodes: Setting) -> None:

@@ -1,4 +1,4 @@
-"""A node that logs in to another one, and what becomes of its requests where the login fails."""
+"""A node that authenticates to another node, and what happens to its requests if the authentication fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZE_BYTES: Final = 4
 
 
 class Answering(asyncio.Protocol):
-    """Answers each request by the next of its responses."""
+    """A server that sends its responses one after the other, whatever the requests are."""
 
     def __init__(self, responses: list[Any]) -> None:
         self._responses = responses
@@ -34,7 +34,7 @@ class Answering(asyncio.Protocol):
         header = parse_request_header(frame)
         body = b"".join(request_codec(header.api_key, header.api_version).encode(self._responses.pop(0)))
         answer = response_header(header.api_key, header.api_version, header.correlation_id) + body
-        # In two parts, as a network may bring it.
+        # Send the response in two parts, as it may arrive over a network.
         self.transport.write(len(answer).to_bytes(SIZE_BYTES, "big") + answer[:3])
         asyncio.get_running_loop().call_soon(self.transport.write, answer[3:])
 
@@ -81,6 +81,6 @@ async def test_the_channel_takes_over_once_the_node_has_logged_in() -> None:
 async def test_a_login_that_fails_is_a_connection_that_fails(
     login: Any, responses: list[Any], reason: str
 ) -> None:
-    """The channel asks again later, as where the other node is not there at all."""
+    """The channel retries later, as it does when the other node is unreachable."""
     with pytest.raises(OSError, match=reason):
         await connected(login, *responses)

@@ -11,7 +11,7 @@ KEY = "producer_byte_rate"
 def test_a_new_window_counts_as_whole_but_for_one_sample():
     rate = SampledRate(Window())
     rate.record(500, 1_000)
-    assert rate.per_second(1_000) == 50  # 500 in ten seconds
+    assert rate.per_second(1_000) == 50  # 500 in ten seconds, although the window has just begun
     assert rate.throttle_ms(100, 1_000) == 0
     rate.record(1_500, 1_000)
     assert rate.per_second(1_000) == 200
@@ -32,7 +32,7 @@ def test_old_samples_are_over():
         rate.record(30, now_ms)
     assert rate.per_second(2_000) == 45  # 90 in two seconds
     assert rate.per_second(2_999) == 90 * 1000 / 2_999
-    assert rate.per_second(3_000) == 60 * 1000 / 2_000  # the first is a window old
+    assert rate.per_second(3_000) == 60 * 1000 / 2_000  # the first sample is older than the window
     assert not rate.is_idle(4_999)
     assert rate.is_idle(5_000)
 
@@ -40,7 +40,7 @@ def test_old_samples_are_over():
 def test_tokens_come_back_at_the_rate_and_a_request_may_take_more_than_there_are():
     bucket = TokenBucket(Window(11, 1_000))
     assert bucket.throttle_ms(2, 0) == 0
-    bucket.take(30, 2, 0)  # 22 are in a full bucket
+    bucket.take(30, 2, 0)  # a full bucket has 22 tokens
     assert bucket.throttle_ms(2, 0) == 4_000
     assert bucket.throttle_ms(2, 3_000) == 1_000
     assert bucket.throttle_ms(2, 4_000) == 0
@@ -65,7 +65,7 @@ ORDER = [
 
 @pytest.mark.parametrize("first", range(len(ORDER)))
 def test_the_nearest_quota_holds(first):
-    """Each alone with all those behind it, in the order of KIP-55."""
+    """Each quota wins against all less specific ones, in the order of KIP-55."""
     quotas = {entity: {KEY: float(number)} for number, entity in enumerate(ORDER) if number >= first}
     parts = tuple({"user": USER, "client-id": CLIENT}[kind] for kind, _ in ORDER[first])
     assert limit_of(quotas, KEY, "u", "c") == Limit(first, parts)

@@ -1,6 +1,6 @@
-"""Quotas of a running broker: the response says how long the client waits, and its channel is mute until then.
+"""Quotas of a running broker: the response has the throttle time, and the broker mutes the channel for that time.
 
-The broker's time is advanced, so nothing here takes as long as it says.
+The broker's clock is advanced, so these tests do not wait in real time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Client:
         return self.receive(self.send(api, version, **body))
 
     def produce(self, value: bytes = b"x") -> int:
-        """Write one record; for how long the client is throttled then."""
+        """Write one record and return the throttle time of the response."""
         rows = [{"index": 0, "records": batch([value], ts=now_ms())}]
         data = [{"name": TOPIC, "partition_data": rows}]
         answer = self.ask("produce", 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
@@ -56,7 +56,7 @@ class Client:
         return int(answer["throttle_time"])
 
     def fetch(self) -> tuple[int, bool]:
-        """For how long the client is throttled, and whether it got something."""
+        """Send a Fetch. Returns the throttle time, and whether the response has records."""
         row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
         body = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0}
         topics = [{"topic": TOPIC, "partitions": [row]}]
@@ -93,19 +93,19 @@ def test_a_producer_over_its_rate_waits(broker: InProcess, client: Client, other
     assert client.produce(b"x" * 10_000) == 0
     limit(other, "producer_byte_rate", 100.0, client_id="greedy")
     throttle_ms = client.produce(b"x" * 10_000)
-    # 10,000 bytes and some, for which the quota allows a hundred seconds; a new window counts as ten.
+    # A little more than 10,000 bytes, for which the quota allows a hundred seconds. A new window counts as ten seconds.
     assert 90_000 < throttle_ms < 95_000
     asked = client.send("api_versions", 0)
     for _ in range(5):
-        assert other.produce(b"x" * 10_000) == 0, "others are not concerned"
-    assert client.is_silent(), "nothing that comes behind is looked at"
+        assert other.produce(b"x" * 10_000) == 0, "the quota limits only its own client"
+    assert client.is_silent(), "the next request on the muted channel waits"
     broker.advance(f"{throttle_ms - 1000}ms", ["requests"])
     other.ask("api_versions", 0)
     assert client.is_silent()
     broker.advance("1s", ["requests"])
     assert client.receive(asked)["error_code"] == 0
     limit(other, "producer_byte_rate", None, client_id="greedy")
-    assert client.produce(b"x" * 10_000) == 0, "without a quota"
+    assert client.produce(b"x" * 10_000) == 0, "the quota is removed"
 
 
 def test_a_producer_that_wants_no_answer_waits_too(broker: InProcess, client: Client, other: Client) -> None:
@@ -126,10 +126,10 @@ def test_a_consumer_over_its_rate_waits(broker: InProcess, client: Client, other
     limit(other, "consumer_byte_rate", 1000.0, user=None)
     assert client.fetch() == (0, True)
     throttle_ms, got_something = client.fetch()
-    assert not got_something, "what it has to wait for does not count"
+    assert not got_something, "a throttled response has no records"
     assert 8_000 < throttle_ms < 9_000
     broker.advance(f"{throttle_ms}ms", ["requests"])
-    assert client.fetch()[0] > 0, "the first one still counts"
+    assert client.fetch()[0] > 0, "the bytes of the first Fetch still count"
     broker.advance("20s", ["requests"])
     assert client.fetch() == (0, True)
 
@@ -143,7 +143,7 @@ def test_clients_of_one_user_share_its_quota(broker: InProcess, client: Client, 
 def test_a_client_that_asks_too_much_waits_for_a_second_at_most(
     broker: InProcess, client: Client, other: Client
 ) -> None:
-    # So little that any request is too much: 11 ns of the loop's time are answered with the longest wait.
+    # A quota that every request exceeds: 11 ns of the request handler's time cause the maximum throttle time.
     limit(other, "request_percentage", 1e-7, client_id="greedy")
     assert client.ask("api_versions", 4)["throttle_time"] == 1000
     broker.advance("1s", ["requests"])
@@ -161,7 +161,7 @@ def test_topics_that_are_too_many_are_refused_to_those_who_know_the_error(
 ) -> None:
     limit(other, "controller_mutation_rate", 1.0, client_id="greedy")
     assert create(client, "a", 7) == {"throttle": 0, "error": 0}
-    assert create(client, "b", 7)["error"] == 0, "one token was left"
+    assert create(client, "b", 7)["error"] == 0, "the bucket had one token left"
     refused = create(client, "c", 7)
     assert refused["error"] == E.throttling_quota_exceeded
     assert 8_000 <= refused["throttle"] <= 9_000

@@ -8,7 +8,7 @@ from broker.replicas.partition.partition import Partition
 
 @pytest.fixture(autouse=True)
 def bounds_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A high watermark outside of its log, which the broker clamps, fails the test."""
+    """Fail the test if a high watermark is outside its log. The broker would only log it and clamp."""
 
     def fail(partition: Partition) -> NoReturn:
         raise AssertionError(

@@ -1,4 +1,4 @@
-"""Produces whose records are read over many turns: what overtakes, what does not, and what happens in between."""
+"""Produce requests whose records are read over many turns of the event loop: ordering, and events in the meantime."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ async def test_many_records_are_read_over_many_turns(world):
 
 async def test_few_records_are_read_at_once(world):
     answer = ask(world, ("compacted", 0, small()), ("plain", 0, large()))
-    assert results(answer) == [(OK, 0), (OK, 0)], "nothing asks for the records of the other topic"
+    assert results(answer) == [(OK, 0), (OK, 0)], (
+        "the records of a topic that is not compacted need not be read"
+    )
 
 
 async def test_what_comes_later_does_not_overtake_on_the_same_partition(world):
@@ -95,11 +97,13 @@ async def test_what_comes_later_does_not_overtake_on_the_same_partition(world):
     assert await outcome(third) == [(OK, MANY + 1)]
     assert await outcome(second) == [(OK, MANY)]
     assert await outcome(first) == [(OK, 0)]
-    assert results(ask(world, ("compacted", 0, small()))) == [(OK, 2 * MANY + 1)], "the queue is empty again"
+    assert results(ask(world, ("compacted", 0, small()))) == [(OK, 2 * MANY + 1)], (
+        "the queue is empty, so no wait"
+    )
 
 
 async def test_a_repeated_batch_behind_its_first_form_is_a_duplicate(world):
-    """The client has lost its connection and asks again on another one, while the first is still being read."""
+    """A client that lost its connection retries on a new one while its first request is still being read."""
     batch = large(producer_id=5, producer_epoch=0, base_sequence=0)
     following = small(producer_id=5, producer_epoch=0, base_sequence=MANY)
     answers = [ask(world, ("compacted", 0, each)) for each in (batch, batch, following)]
@@ -113,8 +117,8 @@ async def test_a_part_of_a_request_that_needs_no_reading_is_answered_with_the_re
 
 
 async def test_a_marker_that_comes_in_between_is_looked_at_when_the_batch_is_appended(world):
-    """As on Kafka, where the marker may have the partition's lock first."""
-    world.init("other")  # so that the id below is not 0
+    """The same can happen in Kafka if the marker gets the partition's lock first."""
+    world.init("other")  # so that the producer id below is not 0
     producer_id, epoch = world.init("tx")
     world.add("tx", producer_id, epoch, ("compacted", 0))
     batch = large(producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
@@ -169,7 +173,7 @@ def bomb(count: int, record: bytes) -> bytes:
 
 
 async def test_two_million_records_in_a_kilobyte(world):
-    """It took 8.6 s of the loop."""
+    """Without a limit this took 8.6 s of the event loop."""
     batch = bomb(2_000_000, b"\x0c\0\0\0\0\1\0")
     assert len(batch) < 2_000
     began = time.process_time()
@@ -184,7 +188,7 @@ async def test_a_hundred_megabytes_in_ten_kilobytes(world):
 
 
 class SlicesByHand(Slices):
-    """Steps end when the test says so."""
+    """Slices whose steps end when the test ends them."""
 
     def __init__(self) -> None:
         super().__init__()

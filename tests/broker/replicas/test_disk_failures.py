@@ -1,4 +1,4 @@
-"""Disks that fail under a broker: one partition goes, in one line that names the file, and the rest serves on."""
+"""A disk failure takes one partition offline, with one log line that has the file's name. Others are still served."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def values(world: World, topic: str) -> list[bytes]:
 
 
 def after_repair(world: World, disk: Disk) -> None:
-    """The disk works again, and the broker is started anew."""
+    """Repair the disk and start the broker again."""
     disk.mend()
     world.crash()
     world.start()
 
 
 def offline_lines(lines: Lines) -> list[tuple[str, str]]:
-    """(topic, name of the file) of each partition that was said to be offline."""
+    """(topic, file name) of each "partition offline" line in the log."""
     return [
         (line["topic"], Path(line["file"]).name) for line in lines if line["event"] == "partition offline"
     ]
@@ -129,7 +129,7 @@ def test_an_append_that_fails_takes_its_partition_offline(
 
 
 def roll_next(partition: Partition) -> None:
-    """One batch of this test fits, two do not."""
+    """Set ``segment.bytes`` so that one batch of this test fits into a segment, and two do not."""
     partition.log.config = replace(partition.log.config, segment_bytes=120)
 
 
@@ -180,7 +180,7 @@ def test_checkpoints_that_cannot_be_written_are_tried_again(world: World, disk: 
     assert offline_lines(lines) == []
 
 
-# -- what clients see ---------------------------------------------------------------------------------------------
+# -- seen by clients ----------------------------------------------------------------------------------------------
 
 
 def partition_row(world: World, topic: str, version: int = 13) -> Any:
@@ -189,7 +189,7 @@ def partition_row(world: World, topic: str, version: int = 13) -> Any:
 
 
 def test_clients_are_shown_a_partition_without_a_leader_whose_replica_is_offline(world: World, disk: Disk):
-    """As by Kafka, whose controller takes the leadership from a failed log directory (KIP-858)."""
+    """In Kafka the controller removes the leadership from a failed log directory (KIP-858)."""
     before = partition_row(world, "broken")
     assert (before.error_code, before.leader_id, list(before.offline_replicas)) == (ErrorCode.none, 1, [])
     disk.fail("pwritev", path="*/broken-0/*")
@@ -250,7 +250,7 @@ def test_a_group_coordinator_without_its_log_sends_its_clients_away(world: World
     }
     assert coordinator_of(world, "g", 0) == ErrorCode.coordinator_not_available
     assert [topic for topic, _ in offline_lines(lines)] == [CONSUMER_OFFSETS]
-    # The decision is written; the marker waits for the partition.
+    # The decision (PrepareCommit) is written, but the marker waits for the partition.
     assert world.end("tx", *identity, committed=True)[0] == ErrorCode.none
     world.clock.advance(1000)
     assert world.ask_init("tx").error_code == ErrorCode.concurrent_transactions
@@ -272,7 +272,7 @@ def test_a_marker_that_cannot_be_written_is_written_after_the_repair(
         )
         assert answer.error_code == ErrorCode.none
     before = values(world, "sound")
-    # An abort writes the marker, then the index of aborted transactions: the second may fail as well.
+    # An abort writes the marker, then the index of aborted transactions. Either write may fail.
     disk.fail("pwritev", path="*/broken-0/*", after=0 if committed else 1)
     assert world.end("tx", producer_id, epoch, committed=committed)[0] == ErrorCode.none
     assert values(world, "sound") == ([*before, b"tx"] if committed else before)
@@ -286,11 +286,11 @@ def test_a_marker_that_cannot_be_written_is_written_after_the_repair(
     assert world.ask_init("tx").error_code == ErrorCode.none
 
 
-# -- files that are not what they should be, found at the start ---------------------------------------------------
+# -- damaged or missing files at the start ------------------------------------------------------------------------
 
 
 def crash_and(world: World, change: Callable[[Path], object], lines: Lines) -> Lines:
-    """Restart after a change to the files; returns what was said then."""
+    """Crash the world, change its files and start it again. Returns the log lines of the start."""
     world.abandon()
     change(world.path)
     world.cluster.restart()
@@ -316,7 +316,7 @@ def test_a_checkpoint_that_makes_no_sense_is_taken_for_empty(
 
 
 def replaced_by_directory(path: Path) -> None:
-    """An unreadable file: permissions do not stop root."""
+    """Put a directory in the place of a file, which makes it unreadable for root too."""
     path.rename(path.with_name("aside"))
     path.mkdir()
 
@@ -359,7 +359,7 @@ def test_a_file_that_cannot_be_used_takes_one_partition_offline_until_it_is_mend
 
 
 async def test_a_stop_that_could_not_finish_is_no_clean_one(world: World, disk: Disk, lines: Lines):
-    """An index that was not written would be believed otherwise."""
+    """If the stop counted as clean, the next start would trust an index that was not written."""
     before = values(world, "broken")
     disk.fail("write", code=errno.ENOSPC, path="*/broken-0/*")
     assert await world.node.replicas.close(clean=True) is False
@@ -396,7 +396,7 @@ def asking(cluster: Cluster, version: int) -> RequestContext:
 
 
 def append_one(cluster: Cluster) -> int:
-    """Its offset."""
+    """Append a record and return its offset."""
     partition = cluster.first.node.replicas.leader("sound", 0)
     assert isinstance(partition, Partition)
     result = partition.append(RecordBatch.parse(build_batch([(1, b"k", b"v")])), required_acks=-1)
@@ -405,7 +405,7 @@ def append_one(cluster: Cluster) -> int:
 
 
 async def change_topics(cluster: Cluster) -> list[int]:
-    """The errors of one that is new, of more partitions, and of one that goes."""
+    """Create a topic, add partitions to a topic and delete a topic. Returns the three errors."""
     new = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
     more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="sound", count=2, assignments=None)])
     gone = DeleteTopicsRequest(topic_names=["sound"])
@@ -433,7 +433,7 @@ async def test_metadata_that_cannot_be_written_stays_as_it_is(disk: Disk, lines:
     disk.mend()
     async with running(disk) as cluster:
         assert cluster.first.node.replicas.get("sound", 0).log_end_offset == 1  # type: ignore[union-attr]
-        # What was written and not synced was not promised; here it is there all the same.
+        # A record that was written but not synced was not acknowledged, and in this test it survives the restart.
         new = ErrorCode.none if call == "pwritev" else ErrorCode.topic_already_exists
         assert await change_topics(cluster) == [new, ErrorCode.none, ErrorCode.none]
 

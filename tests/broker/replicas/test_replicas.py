@@ -1,4 +1,4 @@
-"""Many partitions of one node: what is done for all of them at once, and what is not done for those at rest."""
+"""Many partitions of one node: work that is done for all of them together, and work that idle partitions do not cause."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The short forms of an append's questions say no more than the full rules (ADR 23): `opened_leader` and `leader`,
-`append_as_sent` beside `check` and `append`."""
+"""The fast paths of an append decide like the full checks (ADR 23): `opened_leader` like `leader`, and `append_as_sent` like
+`check` and `append`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def test_an_opened_leader_is_the_leader(tmp_path: Path) -> None:
     full = [replicas.leader("t", index) for index in range(5)]
     assert short == [opened[0], None, None, None, None]
     assert full[:3] == [opened[0], ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error]
-    assert isinstance(full[3], Partition), "it was not accessed before"
+    assert isinstance(full[3], Partition), "`leader` opens a partition that has not been used yet"
     assert full[4] is ErrorCode.unknown_topic_or_partition
-    # The full rule has a short way of its own, which knows the client's epoch.
+    # `leader` has a fast path too, which checks the client's leader epoch.
     epoch = opened[0].leader_epoch
     assert replicas.leader("t", 0, epoch) is opened[0]
     assert replicas.leader("t", 0, epoch + 1) is ErrorCode.unknown_leader_epoch

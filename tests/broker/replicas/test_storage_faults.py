@@ -1,4 +1,4 @@
-"""A disk that fails takes one partition offline; nothing that was not stored is acknowledged, the rest serves on."""
+"""A failing disk takes one partition offline. No record that was not stored is acknowledged, other partitions are served."""
 
 from __future__ import annotations
 

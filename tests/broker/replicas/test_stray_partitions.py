@@ -1,4 +1,4 @@
-"""Folders that the cluster metadata does not account for, and damaged `partition.metadata`: each is said in one line."""
+"""Partition directories that the metadata does not know, and damaged `partition.metadata` files: one log line for each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_flipped_partition_metadata_costs_nothing(world: World, place: int) ->
     assert world.partition(TOPIC, 0).log_end_offset == 1
     assert world.partition(TOPIC, 0).offline is None
     written = [line for line in lines if line["event"] == "damaged partition.metadata rewritten"]
-    # The last character of an id has two bits that say nothing.
+    # The last character of a topic id has two unused bits.
     assert written or place == 42
     assert place == 42 or path.read_bytes() == sound
     assert written == [] or written[0]["directory"] == str(path.parent)
@@ -68,7 +68,7 @@ def test_a_folder_of_an_earlier_topic_is_set_aside_with_a_line(world: World) -> 
 def test_checkpoints_of_an_earlier_topic_are_not_those_of_the_next_by_its_name(
     world: World, has_folder: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that was down hears neither of the deletion nor of the creation."""
+    """The topic was deleted and created again while the node was down."""
     no_threads(monkeypatch)
     folder = world.path / "orders-0"
     if has_folder:
@@ -86,7 +86,7 @@ def test_checkpoints_of_an_earlier_topic_are_not_those_of_the_next_by_its_name(
 def test_a_deleted_topic_leaves_the_checkpoint_files_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a crash its offsets would be those of the next topic by its name (Kafka: ``LogManager.asyncDelete``)."""
+    """After a crash they would apply to a new topic of the same name (Kafka: ``LogManager.asyncDelete``)."""
     no_threads(monkeypatch)
     for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS):
         write_offsets(world.path / name, {(TOPIC, 0): 1})

@@ -1,4 +1,4 @@
-"""How the process shares its descriptors."""
+"""How the process divides its file descriptors between connections and files."""
 
 from __future__ import annotations
 

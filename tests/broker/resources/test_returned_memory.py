@@ -1,4 +1,4 @@
-"""Memory that ended connections have freed."""
+"""Memory that is returned to the system after connections have ended."""
 
 from broker.resources.returned_memory import ENDS, ReturnedMemory
 

@@ -1,4 +1,4 @@
-"""Secrets to plant, and a search for them in whatever form: as they are, in base64 at any place of it, in hex, quoted."""
+"""Secrets to plant, and a search for them in every form: plain, hex, quoted, and base64 at any position of a longer text."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ NAMES = (
     "stray-password",
 )
 PLANTED = {name: f"{hashlib.sha256(name.encode()).hexdigest()[:10]}/{name}" for name in NAMES}
-"""By name: each is found by itself only, and has a character that URLs and base64 have their own way with."""
+"""The secrets by name. No secret contains another, and each has a character that URLs and base64 encode."""
 SALT = hashlib.sha256(b"salt").digest()
 SALTED_PASSWORD = hashlib.sha256(b"salted").digest()
 
 
 def forms(secret: bytes) -> Iterator[bytes]:
-    """Each form in which a secret could be shown."""
+    """Every form in which the secret might be shown."""
     yield secret
     yield secret.hex().encode()
     yield secret.hex().upper().encode()
@@ -42,13 +42,13 @@ def forms(secret: bytes) -> Iterator[bytes]:
     yield quote(secret).encode()
     yield secret.decode("latin-1").encode("utf-8")
     for before in range(3):
-        # Of the encoded text what does not depend on the neighbours.
+        # The part of the base64 text that does not depend on the bytes around the secret.
         encoded = b64encode(bytes(before) + secret + bytes(-(before + len(secret)) % 3))
         yield encoded[4 if before else 0 : -4]
 
 
 def shown(what: bytes, secrets: Iterable[bytes]) -> list[bytes]:
-    """Those of the secrets that are in it."""
+    """The secrets that occur in ``what``."""
     return [secret for secret in secrets if any(form in what for form in forms(secret))]
 
 

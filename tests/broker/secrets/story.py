@@ -1,4 +1,4 @@
-"""A broker with a secret in each place that can have one, what clients do with them, and all that it shows of it."""
+"""A broker with a secret in each possible place, clients that use the secrets, and everything that the broker shows."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ SETTINGS = {
 }
 BROKER = 4
 LAST = "list_groups"
-"""What is asked at the end."""
+"""The last request of the story."""
 SET = 0
 
 
 @dataclass
 class Client:
-    """One connection."""
+    """One connection of a client."""
 
     port: int
     wire: raw.Wire = field(init=False)
@@ -77,14 +77,14 @@ def alteration(name: str, key: str, value: str) -> dict[str, Any]:
 
 
 class Story:
-    """``secrets`` has what is not known before: HMACs of tokens, and what a SCRAM client sends."""
+    """The requests of the clients. ``secrets`` has those that are made on the way: HMACs of tokens, SCRAM messages."""
 
     def __init__(self, ports: dict[str, int]) -> None:
         self.admin_port, self.port = ports["PLAINTEXT"], ports["CLIENT"]
         self._stack = ExitStack()
         self.secrets: list[bytes] = []
         self.heard: list[bytes] = []
-        """What clients were answered."""
+        """The responses to the clients."""
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +93,7 @@ class Story:
         self._stack.close()
 
     def client(self) -> Client:
-        """On the listener with SASL."""
+        """Connect to the SASL listener."""
         return self.connect(self.port)
 
     def admin(self) -> Client:
@@ -195,7 +195,7 @@ class Story:
         self.hear(client.ask("expire_delegation_token", 2, hmac=made["hmac"], expiry_time_period=-1))
 
     def held(self, control: Control) -> bytes:
-        """What the control port shows of a request that a rule holds."""
+        """Hold a request with a fault rule, and return what the control port shows of it."""
         control.post("/v1/faults", {"rule": "IncrementalAlterConfigs nth=1 -> hold"})
         client, name = self.admin(), f"{LISTENER}.ssl.keystore.password"
         resources = [alteration("1", name, PLANTED["dynamic-key-password"])]
@@ -208,7 +208,7 @@ class Story:
         return views + control.get("/v1/faults")
 
     def strays(self) -> None:
-        """A password where none belongs."""
+        """Send a password where none is expected."""
         stray = PLANTED["stray-password"].encode()
         for port in (self.port, self.admin_port):
             for frame in (b"\0alice\0" + stray, b"\0\x11\0\1\0\0\0\1\xff\xff" + stray, stray):
@@ -217,7 +217,7 @@ class Story:
 
 
 class Control:
-    """The control port."""
+    """A client of the control port."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -240,7 +240,7 @@ class Control:
         return answer
 
     def views(self) -> Iterator[tuple[str, bytes]]:
-        """Each answer of the control port that is not a stream."""
+        """Yield the path and body of each GET response of the control port that is not a stream."""
         document = json.loads(self.get("/openapi.json"))
         for path, methods in document["paths"].items():
             if "get" in methods and "{" not in path and path not in ("/v1/trace/follow", "/v1/watch"):
@@ -248,9 +248,9 @@ class Control:
 
     @contextmanager
     def following(self) -> Iterator[HTTPResponse]:
-        """The trace as it comes."""
+        """Context manager: follow the trace, and yield its stream."""
         with self._open(Request(f"{self.url}/v1/trace/follow?bodies=true&values=true")) as answer:
-            answer.readline()  # from here on nothing is missed
+            answer.readline()  # from here on the stream has every exchange
             yield answer
 
     def command(self, *words: str) -> bytes:

@@ -1,4 +1,4 @@
-"""No secret is in what a running broker shows: each is planted, used, and looked for in everything that can be seen."""
+"""A running broker shows no secret: each is planted, used, and searched for in everything that the broker shows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACES = ("answers", "held", "follow", "commands", "views", "spans", "log", TRAC
 
 @dataclass
 class Told:
-    """Where what was seen, and the secrets that could have been in it."""
+    """What the broker showed, by place, and the secrets that it must not contain."""
 
     places: dict[str, bytes] = field(default_factory=dict)
     secrets: list[bytes] = field(default_factory=list)
@@ -90,12 +90,12 @@ def until(last: bytes, lines: Iterable[bytes]) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_no_secret_is_shown(told: Told, place: str) -> None:
-    assert told.places[place], "nothing was seen there"
+    assert told.places[place], "the broker showed nothing in this place"
     assert not shown(told.places[place], told.secrets)
 
 
 def test_the_trace_has_what_clients_did_with_them(told: Told) -> None:
-    """Else there would be nothing to hide."""
+    """Otherwise the search of the trace would prove nothing."""
     asked = Counter(each["api"] for each in json.loads(told.places[TRACE])["exchanges"])
     assert asked["SaslAuthenticate"] >= 8
     assert asked["IncrementalAlterConfigs"] == 9
@@ -104,7 +104,7 @@ def test_the_trace_has_what_clients_did_with_them(told: Told) -> None:
 
 
 def test_the_metadata_log_has_what_kafka_s_has(told: Told) -> None:
-    """Settings that clients have changed are in it as they are; of SCRAM users the keys, and no password."""
+    """It has changed settings in plain text, and for SCRAM users their keys but no password."""
     found = shown(told.metadata, told.secrets)
     names = {name for name, text in PLANTED.items() if text.encode() in found}
     assert names == {

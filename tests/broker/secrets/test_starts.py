@@ -1,4 +1,4 @@
-"""A start that is refused, and the log of one that is not, say what is wrong without any secret."""
+"""Neither the error of a failed start nor the log of a successful start contains a secret."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def said_by_a_start(arguments: Sequence[str], environ: Mapping[str, str], folder: Path) -> str:
-    """Why there is no broker: all that a person or a log could get of it."""
+    """Start a broker. Returns everything that its error could show or log, "" if the start succeeds."""
     try:
         settings = parse(["--data-dir", str(folder / "data"), *arguments], environ)
     except click.ClickException as refused:
@@ -160,7 +160,7 @@ def test_settings_can_be_printed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("log_format", ["json", "human"])
 def test_a_traceback_has_no_values(log_format: str) -> None:
-    """Of an exception the log has the lines of the program, and not what was in its variables."""
+    """A logged traceback has the source lines, but no values of variables."""
     stream = StringIO()
     broker_logging.configure(log_format, "debug", stream)
     try:

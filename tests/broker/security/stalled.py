@@ -1,4 +1,4 @@
-"""A broker whose clients do not log in to the end: its listeners, and sockets at which a client says no more.
+"""A broker with clients that do not complete their authentication: its listeners, and sockets that stop at every stage.
 
 with secured(home) as broker:
     sockets = [stall(broker.ports) for stall in STALLS.values()]
@@ -82,11 +82,11 @@ STALLS: Final[Mapping[str, Stall]] = {
         ports["SASL"], sasl_handshake("SCRAM-SHA-256") + sasl_authenticate(b"n,,n=alice,r=abc")
     ),
 }
-"""Where clients stop."""
+"""Functions that connect a client which stops at this stage."""
 
 
 def has_ended(client: socket.socket) -> type[Exception] | None:
-    """Wait for the end of what the broker sends, below TLS; how it ends."""
+    """Read below TLS until the broker ends the connection. Returns the exception that ended it, None for an orderly end."""
     client.settimeout(HANG_S)
     try:
         while socket.socket.recv(client, 65536):
@@ -97,7 +97,7 @@ def has_ended(client: socket.socket) -> type[Exception] | None:
 
 
 class Neighbour:
-    """A producer that nothing of this is any affair of."""
+    """A client on a listener without TLS and SASL, which must always be served."""
 
     def __init__(self, port: int) -> None:
         self._wire = raw.Wire("127.0.0.1", port)
@@ -111,7 +111,7 @@ class Neighbour:
 
 
 class Secured:
-    """The broker's process, as it is seen from outside."""
+    """The broker's process, as seen from outside."""
 
     def __init__(self, ports: Ports, control: int, home: Path) -> None:
         self.ports = ports
@@ -128,7 +128,7 @@ class Secured:
         return neighbour
 
     def peer_ports(self) -> set[int]:
-        """Of the clients whose sockets the process holds: those that it has accepted and has not closed."""
+        """The ports of the clients whose connections the process has accepted and not closed."""
         return {each.raddr.port for each in self._process.net_connections("tcp4") if each.raddr}
 
     def await_peers(self, are_there: Callable[[set[int]], bool], what: str) -> None:
@@ -155,7 +155,7 @@ def secured(home: Path) -> Iterator[Secured]:
     wanted = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(home / "tls" / "server.pem"),
-        # Else clients that connect all at once wait for the system to ask again for them, a second each.
+        # With a smaller backlog, clients that all connect at once would retransmit their SYN after a second.
         "socket.listen.backlog.size": "2000",
     }
     for listener in ("sasl", "both"):
@@ -167,7 +167,7 @@ def secured(home: Path) -> Iterator[Secured]:
 
 
 def _add_user(port: int) -> None:
-    """For SCRAM-SHA-256."""
+    """Create the SCRAM-SHA-256 credentials of the user."""
     number, salted = next(tokens.salted_passwords())
     upsertion = {"name": tokens.USER, "mechanism": number, "iterations": 4096, "salt": b"salt"}
     body = {"deletions": [], "upsertions": [{**upsertion, "salted_password": salted}]}

@@ -1,6 +1,6 @@
-"""The way of a connection to its principal: sessions that end, and clients that authenticate again.
+"""From a new connection to its principal: sessions that expire, and clients that re-authenticate.
 
-The order of requests is compared with Kafka's in tests/differential/handshakes; here the clock stands where a test sets it.
+The order of requests is compared with Kafka's in tests/differential/handshakes. These tests have a manual clock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ METADATA: Final = 3
 
 
 class Echo:
-    """Takes the token for the user."""
+    """A mechanism that takes the token as the user's name."""
 
     def __init__(self, expires_ms: int | None = None) -> None:
         self.mechanism, self.user, self.is_complete, self.by_token = "ECHO", "", False, False
@@ -46,7 +46,7 @@ class Echo:
 
 
 class Asking(Echo):
-    """Has to ask for what it says, as a mechanism does that looks for a delegation token."""
+    """A mechanism that suspends before it evaluates a token, like one that looks up a delegation token."""
 
     async def evaluate(self, token: bytes) -> bytes:
         await asyncio.sleep(0)
@@ -79,7 +79,7 @@ class World:
 
 
 async def _at_once() -> None:
-    """The turn of a large token."""
+    """Stands for the wait for a turn in which a large token is evaluated."""
 
 
 NewWorld = Callable[..., World]
@@ -107,7 +107,8 @@ def test_a_session_ends_when_the_earlier_of_both_ends(new_world: NewWorld) -> No
     assert new_world(expires_ms=1_000_300).log_in() == 300
     assert new_world(reauth_ms=500, expires_ms=1_000_300).log_in() == 300
     assert new_world(reauth_ms=200, expires_ms=1_000_300).log_in() == 200
-    assert new_world(expires_ms=999_000).log_in() == 0  # over already, which is not for ever
+    # The session has expired already, which is not "never".
+    assert new_world(expires_ms=999_000).log_in() == 0
     world = new_world(expires_ms=999_000)
     world.log_in()
     world.now_ms += 1
@@ -136,7 +137,7 @@ def test_not_more_often_than_once_a_second(new_world: NewWorld) -> None:
     world.log_in()
     world.now_ms += 999
     assert world.it.check(SASL_HANDSHAKE, "sasl_handshake")
-    assert world.it.is_complete, "the handler answers ILLEGAL_SASL_STATE"
+    assert world.it.is_complete, "the handler responds with ILLEGAL_SASL_STATE"
     world.now_ms += 1
     assert world.it.check(SASL_HANDSHAKE, "sasl_handshake")
     assert not world.it.is_complete

@@ -1,4 +1,4 @@
-"""The authority of --tls, from one start to the next."""
+"""The certificate authority of --tls is kept from one start to the next."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What of a listener may be set while the broker runs (KIP-226): it holds for connections to come, or is refused."""
+"""Settings of a listener that change at run time (KIP-226) apply to new connections, or are rejected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_login_module_that_is_set_at_run_time_counts_from_then_on(tmp_path: Pa
         assert login(ports["FIRST"], "alice", "alice-secret") == 58
         assert login(ports["AGAIN"], "alice", "alice-secret") == 0
         refused = alter(ports["PLAINTEXT"], f'{MODULE} user_carol="newer";')
-        assert refused == 42, "INVALID_REQUEST, as Kafka says of settings of brokers"
+        assert refused == 42, "INVALID_REQUEST, like Kafka for settings of brokers"
         assert login(ports["FIRST"], "carol", "new") == 0
 
 

@@ -1,6 +1,6 @@
-"""Clients that say anything, or stop anywhere, before they are authenticated: at the sockets of a broker's process.
+"""Clients that send anything or stop anywhere before they are authenticated, on real sockets of a broker's process.
 
-`tests/fuzz` has the same of SASL in virtual time, `tests/broker/net/test_handshakes.py` that of TLS on both event loops.
+`tests/fuzz` does the same for SASL in virtual time, and `tests/broker/net/test_handshakes.py` for TLS on both event loops.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ SEED = int(os.environ.get("FUZZ_SEED", "1"))
 PIECES = 120
 STALLED_EACH = 8
 MEMORY_BYTES = 24 << 20
-"""What three thousand clients may leave behind, above what the thousand before them has left."""
+"""Memory that three thousand clients may leave behind, above what the thousand before them has left."""
 OPEN_BYTES = 110 << 20
-"""What a thousand may cost while they are there: uvloop and OpenSSL keep some 50 KB for each one that has TLS."""
+"""Memory that a thousand connected clients may use: uvloop and OpenSSL keep some 50 KB for each connection with TLS."""
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Its stop finds clients in the middle of everything."""
+    """A broker process. At its stop, clients are connected that have stopped at every stage."""
     with ExitStack() as after_its_end, secured(tmp_path_factory.mktemp("robustness")) as broker:
         yield broker
         for stall in STALLS.values():
@@ -61,7 +61,7 @@ def neighbour(broker: Secured) -> Iterator[Neighbour]:
         yield neighbour
 
 
-# ---- anything
+# ---- random data
 
 
 def test_anything_before_a_login_costs_a_neighbour_nothing(broker: Secured, neighbour: Neighbour) -> None:
@@ -93,13 +93,13 @@ def test_no_token_behind_tls_is_too_large(broker: Secured, neighbour: Neighbour)
 
 
 def _shut(client: socket.socket) -> None:
-    """Say that nothing more comes; below TLS, which has no word for it here."""
+    """Shut down the sending side of the TCP connection, without TLS's close_notify."""
     with contextlib.suppress(OSError):
         socket.socket.shutdown(client, socket.SHUT_WR)
 
 
 def _records(random: Random) -> bytes:
-    """Records of TLS with anything in them."""
+    """TLS records with random types, versions, lengths and contents."""
     kinds = random.choices((20, 21, 22, 23, 24, 255), k=random.randint(1, 4))
     said = b""
     for kind in kinds:
@@ -125,7 +125,7 @@ def _tokens(random: Random) -> bytes:
 
 
 def _check_log(broker: Secured, begin: int, watch: Stopwatch) -> None:
-    """Not more lines than the limit lets pass, no error, and no part of a password."""
+    """The log has no more lines than the rate limit allows, no error, and no part of a password."""
     lines = broker.log()[begin:]
     kinds = Counter((line["event"], line.get("reason")) for line in lines if "connection" in line)
     assert max(kinds.values(), default=0) <= BURST_LINES + watch.run_s + 1
@@ -134,7 +134,7 @@ def _check_log(broker: Secured, begin: int, watch: Stopwatch) -> None:
     assert not [line for line in lines if any(secret in str(line) for secret in secrets)]
 
 
-# ---- nothing
+# ---- stalled clients
 
 
 def test_clients_that_stop_anywhere_are_closed_when_they_are_idle(
@@ -180,7 +180,7 @@ def _opened(stack: ExitStack, stall: object, broker: Secured) -> socket.socket:
 
 @pytest.mark.more
 def test_thousands_that_stop_cost_no_memory_that_stays(tmp_path: Path) -> None:
-    """A neighbour asks all the time, and is served."""
+    """Another client is served all the time."""
     with secured(tmp_path) as broker, contextlib.closing(broker.neighbour()) as neighbour:
         over = threading.Event()
         served: list[bool] = []
@@ -202,7 +202,7 @@ def _ask_until(end: threading.Event, neighbour: Neighbour, served: list[bool]) -
 
 
 def _thousand(broker: Secured) -> int:
-    """They come, stop in the middle, and go; the memory that the broker has then."""
+    """Connect a thousand clients that stop in the middle, and disconnect them. Returns the broker's memory after that."""
     memory = broker.memory_bytes
     with ExitStack() as stack:
         stalls = list(STALLS.values())

@@ -1,4 +1,4 @@
-"""What tests of transactions between nodes share."""
+"""Fixtures for tests of transactions between nodes."""
 
 import pytest
 
@@ -8,5 +8,5 @@ from tests.support.world import NODE_ID
 
 @pytest.fixture
 def peers() -> FakePeers:
-    """The other nodes, as the one under test reaches them."""
+    """The other nodes, as the node under test reaches them."""
     return FakePeers(NODE_ID)

@@ -1,4 +1,4 @@
-"""Batches of transactions that another node coordinates: it is asked before anything is appended (KIP-890)."""
+"""Batches of transactions whose coordinator is another node, which verifies them before they are appended (KIP-890)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OK = ErrorCode.none
 
 @pytest.fixture
 def world(tmp_path, peers):
-    """Node 2 coordinates every id; node 1 leads the rest."""
+    """A world in which node 2 coordinates every transactional id, and node 1 leads all other partitions."""
     world = World(tmp_path, peers=peers)
     world.create("t", 3)
     for state in list(world.cluster.topics[TRANSACTION_STATE].partitions):
@@ -64,7 +64,7 @@ def errors_of(answer: asyncio.Future[Any]) -> list[int]:
 
 
 def answer(sent: Sent, *errors: ErrorCode, whole: ErrorCode = OK) -> None:
-    """One error for each partition that was asked about, of all transactions; the last one for all that follow."""
+    """Respond with one error for each requested partition of all transactions. The last error is for all that follow."""
     left = list(errors) or [OK]
 
     def next_error() -> ErrorCode:
@@ -207,7 +207,7 @@ async def test_of_two_questions_for_one_id_only_one_is_put(world, peers, epoch_b
 
 
 async def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(world, peers):
-    """No hanging transaction: what was allowed before the abort is not appended after it."""
+    """So there is no hanging transaction: a batch that was verified before the abort is not appended after it."""
     waiting = produce(world, 0, version=11)
     [sent] = peers.take()
     world.write_markers(7, 1, ("t", 0), transaction_version=2)

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn and verification: one column of Kafka's table each, row by row and in its order."""
+"""AddPartitionsToTxn and verification: each is a column of Kafka's table of checks, tested row by row in its order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def verify(txn, *partitions, producer_id=7, epoch=3):
     return verify_partitions(txn, producer_id=producer_id, epoch=epoch, partitions=partitions)
 
 
-# Each row: what differs from a request that fits, and its code. A row that fails must hide all rows below it.
+# (fields that differ from a valid request, error). If several rows apply, the error is that of the first one.
 FAULTS = [
     ({"producer_id": 8}, ErrorCode.invalid_producer_id_mapping),
     ({"epoch": 2}, ErrorCode.producer_fenced),

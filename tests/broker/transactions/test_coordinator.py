@@ -1,4 +1,4 @@
-"""The coordinator at work on real logs: what it writes, in which order, and what becomes of failures and of time."""
+"""The transaction coordinator on real logs: its records, their order, failures, and timeouts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.world import CONSUMER_OFFSETS, NODE_ID, OTHER_NODE_ID, TRANSA
 OK = ErrorCode.none
 KAFKAS_ORDER = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms": "50"}
 TIMED_OUT_AFTER_MS = 80_000
-"""The timeout of these transactions, and the time until the job looks."""
+"""More than the timeout of these transactions plus the interval of the job that aborts them."""
 DAY_MS = 86_400_000
 
 
@@ -35,7 +35,7 @@ def world(tmp_path):
 
 @pytest.fixture
 def kafka(tmp_path):
-    """A broker that answers EndTxn before it writes the markers."""
+    """A broker with `odradek.commit.order=kafka`: it responds to EndTxn before it writes the markers."""
     world = World(tmp_path, settings=KAFKAS_ORDER)
     world.create("t", 3)
     yield world
@@ -56,14 +56,14 @@ def send(world: World, producer_id: int, epoch: int, sequence: int = 0, index: i
 
 
 def begin(world: World) -> tuple[int, int]:
-    """A transaction of version 2 with one record; returns the producer's id and epoch."""
+    """Begin a transaction of version 2 and write one record. Returns the producer id and epoch."""
     producer_id, epoch = world.init()
     assert send(world, producer_id, epoch) == OK
     return producer_id, epoch
 
 
 def fail_appends(world: World, *errors: ErrorCode) -> None:
-    """The next appends to the coordinator's partition fail so."""
+    """Make the next appends to the coordinator's partition fail with these errors."""
     shard = world.node.transactions.partition_for("tx")
     assert shard is not None
     partition = world.partition(TRANSACTION_STATE, shard)
@@ -77,7 +77,7 @@ def fail_appends(world: World, *errors: ErrorCode) -> None:
 
 
 def hold_high_watermark(world: World, topic: str, index: int):
-    """Nothing is committed in this partition until the returned function is called."""
+    """Stop the high watermark of a partition, until the returned function is called."""
     partition = world.partition(topic, index)
     advance = partition.advance_high_watermark
     partition.advance_high_watermark = lambda: None
@@ -95,7 +95,7 @@ def hold_home(world: World):
     return hold_high_watermark(world, TRANSACTION_STATE, shard)
 
 
-# -- what is written ----------------------------------------------------------------------------------------
+# -- records ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("committed", "prepared"), [(True, 2), (False, 3)])
@@ -214,7 +214,7 @@ def test_both_protocols_take_turns_on_one_id(world):
     assert world.committed_values("t") == [b"v0", b"v1", b"v0"]
 
 
-# -- the order of Kafka -------------------------------------------------------------------------------------
+# -- Kafka's order: the response before the markers ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(("version", "epoch_after"), [(4, 0), (5, 1)])
@@ -235,7 +235,7 @@ def test_between_the_response_and_complete_every_request_has_to_be_repeated(kafk
 
 
 def test_until_complete_is_written_not_even_strangers_hear_anything_else(kafka):
-    """What is pending comes before producer ids, epochs and verdicts."""
+    """The check for a pending transition comes before the checks of producer id, epoch and verdict."""
     producer_id, epoch = kafka.init()
     send(kafka, producer_id, epoch)
     kafka.end("tx", producer_id, epoch, committed=True)
@@ -260,7 +260,7 @@ def test_a_retry_of_version_1_is_told_to_wait_and_then_that_all_is_well(kafka):
 
 
 async def test_a_batch_of_version_12_waits_for_an_end_of_version_4_and_is_appended(kafka):
-    """The marker keeps the epoch that the waiting batch has: its guard is one of the next transaction (KIP-890)."""
+    """The marker has the epoch of the waiting batch, so the batch must be verified for the next transaction (KIP-890)."""
     producer_id, epoch = kafka.init()
     kafka.add("tx", producer_id, epoch, ("t", 0))
     assert kafka.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK
@@ -280,7 +280,7 @@ async def test_a_batch_of_version_12_waits_for_an_end_of_version_4_and_is_append
 
 
 async def test_a_batch_that_waits_is_verified_anew_at_each_try(kafka):
-    """The marker drops a guard that was made for an older Produce; the next try makes another one."""
+    """The marker discards the guard of an older Produce, and the next try creates another guard."""
     kafka.create("u", 1)
     producer_id, epoch = kafka.init()
     kafka.add("tx", producer_id, epoch, ("u", 0))
@@ -303,7 +303,7 @@ async def test_a_batch_that_waits_is_verified_anew_at_each_try(kafka):
 
 
 async def test_an_exception_in_a_later_try_is_the_answer(kafka, monkeypatch):
-    """The request would never be answered, and its connection with it."""
+    """Otherwise neither the request nor any later one of its connection would get a response."""
     producer_id, epoch = kafka.init()
     kafka.add("tx", producer_id, epoch, ("t", 0))
     assert kafka.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK
@@ -342,7 +342,7 @@ async def test_an_exception_after_the_records_were_read_is_the_answer(world, mon
 
 @pytest.mark.parametrize("version", [11, 12])
 def test_a_transactional_batch_without_a_producer_is_in_no_transaction(world, version):
-    """It needs the name, and nothing else; Kafka verifies only batches that have a producer id."""
+    """It needs a transactional id and no verification: Kafka verifies only batches with a producer id."""
     batch = build_batch([(world.clock.now, b"k", b"v")], transactional=True)
     for transactional_id, error in ((None, 53), ("tx", 0)):
         answer = world.ask_produce({("t", 0): batch}, transactional_id=transactional_id, version=version)
@@ -352,7 +352,7 @@ def test_a_transactional_batch_without_a_producer_is_in_no_transaction(world, ve
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_version_0_stores_nothing_of_the_new_protocol(tmp_path, version):
-    """A value of version 0 has no room for it: UNSUPPORTED_VERSION, and the id goes on in the old protocol."""
+    """A value of version 0 lacks these fields: the error is UNSUPPORTED_VERSION, and the old protocol still works."""
     world = World(tmp_path, transaction_version=0)
     world.create("t", 1)
     producer_id, epoch = world.init()
@@ -414,7 +414,7 @@ def test_a_fence_that_could_not_be_written_holds_in_memory_and_is_not_repeated(t
 
 
 def wear_out(world: World, epoch: int = 32766) -> int:
-    """An id whose producer id has come to this epoch: written, and read by a new coordinator."""
+    """Set the epoch of the producer id of "tx" in the log, and load it in a new coordinator. Returns the producer id."""
     producer_id, _ = world.init()
     shard = world.node.transactions.partition_for("tx")
     assert shard is not None
@@ -438,7 +438,7 @@ def test_a_worn_out_producer_id_is_replaced_by_init(world, given):
     assert last is not None
     assert (last.previous_producer_id, last.producer_id, last.producer_epoch) == (producer_id, *fresh)
     if given:
-        assert world.init(**identity) == fresh, "the answer was lost: the same again"
+        assert world.init(**identity) == fresh, "a retry after a lost response gets the same identity"
     else:
         answer = world.ask_init(producer_id=producer_id, epoch=32766)
         assert answer.error_code == ErrorCode.producer_fenced
@@ -461,9 +461,11 @@ def test_a_worn_out_producer_id_is_replaced_by_end(world, committed):
     assert (done.producer_id, done.producer_epoch) == (producer_id + 1, 0)
     assert (done.previous_producer_id, done.next_producer_id) == (producer_id, -1)
     assert world.markers("t") == [(32767, committed)]
-    assert world.end("tx", producer_id, 32766, committed=committed) == answer, "a late retry"
+    assert world.end("tx", producer_id, 32766, committed=committed) == answer, (
+        "a late retry gets the same response"
+    )
     world.drop_coordinator()
-    assert world.end("tx", producer_id, 32766, committed=committed) == answer, "even after a restart"
+    assert world.end("tx", producer_id, 32766, committed=committed) == answer, "also from a new coordinator"
     assert send(world, producer_id + 1, 0) == OK
     late = world.end("tx", producer_id, 32766, committed=committed)
     assert late == (ErrorCode.invalid_producer_id_mapping, -1, -1)
@@ -539,7 +541,7 @@ def test_a_state_that_cannot_be_written_is_not_taken(world, failure, told):
         fail_appends(world, failure)
         assert ask() == told
         assert world.memory() == before
-    assert world.end("tx", producer_id, epoch, committed=True)[0] == OK, "nothing is left pending"
+    assert world.end("tx", producer_id, epoch, committed=True)[0] == OK, "no transition is pending"
 
 
 @pytest.mark.parametrize("failures", [1, 2, 3])
@@ -607,7 +609,7 @@ def test_an_epoch_that_changed_under_an_append_makes_the_answer_not_coordinator(
     release()
     assert [answer.error for answer in answers] == [ErrorCode.not_coordinator]
     world.start()
-    assert world.briefs()[-1] == (4, 1), "the next owner finishes what is in the log"
+    assert world.briefs()[-1] == (4, 1), "the next coordinator completes the decision in the log"
     assert world.markers("t") == [(1, True)]
 
 
@@ -722,12 +724,12 @@ def test_a_decided_transaction_is_finished_with_all_its_markers_again(kafka, com
     assert kafka.briefs()[-1] == (prepared + 2, 1)
     assert kafka.markers("t") == [(1, committed)]
     entry = kafka.partition("t").log.producers.entries[producer_id]
-    assert entry.coordinator_epoch == 1, "the epoch of the new leader"
+    assert entry.coordinator_epoch == 1, "the leader epoch of the new coordinator"
 
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypatch, committed):
-    """It reads to the log's end: a decision above the high watermark will be committed, so it must be carried out."""
+    """It reads to the end of the log: a decision above the high watermark will be committed, so it must be completed."""
     monkeypatch.setattr("broker.transactions.loading.LOAD_TURN_RECORDS", 1)
     producer_id, epoch = begin(world)
     release = hold_home(world)
@@ -748,7 +750,7 @@ async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypa
 
 
 async def test_ids_that_are_taken_over_are_finished_side_by_side(world):
-    """A marker that waits for its commit holds up no id but its own."""
+    """A marker that waits for its commit delays only its own transaction."""
     released = [hold_high_watermark(world, "t", index) for index in (0, 1)]
     home = world.node.transactions.partition_for
     ids = [each for each in map(str, range(1000)) if home(each) == home("0")][:2]
@@ -835,7 +837,7 @@ def test_a_producer_of_version_1_that_timed_out_is_fenced(tmp_path, level, commi
     send(world, producer_id, epoch, version=11)
     world.clock.advance(TIMED_OUT_AFTER_MS)
     assert world.markers("t") == [(1, False)]
-    assert world.layout("t")[0][3] == 0, "the data is of the old epoch"
+    assert world.layout("t")[0][3] == 0, "the data batch has the old epoch"
     fenced = ErrorCode.producer_fenced
     assert world.end("tx", producer_id, epoch, committed=committed, version=4)[0] == fenced
     assert world.add("tx", producer_id, epoch, ("t", 0))["t", 0] == fenced
@@ -892,7 +894,7 @@ def test_an_open_transaction_keeps_its_id(tmp_path):
     world.abandon()
 
 
-# -- who owns an id -----------------------------------------------------------------------------------------
+# -- which coordinator owns an id ---------------------------------------------------------------------------
 
 
 def test_without_its_topic_there_is_no_coordinator(world):
@@ -922,7 +924,7 @@ def test_an_id_lives_where_java_puts_it(tmp_path, transactional_id, index):
 
 
 def test_after_more_partitions_ids_stay_and_no_partition_is_loaded(world):
-    """As on Kafka (``validateTransactionTopicPartitionCountIsStable``): half of the ids would be another partition's."""
+    """As in Kafka (``validateTransactionTopicPartitionCountIsStable``): half of the ids would move to other partitions."""
     coordinator = world.node.transactions
     before = world.init("tx")
     home, count = coordinator.partition_for("tx"), len(world.cluster.topics[TRANSACTION_STATE].partitions)
@@ -938,7 +940,7 @@ def test_after_more_partitions_ids_stay_and_no_partition_is_loaded(world):
 
 
 def test_an_id_whose_partition_is_gone_has_no_coordinator(world):
-    """The topic was deleted, and created with fewer partitions."""
+    """The topic was deleted, and created again with fewer partitions."""
     coordinator = world.node.transactions
     last = len(world.cluster.topics[TRANSACTION_STATE].partitions) - 1
     name = next(name for name in map(str, range(99)) if coordinator.partition_for(name) == last)

@@ -1,4 +1,4 @@
-"""A crash at every step of a commit: what is found afterwards is a transaction that happened, or one that did not."""
+"""A crash at every step of a commit or abort: afterwards the transaction has ended everywhere, or nowhere."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ PROTOCOLS = pytest.mark.parametrize("version", [3, 5], ids=["version 1", "versio
 
 @pytest.fixture(autouse=True)
 def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine survives these crashes: what was written is there."""
+    """Skip fsync: the process crashes but the machine does not, so everything that was written is on the disk."""
     monkeypatch.setattr(files.System, "fsync", Unsynced.fsync)
 
 
 @pytest.fixture(autouse=True)
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash may come between any two calls of the background work as well."""
+    """Run background work in the same thread, so that a crash may come between any two of its calls."""
     no_threads(monkeypatch)
 
 
 class Crash(BaseException):
-    """Not an Exception: no handler of the broker may survive the death of its process."""
+    """The crash of the process. It is not an Exception, so that no handler of the broker catches it."""
 
 
 class CrashAt:
-    """Dies at the n-th passage of a point, or of one of several; None counts."""
+    """Crashes the broker at the n-th passage of any of the points. With None it only counts the passages."""
 
     def __init__(self, point: str | tuple[str, ...], passage: int | None) -> None:
         self.points = (point,) if isinstance(point, str) else point
@@ -57,7 +57,7 @@ class CrashAt:
 
 
 class Story:
-    """One transaction over three partitions and the offsets of a group, ended under a watcher's eyes."""
+    """One transaction over three partitions and the offsets of a group, and the way in which it ends."""
 
     def __init__(self, path: Path, order: str, version: int) -> None:
         self.world = World(path, settings={"odradek.commit.order": order})
@@ -82,19 +82,19 @@ class Story:
         assert error is ErrorCode.none
 
     def roll_always(self) -> None:
-        """From now on each append begins a new segment in its log, until the broker starts again."""
+        """Make each append roll a new segment in its log, until the broker starts again."""
         for partition in self.world.node.replicas.opened():
             partition.log.config = replace(partition.log.config, segment_bytes=1)
 
     def segments(self) -> dict[str, int]:
-        """How many there are of the logs of each topic."""
+        """The number of segments of each topic's logs."""
         counts: dict[str, int] = {}
         for partition in self.world.node.replicas.opened():
             counts[partition.topic] = counts.get(partition.topic, 0) + len(partition.log.segments)
         return counts
 
     def end(self, watcher: CrashAt, *, committed: bool) -> bool:
-        """Whether the broker died of it."""
+        """End the transaction. True if the broker crashed."""
         try:
             with on_passage(watcher):
                 self.answer = self.world.end(
@@ -106,7 +106,7 @@ class Story:
         return False
 
     def verdicts(self) -> list[list[bool]]:
-        """The markers of each partition, that of the offsets last."""
+        """The markers of each partition, with the offsets partition last. True is a commit."""
         offsets = (CONSUMER_OFFSETS, self.world.node.groups.partition_for(GROUP))
         keys = [*((TOPIC, index) for index in range(PARTITIONS)), offsets]
         return [[committed for _, committed in self.world.markers(*key)] for key in keys]
@@ -122,7 +122,7 @@ class Story:
         return any(shard["pending"] for shard in self.world.node.groups.memory().values())
 
     def check_all_or_nothing(self, *, committed: bool) -> None:
-        """After the restart: every partition says the same, and it is what was decided."""
+        """After the restart all partitions have the same result, which is the decision in the coordinator's log."""
         world = self.world
         decided = any(brief is not None and brief[0] in PREPARED for brief in world.briefs("tx"))
         txn = world.memory("tx")
@@ -140,7 +140,7 @@ class Story:
                 partition = world.partition(TOPIC, index)
                 assert partition.last_stable_offset == partition.log_end_offset
         else:
-            assert self.answer is None, "what was answered was decided"
+            assert self.answer is None, "there is no response without a decision"
             assert txn.state is TransactionState.ONGOING
             assert self.verdicts() == [[]] * (PARTITIONS + 1)
             assert values == [[]] * PARTITIONS
@@ -148,7 +148,7 @@ class Story:
             assert self.pending_offsets()
 
     def check_life_goes_on(self) -> None:
-        """The client comes again: the epoch is a new one, and its next transaction is committed."""
+        """The client gets a higher epoch, and its next transaction is committed."""
         world = self.world
         answer = world.ask_init("tx")
         if answer.error_code == ErrorCode.concurrent_transactions:
@@ -178,7 +178,7 @@ POINTS = [
     ("txn.marker.after", 4),
     ("txn.complete.before", 1),
     ("txn.complete.after", 1),
-    # PrepareX, four markers, the aborted index of each partition, CompleteX
+    # PrepareCommit or PrepareAbort, four markers, the index of aborted transactions of each partition, the Complete state
     *(("file.write", number) for number in range(1, 11)),
 ]
 
@@ -211,9 +211,9 @@ STRIDES = pytest.mark.parametrize(
 def stories_that_die_at_a_call(
     path: Path, order: str, version: int, *, stride: int, rolls: bool, committed: bool
 ) -> Iterator[Story]:
-    """One story for each system call of the end of a transaction, dead before that call; then one that survives.
+    """Yield one story for each system call of the end of a transaction, crashed before that call, and one without a crash.
 
-    With a ``stride`` only every so manieth call, beginning elsewhere for each kind of story.
+    A ``stride`` selects only each ``stride``-th call, with a different first call for each kind of story.
     """
     died, passage = True, (version + 2 * len(order) + 3 * committed) % stride - stride + 1
     while died:
@@ -317,7 +317,7 @@ def test_a_torn_write_of_the_decision_is_no_decision(tmp_path, tail):
 @pytest.mark.parametrize("writes", range(1, 9))
 @PROTOCOLS
 def test_a_crash_before_the_end_leaves_the_transaction_to_its_timeout(tmp_path, writes, version):
-    """From InitProducerId on: wherever it stops, what was written stays invisible and is aborted in time."""
+    """Wherever the broker crashes after InitProducerId, its records stay invisible and are aborted by the timeout."""
     world = World(tmp_path)
     world.create(TOPIC, PARTITIONS)
     world.start()

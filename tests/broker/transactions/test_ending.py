@@ -1,4 +1,4 @@
-"""EndTxn: every cell of Kafka's two tables, the order of the checks, the last epoch, and retries."""
+"""EndTxn: every cell of Kafka's two tables of states, the order of the checks, the last epoch, and retries."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_version_2_answers_by_its_table(state, committed, is_retry):
         )
         assert decision == Transition(after, Answer(OK, 7, 4))
     elif expected is OK:
-        assert decision == Answer(OK, 7, 3), "a repeated request is told the current producer id and epoch"
+        assert decision == Answer(OK, 7, 3), "a repeated request gets the current producer id and epoch"
     else:
         assert decision == Answer(expected)
 

@@ -1,4 +1,4 @@
-"""A producer id that has to be waited for: what came meanwhile is decided again, and every request is answered."""
+"""Requests that wait for a new producer id: afterwards they are decided again, and every one gets a response."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def world(tmp_path):
 
 
 def wear_out(world: World, epoch: int = LAST_USABLE_EPOCH) -> int:
-    """Bring the producer id of "tx" to this epoch; returns the producer id."""
+    """Set the epoch of the producer id of "tx" in the log, and load it in a new coordinator. Returns the producer id."""
     producer_id, _ = world.init()
     index = world.node.transactions.partition_for("tx")
     value = world.states("tx")[-1].value
@@ -49,7 +49,7 @@ def wear_out(world: World, epoch: int = LAST_USABLE_EPOCH) -> int:
 
 
 def opened(world: World, epoch: int = LAST_USABLE_EPOCH) -> int:
-    """An open transaction at this epoch; returns its producer id."""
+    """Begin a transaction in this epoch. Returns its producer id."""
     producer_id = wear_out(world, epoch)
     answer = world.produce(
         "t", 0, b"v", transactional_id="tx", producer_id=producer_id, epoch=epoch, sequence=0
@@ -59,7 +59,7 @@ def opened(world: World, epoch: int = LAST_USABLE_EPOCH) -> int:
 
 
 def exhausted(world: World) -> list[asyncio.Future[int]]:
-    """From now on producer ids have to be waited for."""
+    """Make producer ids unavailable, so that requests wait. Returns the list of the waiting futures."""
     world.cluster.waiting_for_ids = []
     return world.cluster.waiting_for_ids
 
@@ -164,7 +164,7 @@ async def test_a_coordinator_that_has_moved_meanwhile_says_so(world, is_back):
 
 
 async def test_an_exception_after_the_wait_is_the_request_s(world, monkeypatch):
-    """The connection answers it; otherwise the client would wait for its request time-out."""
+    """The connection sends an error. Otherwise the client would wait until its request timeout."""
     producer_id = opened(world)
     waiting_for_ids = exhausted(world)
     answers = [init(world), end(world, producer_id, LAST_USABLE_EPOCH)]
@@ -182,7 +182,7 @@ async def test_an_exception_after_the_wait_is_the_request_s(world, monkeypatch):
 
 
 async def test_an_exception_after_the_append_is_the_request_s(world, monkeypatch):
-    """The append is committed by a follower's fetch or a flush, not in the client's turn."""
+    """A follower's fetch or a flush commits the append, not the client's own call."""
     index = world.node.transactions.partition_for("tx")
     partition = world.partition(TRANSACTION_STATE, index)
     advance, partition.advance_high_watermark = partition.advance_high_watermark, lambda: None
@@ -195,7 +195,7 @@ async def test_an_exception_after_the_append_is_the_request_s(world, monkeypatch
 
 
 def test_an_abort_of_version_5_at_the_very_last_epoch_does_not_bump(world):
-    """Such an epoch should not be in use; the abort is let through, and the next producer id takes over."""
+    """That epoch should not be in use. The abort is accepted, and the next producer id takes over."""
     producer_id = opened(world, 32767)
     assert world.end("tx", producer_id, 32767, committed=False) == (OK, producer_id + 1, 0)
     assert world.briefs()[-2:] == [(3, 32767), (5, 0)]

@@ -1,8 +1,8 @@
-"""Random histories of several producers. After each one the coordinators' memory is what their log says.
+"""Random histories of several producers, after which the coordinators' state in memory is equal to their logs.
 
-A seed makes a history; it is in the name of a failing test's message. What a history checks as it goes: offsets keep their
-order, epochs never go back, no producer id is given out twice. At its end: consumers see what was committed and nothing
-else, and a coordinator that reads the log anew knows exactly what the old one knew.
+Each history is made by a seed, which is in the message of a failing test. During a history, offsets keep their order, epochs
+never decrease, and no producer id is allocated twice. At its end, consumers see exactly what was committed, and a
+coordinator that loads the log again has the same state as before.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KAFKAS_ORDER = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms
 
 @dataclass
 class Producer:
-    """What a client knows, and what it has sent into its open transaction."""
+    """A client's view of its identity, and what it has sent in its open transaction."""
 
     transactional_id: str
     producer_id: int = -1
@@ -50,7 +50,7 @@ class Producer:
 
 
 class History:
-    """One seed's worth of requests against one node."""
+    """The random requests of one seed to one node."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -111,9 +111,9 @@ class History:
     def produce(self, producer: Producer) -> None:
         index = self.rng.randrange(PARTITIONS)
         if producer.producer_id < 0:
-            return  # without a producer id the batch is in no transaction (test_coordinator has that)
+            return  # a batch without a producer id is in no transaction (test_coordinator covers it)
         if not self.is_idle(producer):
-            # Clients wait: an old one for its AddPartitions, which is refused now, a new one inside Produce.
+            # Clients would wait: an old one because AddPartitionsToTxn is refused now, a new one inside Produce.
             return
         version = self.rng.choice([9, 11, 12])
         value = b"%d" % next(self.values)
@@ -176,15 +176,15 @@ class History:
         producer.added.clear()
 
     def stale_request(self, producer: Producer) -> None:
-        """A producer with an old, a future or a foreign identity: it must change nothing."""
+        """A request with an old, a future or another producer's identity changes nothing."""
         producer_id = producer.producer_id + self.rng.choice([0, 0, 1])
         epoch = producer.epoch + self.rng.choice([-2, 1, 7])
         identity = (producer.transactional_id, producer_id, epoch)
         before = self.world.memory(producer.transactional_id)
         if before is not None and (before.producer_id, before.epoch) == (producer_id, epoch):
-            return  # a guess that has hit
+            return  # the random identity is the current one
         if producer_id < 0:
-            return  # that is no identity
+            return  # not an identity
         kind = self.rng.randrange(4)
         if kind == 0:
             self.world.end(*identity, committed=self.rng.random() < 0.5, version=self.rng.choice([1, 5]))
@@ -204,7 +204,7 @@ class History:
                 sequence=0,
                 version=11,
             )
-            # A foreign identity may be another producer's own, and the batch one of his: answered as a repeat.
+            # The identity may be that of another producer, and the batch equal to one that it sent: then it is a duplicate.
             assert self.world.partition(TOPIC, 0).log_end_offset == end_offset
         assert self.world.memory(producer.transactional_id) == before
 
@@ -227,7 +227,7 @@ class History:
         )
 
     def forget_if_not_open(self, producer: Producer) -> None:
-        """Whatever was sent was aborted by the coordinator."""
+        """If the transaction is not open, the coordinator has aborted what was sent."""
         if not self.is_open(producer):
             producer.sent.clear()
             producer.added.clear()
@@ -249,18 +249,18 @@ class History:
             for index in range(PARTITIONS)
             for value in committed_values(self.world.partition(TOPIC, index))
         ]
-        assert set(seen) <= set(self.committed), "only what was committed"
-        assert len(seen) == len(set(seen)), "and nothing twice"
+        assert set(seen) <= set(self.committed), "consumers see only committed values"
+        assert len(seen) == len(set(seen)), "consumers see no value twice"
         hidden = set(self.committed) - set(seen)
         for index in range(PARTITIONS):
             partition = self.world.partition(TOPIC, index)
             for batch in partition.log.batches():
                 if batch.base_offset >= partition.last_stable_offset:
                     hidden -= {record.value for record in batch.records()}
-        assert not hidden, "all of it, but for what stands behind an open transaction"
+        assert not hidden, "consumers see all committed values before the first open transaction"
 
     def check_epochs(self) -> None:
-        """Per id: epochs of one producer id rise, and a producer id that was left never comes back."""
+        """The epochs of a producer id increase, and a transactional id never returns to an earlier producer id."""
         latest: dict[str, tuple[int, int]] = {}
         owners: dict[int, str] = {}
         for name, value in self.world.states():
@@ -274,13 +274,15 @@ class History:
     def check_memory(self) -> None:
         before = self.stored_memory()
         self.world.drop_coordinator()
-        assert not isinstance(self.world.node.transactions.all_entries(), ErrorCode), "every log is read now"
+        assert not isinstance(self.world.node.transactions.all_entries(), ErrorCode), (
+            "every partition is loaded"
+        )
         after = {index: shard for index, shard in self.stored_memory().items() if shard}
         if any(
             txn.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
             for txn in _all(before)
         ):
-            # What was decided is carried out by the coordinator that loads it.
+            # A coordinator completes a decided transaction when it loads it.
             before = {
                 index: {name: _finished(txn, after[index][name]) for name, txn in shard.items()}
                 for index, shard in before.items()
@@ -293,7 +295,7 @@ class History:
         assert self.world.node.groups.memory() == groups
 
     def stored_memory(self) -> dict[int, dict[str, Transaction]]:
-        """All fields but the last epoch, which is not stored."""
+        """The transactions in memory, without their last epochs, which are not in the log."""
         return {
             index: {name: txn._replace(last_epoch=-1) for name, txn in shard.items()}
             for index, shard in self.world.node.transactions.memory().items()
@@ -306,7 +308,7 @@ def _all(memory: dict[int, dict[str, Transaction]]) -> list[Transaction]:
 
 
 def _finished(before: Transaction, after: Transaction) -> Transaction:
-    """A prepared transaction with the state that its verdict leads to, and all else as it must be."""
+    """A prepared transaction after its completion, with the state that its decision leads to. Others unchanged."""
     if before.state not in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
         return before
     complete = (

@@ -1,4 +1,4 @@
-"""InitProducerId: the order of its checks, its answer in every state, and the arithmetic of epochs."""
+"""InitProducerId: the order of its checks, its response in every state, and the computation of epochs."""
 
 from __future__ import annotations
 

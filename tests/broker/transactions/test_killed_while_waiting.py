@@ -1,6 +1,7 @@
-"""The node dies while a request waits: at each `await` of the coordinator, of Produce and of the markers.
+"""The node is killed while a request waits, at each `await` of the coordinator, of Produce and of the markers.
 
-What the request waited for comes all the same. Nothing is written then, the client gets no response, nothing waits any more.
+Then the event comes that the request waited for: nothing is written, the client gets no response, and nothing waits any
+more.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tests.support.world import OTHER_NODE_ID, TRANSACTION_STATE, World
 
 OK = ErrorCode.none
 Wake = Callable[[], object]
-"""What the request waits for."""
+"""Triggers the event that the request waits for."""
 LONG_MS = 60_000
 
 
@@ -43,7 +44,7 @@ def world(tmp_path, peers):
 
 
 def hold(world: World, topic: str, index: int) -> Wake:
-    """What is appended to the partition is not committed until the call."""
+    """Stop the high watermark of the partition, until the returned function is called."""
     partition = world.partition(topic, index)
     advance, partition.advance_high_watermark = partition.advance_high_watermark, lambda: None
     return advance
@@ -54,7 +55,7 @@ def hold_home(world: World) -> Wake:
 
 
 def gate(world: World, point: str) -> Wake:
-    """A rule holds what comes to the point."""
+    """Hold every passage of the point with a fault rule, until the returned function is called."""
     world.injection.points = found = Gate(point)
     return found.release
 
@@ -90,7 +91,7 @@ def send(world: World, producer: tuple[int, int], index: int = 0, *, transaction
     return world.ask_produce({("t", index): batch}, transactional_id="tx" if transactional else None)
 
 
-# -- each brings a request to one `await`: what wakes it, and the request (None: none waits there any more)
+# -- functions that bring a request to one `await`. They return the trigger and the request (None: it has its response).
 
 
 def init_for_a_block_of_producer_ids(world: World) -> tuple[Wake, Any]:
@@ -220,7 +221,7 @@ async def test_nothing_goes_on_behind_the_death_of_the_node(world, wait):
 
 @pytest.mark.parametrize("wait", WAITS, ids=lambda wait: wait.__name__)
 async def test_it_goes_on_while_the_node_lives(world, wait):
-    """So that the other test does not pass for want of a wake-up."""
+    """So the other test cannot pass because the trigger does nothing."""
     wake, _ = wait(world)
     before = {each: each.waits_at for each in world.node.life.suspended_coroutines}
     wake()

@@ -1,4 +1,4 @@
-"""A power cut takes the end of `__transaction_state` and leaves markers: they are found, and nothing else is."""
+"""Markers whose decision was lost in a power cut that truncated `__transaction_state` are found and reported."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def entry(
     )
 
 
-# -- what an entry says -------------------------------------------------------------------------------------------
+# -- the producer state of a partition ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_marker_that_is_gone_is_known_by_the_entry_unless_a_transaction_is_ope
 
 
 class PowerCut:
-    """A broker whose `__transaction_state` was last synced while a transaction was open, and one end later."""
+    """A broker whose `__transaction_state` was last synced while a transaction was open, and which has ended it since."""
 
     def __init__(self, path: Path, version: int) -> None:
         self.path = path / "disk"
@@ -233,7 +233,7 @@ class PowerCut:
                     segment.sync()
 
     def restart_as_left(self, seed: int) -> World:
-        """The broker on what is left; it has not looked yet."""
+        """Restart the broker on the files that a power cut leaves. The coordinator has not started yet."""
         world = self.world
         world.path = self.path.with_name(str(seed))
         self.disk.power_cut(world.path, seed)
@@ -250,7 +250,7 @@ def cut(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[PowerCut]:
 
 
 def controls(world: World) -> list[int]:
-    """How many markers each partition has, by its log."""
+    """The number of markers in each partition's log."""
     return [sum(batch.is_control for batch in world.batches(TOPIC, index)) for index in range(PARTITIONS)]
 
 
@@ -291,7 +291,7 @@ def test_markers_whose_decision_was_lost_are_reported_in_one_line(cut: PowerCut,
             if batch.base_offset == int(offset)
         )
         assert stored.is_control
-    # The coordinator goes on as it said.
+    # The coordinator aborts the transaction at its timeout, as the warning says.
     world.clock.advance(80_000)
     after = world.memory("tx")
     assert after is not None
@@ -299,7 +299,7 @@ def test_markers_whose_decision_was_lost_are_reported_in_one_line(cut: PowerCut,
 
 
 def test_when_all_partitions_are_synced_and_the_decision_is_not_it_is_lost(tmp_path: Path):
-    """Whatever the seeds above happen to leave."""
+    """The tests above leave this case to their seeds."""
     for version in (3, 5):
         path = tmp_path / str(version)
         path.mkdir()
@@ -335,7 +335,7 @@ def test_nothing_is_said_after_a_kill_that_lost_nothing(cut: PowerCut):
 
 
 def test_an_id_that_was_settled_for_its_coordinator_has_ended_again(cut: PowerCut):
-    """Known from epochs only, so in version 2."""
+    """Markers show this only by their epoch, so only in transactions of version 2."""
     cut.write(0)
     cut.end(committed=True)
     cut.sync(TRANSACTION_STATE, TOPIC)

@@ -1,4 +1,4 @@
-"""Markers for partitions that another node leads: what is sent, how often, and what its answers bring about."""
+"""Markers for partitions that another node leads: the requests, their retries, and the effects of the responses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Key = tuple[str, int]
 
 @pytest.fixture
 def world(tmp_path, peers):
-    """Node 1 coordinates every id and leads t-0; t-1 and t-2 are led by node 2, t-3 by node 3."""
+    """Node 1 coordinates every id and leads t-0. Node 2 leads t-1 and t-2, node 3 leads t-3."""
     world = World(tmp_path, peers=peers)
     world.create("t", 4)
     for index, leader in ((1, OTHER_NODE_ID), (2, OTHER_NODE_ID), (3, THIRD_NODE_ID)):
@@ -36,7 +36,7 @@ def world(tmp_path, peers):
 
 
 def commit(world: World, *indexes: int, transactional_id: str = "tx", version: int = 5) -> tuple[int, int]:
-    """A transaction over these partitions, committed; its (producer id, epoch)."""
+    """Commit a transaction over these partitions. Returns its (producer id, epoch)."""
     producer_id, epoch = world.init(transactional_id)
     world.add(transactional_id, producer_id, epoch, *(("t", index) for index in indexes))
     assert world.end(transactional_id, producer_id, epoch, committed=True, version=version)[0] == OK
@@ -50,7 +50,7 @@ def state_of(world: World, transactional_id: str = "tx") -> int:
 
 
 def asked(sent: Sent) -> dict[int, set[Key]]:
-    """Producer id -> the partitions that are to be marked."""
+    """The partitions to be marked, by producer id."""
     return {
         marker.producer_id: {
             (topic.name, index) for topic in marker.topics for index in topic.partition_indexes
@@ -83,7 +83,7 @@ def answer(sent: Sent, *, error: ErrorCode = OK, errors: dict[Key, ErrorCode] | 
     )
 
 
-# -- what is sent -------------------------------------------------------------------------------------------
+# -- requests -----------------------------------------------------------------------------------------------
 
 
 def test_end_is_answered_while_the_markers_are_on_their_way(world, peers):
@@ -92,7 +92,9 @@ def test_end_is_answered_while_the_markers_are_on_their_way(world, peers):
     assert (to_second.node_id, to_third.node_id) == (OTHER_NODE_ID, THIRD_NODE_ID)
     assert asked(to_second) == {producer_id: {("t", 1), ("t", 2)}}
     assert asked(to_third) == {producer_id: {("t", 3)}}
-    assert world.markers("t", 0) == [(epoch + 1, True)], "what is led here is written in the same turn"
+    assert world.markers("t", 0) == [(epoch + 1, True)], (
+        "markers for own partitions are written in the same turn"
+    )
     assert world.ask_init().error_code == CONCURRENT
     assert world.add("tx", producer_id, epoch + 1, ("t", 0)) == {("t", 0): CONCURRENT}
     answer(to_second)
@@ -122,7 +124,9 @@ def test_a_marker_field_by_field(world, peers, version, epoch, transaction_versi
 def test_all_that_waits_for_a_node_goes_in_one_request(world, peers):
     ids = [commit(world, 1, transactional_id=f"id-{number}")[0] for number in range(20)]
     [first] = peers.take()
-    assert asked(first) == {ids[0]: {("t", 1)}}, "the others wait for the answer to this one"
+    assert asked(first) == {ids[0]: {("t", 1)}}, (
+        "the other markers wait for the response to the first request"
+    )
     answer(first)
     [rest] = peers.take()
     assert asked(rest) == {producer_id: {("t", 1)} for producer_id in ids[1:]}
@@ -159,7 +163,7 @@ def test_offsets_of_a_group_elsewhere_get_their_marker_there(world, peers):
     assert asked(sent) == {producer_id: {(CONSUMER_OFFSETS, index)}}
 
 
-# -- what is answered ---------------------------------------------------------------------------------------
+# -- responses ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [3, 6, 7, 19, 20, 56, 14, None])
@@ -224,7 +228,7 @@ def test_a_newer_owner_there_ends_it_here(world, peers, error):
     world.clock.advance(60_000)
     assert peers.take() == []
     assert state_of(world) == PREPARE_COMMIT
-    assert world.ask_init().error_code == CONCURRENT, "until a coordinator reads the log again"
+    assert world.ask_init().error_code == CONCURRENT, "pending until a coordinator loads the log again"
 
 
 def test_a_topic_that_is_deleted_meanwhile_counts_as_marked(world, peers):
@@ -250,7 +254,7 @@ def test_who_owns_the_id_no_more_does_nothing_with_late_answers(world, peers):
 
 
 def test_the_next_owner_sends_all_markers_again_in_its_own_epoch(world, peers):
-    """D3: the coordinator goes between Prepare and the markers."""
+    """Scenario D3: the coordinator moves between PrepareCommit and the markers."""
     producer_id, epoch = commit(world, 0, 1, 3)
     to_second, late = peers.take()
     answer(to_second)
@@ -262,9 +266,9 @@ def test_the_next_owner_sends_all_markers_again_in_its_own_epoch(world, peers):
     [to_third] = peers.take()
     assert asked(to_second) == {producer_id: {("t", 1)}}
     assert {sent.request.markers[0].coordinator_epoch for sent in (to_second, to_third)} == {2}
-    assert world.markers("t", 0) == [(epoch + 1, True)] * 2, "once more, which does no harm"
+    assert world.markers("t", 0) == [(epoch + 1, True)] * 2, "a second marker does no harm"
     answer(to_second)
-    assert state_of(world) == PREPARE_COMMIT, "what the late answer said was not about this one"
+    assert state_of(world) == PREPARE_COMMIT, "a response to the former coordinator does not count"
     answer(to_third)
     assert state_of(world) == COMPLETE_COMMIT
     assert world.init() == (producer_id, epoch + 2)
@@ -285,7 +289,7 @@ def test_a_coordinator_that_takes_over_much_sends_it_together_and_has_turns_betw
     world.cluster.move(TRANSACTION_STATE, shard, OTHER_NODE_ID)
     world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
     first_turn = len(world.markers("t", 0)) - len(names)
-    assert 0 < first_turn < 70, "each has two partitions"
+    assert 0 < first_turn < 70, "the bound counts markers, and each transaction has two"
     answer(late)
     world.clock.advance(0)
     while sent := peers.take():
@@ -298,7 +302,7 @@ def test_a_coordinator_that_takes_over_much_sends_it_together_and_has_turns_betw
 
 
 def lose_replicas(world: World, topic: str, index: int) -> None:
-    """A partition with three replicas has only one left in sync, and wants two."""
+    """Leave a partition with three replicas only one in sync, below its min.insync.replicas of 2."""
     world.cluster.topics[topic].configs["min.insync.replicas"] = "2"
     partition = world.partition(topic, index)
     world.node.replicas.on_config_changed(2, topic)
@@ -317,7 +321,7 @@ def test_a_coordinator_without_its_replicas_is_not_available(world):
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
 
 
-# -- a rule looks at the markers ----------------------------------------------------------------------------
+# -- a rule watches the markers -----------------------------------------------------------------------------
 
 
 def test_a_watched_marker_comes_to_the_point_when_the_one_before_it_is_written(world, peers):

@@ -1,4 +1,4 @@
-"""A state packed in one go has the bytes that its fields one by one have."""
+"""A transaction's record value that is packed in one call equals the value that is encoded field by field."""
 
 from __future__ import annotations
 

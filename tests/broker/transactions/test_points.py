@@ -1,4 +1,4 @@
-"""Rules at the steps of a transaction: held, let go, refused; and whose turn it is meanwhile."""
+"""Fault rules at the steps of a transaction that hold, release or refuse them, and other requests in the meantime."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def test_a_prepare_that_is_let_go_after_the_coordinator_has_moved_is_not_written
 
 
 def test_k_of_n_markers(world, peers):
-    """The producer is answered; some partitions know the verdict, the others do not."""
+    """The producer has its response, and only some of the partitions have their marker."""
     producer_id, epoch = begin(world, 0, 1, 2, 3, 4)
     world.injection.points = gate = Gate("txn.marker", lambda at: at.partition in (1, 2, 4))
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
-    assert gate.passed == [], "the answer comes first"
+    assert gate.passed == [], "the response comes before the markers"
     world.clock.advance(0)
     assert [world.markers("t", index) for index in range(4)] == [[(1, True)], [], [], [(1, True)]]
     assert {(held.at.transactional_id, held.at.partition) for held in gate.held} == {
@@ -125,7 +125,7 @@ def test_a_marker_that_is_refused_is_tried_again(world):
 
 
 def test_a_marker_that_is_let_go_too_late_is_not_written(world):
-    """D4, on one node: the next owner of the id has finished meanwhile."""
+    """Scenario D4 on one node: the next coordinator has completed the transaction in the meantime."""
     producer_id, epoch = begin(world, 0)
     world.injection.points = gate = Gate("txn.marker")
     world.end("tx", producer_id, epoch, committed=True)
@@ -188,7 +188,7 @@ def test_a_load_that_is_refused(world):
     world.injection.points = None
     world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
     assert world.ask_init().error_code == CONCURRENT, (
-        "the next leadership reads again, and aborts what was open"
+        "the next leadership loads the log, and aborts the open transaction"
     )
 
 

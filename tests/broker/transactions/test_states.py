@@ -1,4 +1,4 @@
-"""Which state may follow which, and what every transition does to the producer ids."""
+"""The valid transitions between transaction states, and how each of them changes the producer ids."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from broker.transactions.decisions import complete
 from broker.transactions.transaction import VALID_PREDECESSORS, Transaction, TransactionState
 
-# A judge, so a copy. As in Kafka's TransactionState: every pair that is not listed is illegal.
+# An independent copy of Kafka's TransactionState: (state: its valid predecessors). All other pairs are illegal.
 FOLLOWS = {
     "EMPTY": {"EMPTY", "COMPLETE_COMMIT", "COMPLETE_ABORT"},
     "ONGOING": {"ONGOING", "EMPTY", "COMPLETE_COMMIT", "COMPLETE_ABORT"},

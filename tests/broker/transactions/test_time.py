@@ -1,4 +1,4 @@
-"""When a transaction has been open for too long, and when an id has been idle for too long."""
+"""When a transaction times out, and when a transactional id expires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each assignor promises, for any group: every partition has one owner, loads are even, and little moves."""
+"""Properties of each assignor for any group: each partition has one owner, loads are balanced, and few partitions move."""
 
 from collections import Counter
 from uuid import UUID
@@ -16,7 +16,7 @@ TOPICS = [UUID(int=number) for number in range(1, 6)]
 
 @st.composite
 def groups(draw, *, homogeneous: bool = False) -> tuple[list[MemberSpec], dict[UUID, int]]:
-    """Members with subscriptions, and how many partitions each topic has."""
+    """Members with subscriptions, and the number of partitions of each topic."""
     counts = {topic: draw(st.integers(1, 12)) for topic in TOPICS}
     size = draw(st.integers(1, 7))
     subsets = st.frozensets(st.sampled_from(TOPICS), min_size=0 if not homogeneous else 1)
@@ -35,7 +35,7 @@ def assign(name: str, members: list[MemberSpec], counts: dict[UUID, int]) -> Ass
 
 
 def again(members: list[MemberSpec], assigned: Assignment) -> list[MemberSpec]:
-    """The same members with what they have got."""
+    """The same members, owning what the assignor assigned to them."""
     return [
         MemberSpec(
             each.member_id, each.subscribed, assigned.get(each.member_id, {}), instance_id=each.instance_id
@@ -48,7 +48,7 @@ def owners(assigned: Assignment) -> dict[tuple[UUID, int], str]:
     found: dict[tuple[UUID, int], str] = {}
     for member_id, topics in assigned.items():
         for topic, partitions in topics.items():
-            assert partitions, "a topic without partitions"
+            assert partitions, "a topic without partitions in an assignment"
             for partition in partitions:
                 assert found.setdefault((topic, partition), member_id) == member_id, "two owners"
     return found
@@ -74,7 +74,7 @@ def test_every_partition_has_one_owner_who_subscribes(name, group):
     assert set(found) == wanted
     by_id = {member.member_id: member for member in members}
     assert all(topic in by_id[owner].subscribed for (topic, _), owner in found.items())
-    assert all([*topics] == sorted(topics) for topics in assigned.values()), "as sets have them"
+    assert all([*topics] == sorted(topics) for topics in assigned.values()), "the topics are in sorted order"
 
 
 @given(group=groups(homogeneous=True), gone=st.integers(0, 6))
@@ -103,7 +103,9 @@ def test_with_different_subscriptions_no_move_would_help(group):
     for (topic, _), owner in owners(assigned).items():
         for member in members:
             if topic in member.subscribed:
-                assert load[owner] - load[member.member_id] <= 1, "a partition would be better off there"
+                assert load[owner] - load[member.member_id] <= 1, (
+                    "moving a partition would improve the balance"
+                )
 
 
 @given(group=groups())
@@ -133,7 +135,7 @@ def test_ranges_are_ranges_and_static_members_come_first(group):
 
 
 def test_members_are_taken_in_the_order_of_a_hash_map():
-    """As OpenJDK 17 gives them, in a table of 16 and in one of 32 buckets."""
+    """The iteration order of OpenJDK 17's HashMap, in a table of 16 and in one of 32 buckets."""
     names = ["static", "m3", "m1", "consumer-1-abc", "consumer-2-xyz", "zz", "é", "𝒳"]
     order = ["zz", "static", "m1", "𝒳", "m3", "consumer-1-abc", "é", "consumer-2-xyz"]
     assert hash_map_order(names) == order

@@ -1,6 +1,6 @@
-"""Consumer groups at a coordinator with a clock of its own: timers, topics that change, settings, appends that wait or fail.
+"""Consumer groups at a coordinator with a manual clock: timers, changed topics and settings, appends that wait or fail.
 
-What a broker answers to requests alone is compared with Kafka in tests/differential/stories/consumer_groups.py.
+The responses to requests are compared with Kafka's in tests/differential/stories/consumer_groups.py.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tests.broker.groups.world import World, subscription
 
 
 class Client:
-    """A member of the consumer protocol that does what a client does."""
+    """A member of the consumer protocol that behaves like a real client."""
 
     def __init__(self, world: World, member_id: str, group: str = "g", **said) -> None:
         self.world, self.id, self.group = world, member_id, group
@@ -47,7 +47,7 @@ class Client:
         return self.ask(**({"member_epoch": 0, "topic_partitions": []} | self.said | fields))
 
     def beat(self, **fields):
-        """A heartbeat that says what the member owns: what it was told last."""
+        """Send a heartbeat in which the member owns the partitions of the last assignment it received."""
         member = self.member
         owned = (
             []
@@ -119,10 +119,10 @@ def test_a_member_must_revoke_in_its_rebalance_timeout(world):
     a, b = Client(world, "a"), Client(world, "b")
     a.join()
     b.join()
-    a.ask()  # hears what it shall give up
+    a.ask()  # the response contains the partitions to revoke
     for _ in range(9):
         world.clock.advance(1_000)
-        a.ask()  # is alive, and says nothing of what it owns
+        a.ask()  # its session stays alive, but it does not report its owned partitions
     assert names(world) == {"a", "b"}
     with capture_logs() as logged:
         world.clock.advance(1_500)
@@ -186,7 +186,7 @@ ALL: Final = Assignment(assigned_partitions=[TopicPartitions(topic="t", partitio
 
 
 async def classic_member(world: World, **changes) -> str:
-    """Alone in a Stable classic group, with all partitions."""
+    """Join alone a classic group, which becomes Stable with all partitions assigned to the member. Returns its id."""
     member_id = await world.member(**changes)
     (member,) = world.groups.find(changes.get("group", "g")).members
     member.assignment = ALL
@@ -205,7 +205,7 @@ async def test_a_classic_member_must_sync_and_join_in_time(world):
     world.clock.advance(9_000)
     a.beat()
     assert names(world) == {"a", "c"}
-    world.clock.advance(1_500)  # it has not synced
+    world.clock.advance(1_500)  # the member has not sent SyncGroup
     assert names(world) == {"a"}
     a.beat()
 
@@ -218,7 +218,7 @@ async def test_a_classic_member_must_sync_and_join_in_time(world):
     for _ in range(9):
         world.clock.advance(1_000)
         assert world.ask("heartbeat", 3, **beat).error_code == E.rebalance_in_progress
-    world.clock.advance(1_500)  # it has not joined again, though it is alive
+    world.clock.advance(1_500)  # the member sends heartbeats, but no JoinGroup
     assert "c" not in names(world)
 
 
@@ -314,7 +314,7 @@ def test_a_full_group(world):
 def test_a_regular_expression_follows_the_topics(world):
     a = Client(world, "a", subscribed_topic_names=None, subscribed_topic_regex="(t|new.*)")
     assert list(a.join().assignment.topic_partitions) == []
-    world.clock.advance(0)  # the expression is resolved
+    world.clock.advance(0)  # the regular expression is resolved in the background
     a.beat()
     assert len(a.partitions) == 3
     world.metadata.grow("new-1", 2)
@@ -322,7 +322,7 @@ def test_a_regular_expression_follows_the_topics(world):
     a.beat()
     world.clock.advance(0)
     a.beat()
-    assert len(a.partitions) == 3, "expressions are not resolved again within ten seconds"
+    assert len(a.partitions) == 3, "regular expressions are not resolved again within ten seconds"
     world.clock.advance(10_001)
     a.beat()
     world.clock.advance(0)
@@ -351,7 +351,7 @@ def test_a_topic_that_grows_is_assigned_at_the_next_heartbeat(world):
     a.join()
     epoch = a.epoch
     world.metadata.grow("u", 1)
-    assert (a.beat().assignment, a.epoch) == (None, epoch), "a topic of no concern"
+    assert (a.beat().assignment, a.epoch) == (None, epoch), "the group is not subscribed to the topic u"
     world.metadata.grow("t", 5)
     assert a.beat().assignment is not None
     assert (len(a.partitions), a.epoch) == (5, epoch + 1)

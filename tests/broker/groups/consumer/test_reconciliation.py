@@ -39,7 +39,8 @@ def member(state: MemberState, assigned: Parts, pending: Parts | None = None, ep
     )
 
 
-# what the member is; what it shall have; who has what else; what it says; and then: epoch, state, assigned, pending
+# member; target (epoch, partitions); owners of other partitions; owned partitions in the heartbeat (SAYS_NOTHING: null);
+# then the result: epoch, state, assigned, pending revocation (None: the member is unchanged)
 TABLE: Final[dict[str, tuple[Any, ...]]] = {
     "nothing to do": (member(STABLE, parts(0, 1)), (5, {0, 1}), {}, SAYS_NOTHING, None),
     "a new epoch, and the same partitions": (
@@ -208,6 +209,6 @@ def test_what_it_does_not_subscribe_to_any_more_goes_before_there_is_a_new_targe
 
 
 def test_a_target_of_a_topic_that_it_does_not_subscribe_to_is_no_target():
-    """The target assignment may be older than the subscription."""
+    """The target assignment may be older than the member's subscription."""
     after = reconcile(member(STABLE, {}), goal(6, {0}, {}, owns(), subscribed=()), subscription_changed=True)
     assert (after.member_epoch, after.assigned) == (6, {})

@@ -1,4 +1,4 @@
-"""The rules of KIP-848 row by row: requests, fences, epochs, what is told, what is written (README.md)."""
+"""The rules of KIP-848 row by row (README.md): requests, fencing, epochs, responses and records."""
 
 from __future__ import annotations
 
@@ -105,11 +105,11 @@ def test_version_0_gives_a_member_its_id(world):
     assert a.id == ""
 
 
-# -- fences --------------------------------------------------------------------------------------------------------
+# -- fencing -------------------------------------------------------------------------------------------------------
 
 
 def shared(world: World) -> tuple[Client, Client]:
-    """Two members with parts of a topic's three partitions, one of them static; both are reconciled."""
+    """Two reconciled members that share the three partitions of a topic. The second member is static."""
     a, b = Client(world, "a"), Client(world, "b", instance_id="i")
     a.join()
     b.join()
@@ -166,7 +166,7 @@ def test_a_member_may_be_one_epoch_behind_if_it_owns_no_more_than_it_has(world, 
     assert a.ask(member_epoch=behind, topic_partitions=rows).error_code == error
 
 
-# -- what is told --------------------------------------------------------------------------------------------------
+# -- responses -----------------------------------------------------------------------------------------------------
 
 
 def test_an_assignment_is_told_when_it_is_new_or_asked_for_with_all_that_a_member_has_to_say(world):
@@ -178,12 +178,12 @@ def test_an_assignment_is_told_when_it_is_new_or_asked_for_with_all_that_a_membe
     assert a.ask().assignment is None, "unchanged"
     assert a.ask(topic_partitions=owned).assignment is None
     whole = {"topic_partitions": owned, "rebalance_timeout_ms": 10_000, "subscribed_topic_names": ["t"]}
-    assert a.ask(**whole).assignment is not None, "it says all"
+    assert a.ask(**whole).assignment is not None, "a full request always gets the assignment"
     for left_out in whole:
         assert a.ask(**{name: value for name, value in whole.items() if name != left_out}).assignment is None
     Client(world, "b").join()
-    assert a.ask().assignment is not None, "it must revoke"
-    assert a.ask().assignment is None, "it has heard so"
+    assert a.ask().assignment is not None, "the member must revoke partitions"
+    assert a.ask().assignment is None, "the assignment has been sent once"
     left = a.ask(member_epoch=-1)
     assert (left.member_id, left.member_epoch, left.assignment) == ("a", -1, None)
 
@@ -261,7 +261,7 @@ def test_all_of_a_heartbeat_is_written_as_one_batch(world):
 
 
 def a_group() -> ConsumerGroup:
-    """Of a member in epoch 7: it has partition 0 since epoch 5 and 1 since 7, has yet to give up 2, which it has since 4."""
+    """A group with a member in epoch 7: partition 0 assigned since epoch 5, 1 since 7. Must revoke 2, assigned since 4."""
     group = ConsumerGroup("g")
     group.update_member(
         ConsumerGroupMember(
@@ -302,14 +302,14 @@ OUTSIDE: Final = ("", -1)
     ],
 )
 def test_who_may_commit(who, transactional, version, expected):
-    """KIP-1251: in an older epoch those partitions which the member had then, also while it gives them up."""
+    """KIP-1251: a commit in an older epoch is accepted for the member's partitions of then, also while it revokes them."""
     member_id, epoch = who
     try:
         check = check_commit(
             a_group(), member_id, None, epoch, transactional=transactional, api_version=version
         )
         found: Any = E.none if check is None else [check(T, index) for index in range(4)]
-        assert check is None or check(None, 0) is E.stale_member_epoch, "a topic that is unknown"
+        assert check is None or check(None, 0) is E.stale_member_epoch, "an unknown topic"
     except Refused as refusal:
         found = refusal.error
     assert found == expected
@@ -354,7 +354,7 @@ def test_offsets_expire_by_their_commit_where_no_member_subscribes(world):
     a.ask(member_epoch=-1)
     world.clock.advance(1_200_000)
     assert world.groups.memory()[0]["committed"] == {}
-    assert world.groups.find("g") is E.group_id_not_found, "an empty group without offsets goes"
+    assert world.groups.find("g") is E.group_id_not_found, "an empty group is removed with its last offset"
 
 
 # -- assignors -----------------------------------------------------------------------------------------------------
@@ -446,7 +446,7 @@ def keys(world: World) -> list[Any]:
 
 
 def test_a_record_of_partition_metadata_is_read_and_tombstoned(world):
-    """Type 4, which no version writes any more (KIP-1101)."""
+    """Type 4, which no release writes any more (KIP-1101)."""
     a = Client(world, "a")
     a.join()
     value = b"\x00\x00\x01\x00"  # version 0, no topics

@@ -1,4 +1,4 @@
-"""Which logs are compacted when, what a pass leaves behind, and whom a failed one harms."""
+"""When logs are compacted, what a pass leaves on disk, and what a failed pass affects."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ COMPACT = {"cleanup.policy": "compact"}
 
 
 class Compacting(World):
-    """A world whose node compacts."""
+    """A world whose node compacts its logs."""
 
     compaction: LogCleaner
     skewed: NodeClock
-    """The clock by which it compacts, as far ahead as a test says."""
+    """The clock of the compaction, ahead of the cluster's clock by a skew that the test sets."""
 
     def begin(self) -> None:
         replicas = self.node.replicas
@@ -47,7 +47,7 @@ class Compacting(World):
         self.compaction.start()
 
     async def work(self) -> None:
-        """Let passes, and what they have handed to threads, be done."""
+        """Wait for running passes, and for the work that they have handed to threads."""
         while (task := self.compaction._task) is not None or self.node.replicas._background:
             await asyncio.wait({*self.node.replicas._background, *([task] if task else [])})
 
@@ -87,7 +87,7 @@ def roll(partition: Partition) -> None:
 
 
 def dirty(world: Compacting, topic: str, **configs: str) -> Partition:
-    """A partition of three records in a sealed segment, of which one key has two."""
+    """Create a partition with three records in a sealed segment, two of them with the same key."""
     world.create(
         topic, 1, **{**COMPACT, **{name.replace("_", "."): value for name, value in configs.items()}}
     )
@@ -104,7 +104,7 @@ def offsets(log: Log) -> list[int]:
 
 @contextmanager
 def said(*events: str) -> Iterator[list[Any]]:
-    """The log lines of these events."""
+    """Collect the log lines of these events. The list is filled at the end of the block."""
     found: list[Any] = []
     with structlog.testing.capture_logs() as lines:
         yield found
@@ -140,7 +140,7 @@ async def test_a_sealed_segment_is_compacted_in_the_next_round(tmp_path: Path) -
             "records_after": 2,
         }
         assert world.rows() == {("t", 0): 3}
-        # The old files stay for a while under another name.
+        # The old files stay under another name until file.delete.delay.ms is over.
         assert world.names(partition, ".deleted")
         await world.round(DELAY_MS)
         assert world.names(partition, ".deleted") == []
@@ -166,7 +166,7 @@ async def test_a_log_that_is_clean_enough_waits_for_more(tmp_path: Path) -> None
         append(partition, "b")
         roll(partition)
         await world.round()
-        # A third of it is dirty, which is less than min.cleanable.dirty.ratio: nothing is looked at until it grows.
+        # A third of the log is dirty, less than min.cleanable.dirty.ratio: it is not looked at again until it grows.
         assert offsets(partition.log) == [1, 2, 3]
         assert world.compaction._candidates == {}
         for _ in range(2):
@@ -312,7 +312,7 @@ async def test_a_stop_ends_a_pass_and_leaves_the_log_whole(tmp_path: Path) -> No
 
 
 class Held:
-    """Holds a pass where it is about to write what is left of a group."""
+    """Blocks a pass before it rewrites a group of segments."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached = threading.Event()
@@ -346,7 +346,7 @@ async def test_a_topic_that_is_deleted_takes_its_pass_with_it(
             held.go_on.set()
             await world.work()
         assert lines == []
-        # The same name again: nothing of the old one comes here.
+        # The result of the old topic's pass does not appear in a new topic of the same name.
         again = dirty(world, lifecycle_lock.topic)
         await world.round()
         assert offsets(again.log) == [1, 2]
@@ -370,7 +370,7 @@ async def test_what_retention_takes_meanwhile_stays_away(
         await world.work()
         assert (partition.log_start_offset, offsets(partition.log)) == (3, [3])
         assert world.names(partition, ".swap") == world.names(partition, ".cleaned") == []
-        # What is left is looked at again.
+        # The log is compacted again later.
         append(partition, "c")
         roll(partition)
         await world.round()
@@ -397,7 +397,7 @@ async def test_a_broken_batch_spares_its_log_and_the_others(tmp_path: Path) -> N
         assert lines[0]["file"] == str(path)
         assert "CRC" in lines[0]["reason"]
         assert bad.offline is None
-        # Not before a restart, whatever comes.
+        # The damaged log is not compacted again before a restart.
         append(bad, "a")
         roll(bad)
         assert list(world.compaction._candidates) == []
@@ -405,7 +405,7 @@ async def test_a_broken_batch_spares_its_log_and_the_others(tmp_path: Path) -> N
 
 
 class Failing(files.System):
-    """Calls on such files fail."""
+    """A system on which a call fails for files with this ending."""
 
     def __init__(self, call: str, ending: str) -> None:
         self.call, self.ending = call, ending
@@ -466,7 +466,7 @@ async def test_an_exchange_that_fails_half_way_takes_the_log_offline(tmp_path: P
             await world.round()
         assert len(lines) == 1
         assert partition.offline is not None
-        # The next start finishes it.
+        # The next start completes the replacement.
         await world.restart(clean=False)
         assert offsets(world.partition("t").log) == [1, 2]
 
@@ -506,7 +506,7 @@ async def test_coordinators_know_the_same_after_a_compaction(tmp_path: Path) -> 
 
 
 def picture(world: World) -> dict[str, Transaction]:
-    """All fields but the last epoch, which is not stored."""
+    """The transactions in memory, without their last epochs, which are not in the log."""
     shards = world.node.transactions.memory().values()
     return {name: known._replace(last_epoch=-1) for shard in shards for name, known in shard.items()}
 

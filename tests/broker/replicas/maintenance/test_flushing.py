@@ -1,4 +1,4 @@
-"""What was written is on the disk a few seconds later, off the loop, and the checkpoints say so."""
+"""Appended batches are flushed in the background within seconds, and the checkpoint files say how far."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ INTERVAL = "odradek.background.flush.interval.ms"
 
 
 class Flushed(World):
-    """A world with its timers of replicas."""
+    """A world with the timers of the replicas' maintenance."""
 
     def begin(self) -> None:
         self.node.replicas.start_timers()
 
     async def work(self) -> None:
-        """Let what was handed to threads be done."""
+        """Wait for the work that was handed to threads."""
         while self.node.replicas._background:
             await asyncio.wait(self.node.replicas._background)
 
@@ -68,7 +68,7 @@ def append(partition: Partition, size: int = 100, **options: Any) -> None:
 
 
 class Syncs:
-    """Stands in for `Segment.sync`: counts, holds back, fails."""
+    """Replaces `Segment.sync`: it counts the calls, and can block or fail them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
@@ -126,7 +126,7 @@ async def test_a_round_without_anything_new_touches_no_file(
         append(world.partition("t"))
         await world.round()
         syncs = Syncs(monkeypatch)
-        monkeypatch.setattr(files.System, "open", None)  # every write of a file fails
+        monkeypatch.setattr(files.System, "open", None)  # writing any file would fail
         for _ in range(3):
             await world.round()
         assert syncs.names == []
@@ -253,7 +253,7 @@ async def test_a_new_flush_ms_counts_for_what_waits(tmp_path: Path) -> None:
 async def test_one_sync_of_a_partition_runs_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The operating system tells of lost pages once: a second sync beside it would take them for written."""
+    """The operating system reports lost pages once, so of two concurrent syncs one would take them for written."""
     async with opened(tmp_path) as world:
         world.create("t", **{"flush.messages": "1", "flush.ms": "10"})
         partition = world.partition("t")
@@ -322,7 +322,7 @@ async def test_a_topic_that_is_deleted_during_its_sync_leaves_no_error(
         world.create("t")
         old = world.partition("t")
         append(old)
-        old.log.assign_epoch(7)  # to be written with the sync
+        old.log.assign_epoch(7)  # the sync writes the epoch file too
         syncs = Syncs(monkeypatch)
         syncs.may_end.clear()
         world.clock.advance(ROUND_MS)
@@ -342,7 +342,7 @@ async def test_a_topic_that_is_deleted_during_its_sync_leaves_no_error(
         assert new.log.flushed_offset == 1
 
 
-# -- what else is on the disk -----------------------------------------------------------------------------------
+# -- other files ------------------------------------------------------------------------------------------------
 
 
 async def test_a_log_start_survives_a_crash(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ async def test_a_log_start_survives_a_crash(tmp_path: Path) -> None:
 async def test_opening_after_a_restart_forces_nothing_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each partition has a new leader epoch then; it waits for its first records."""
+    """Each partition has a new leader epoch after the restart, which is written with its first records."""
     async with opened(tmp_path) as world:
         world.create("t", 50)
         for index in range(50):
@@ -434,7 +434,7 @@ async def test_a_long_log_has_a_snapshot_of_its_producers_near_its_end(
             append(partition, 4000, producer_id=9, producer_epoch=0, base_sequence=2 * number + 1)
             await world.round()
         assert taken == [[], [2], [2, 4], [4, 6], [6, 8]]
-        # The segment's own one is not for the flusher to remove.
+        # The flusher does not remove the producer snapshot at the start of a segment.
         partition.log.roll(world.clock.now_ms())
         for number in range(10, 20):
             append(partition, 4000, producer_id=9, producer_epoch=0, base_sequence=number)

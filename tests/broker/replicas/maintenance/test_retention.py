@@ -1,4 +1,4 @@
-"""Segments that have had their time go: at Kafka's moments, a few in each turn of the loop, by name first."""
+"""Retention: segments are deleted when Kafka would delete them, a few in each turn of the event loop, by a rename first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REMOVAL_MS = 60_000
 
 
 class Kept(World):
-    """A world with retention; nothing else sets timers."""
+    """A world with retention. No other component sets timers."""
 
     def begin(self) -> None:
         replicas = self.node.replicas
@@ -47,7 +47,7 @@ class Kept(World):
         self.node.replicas.on_config_changed(TOPIC_RESOURCE, topic)
 
     def segments(self, topic: str, *ages_ms: int | None, size: int = 1000) -> Partition:
-        """A log of segments with one batch each, ``age_ms`` old (None: without a timestamp); the last is the active one."""
+        """Make a log of segments with one batch each, ``age_ms`` old (None: no timestamp). The last one is active."""
         partition = self.partition(topic)
         for age_ms in ages_ms:
             if partition.log.exists and partition.log.active.size:
@@ -56,12 +56,12 @@ class Kept(World):
         return partition
 
     async def work(self) -> None:
-        """Let what was handed to threads be done."""
+        """Wait for the work that was handed to threads."""
         while self.node.replicas._background:
             await asyncio.wait(self.node.replicas._background)
 
     async def reopen(self) -> None:
-        """A clean stop and a start."""
+        """Stop the node cleanly and start it again."""
         await self.node.replicas.close(clean=True)
         self.directory.close(clean=True)
         self.clock.forget_timers()
@@ -183,7 +183,7 @@ async def test_what_was_appended_with_an_old_timestamp_goes_at_the_next_check(tm
 
 @pytest.mark.parametrize("flushed", [True, False])
 async def test_a_log_with_a_size_limit_is_looked_at_when_it_grew(tmp_path: Path, flushed: bool) -> None:
-    """Whether or not it is synced meanwhile, after which `written` is told anew."""
+    """This holds with and without a sync in between, after which the listeners' `written` is called again."""
     async with opened(tmp_path) as world:
         world.create("sized", 1, **{"retention.bytes": "2500"})
         partition = world.segments("sized", 5, 5, 5)
@@ -244,7 +244,7 @@ async def test_compacted_logs_are_checked_at_the_cleaner_s_pace(tmp_path: Path) 
 
 
 async def test_without_a_cleaner_compacted_logs_keep_everything(tmp_path: Path) -> None:
-    """As in Kafka, where the cleaner's thread deletes from them."""
+    """In Kafka it is the cleaner's thread that deletes segments of compacted logs."""
     async with opened(tmp_path, **{"log.cleaner.enable": "false"}) as world:
         world.create("both", 1, **{"cleanup.policy": "compact,delete", "retention.ms": str(DAY_MS)})
         world.create("changed", 1, **{"retention.ms": str(DAY_MS)})
@@ -298,7 +298,7 @@ async def test_many_segments_go_a_few_in_each_turn_and_are_reported_once(
 
 
 async def test_turns_are_turns_of_the_loop(tmp_path: Path) -> None:
-    """Others may run between them: each is a timer of its own."""
+    """Each turn of retention is a timer of its own, so other callbacks run between the turns."""
     async with opened(tmp_path) as world:
         world.create("long", 1, **{"retention.ms": str(DAY_MS)})
         partition = world.segments("long", *[2 * DAY_MS] * 50, 5)
@@ -382,7 +382,7 @@ async def test_only_timers_of_retention_are_set(tmp_path: Path) -> None:
         assert {timer.domain for timer in world.clock.timers} == {Domain.RETENTION}
 
 
-# -- as clients see it ------------------------------------------------------------------------------------------
+# -- seen by clients --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

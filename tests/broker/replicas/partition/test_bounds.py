@@ -1,4 +1,4 @@
-"""Log start <= high watermark <= log end: where that does not hold, the broker logs an error and clamps."""
+"""If log start <= high watermark <= log end does not hold, the broker logs an error and clamps the high watermark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.broker.replicas.partition.test_partition import Bench, plain
 
 @pytest.fixture
 def bounds_are_kept() -> None:
-    """In place of the fixture of this name: what the broker does by itself."""
+    """Replace the fixture of the same name, which fails the test, so that the broker clamps."""
 
 
 @pytest.mark.parametrize(("wrong", "clamped"), [(1, 2), (9, 3)])

@@ -1,4 +1,4 @@
-"""A reader that meets a damaged batch: it gets an error or its own check fails, and the broker's log has one line."""
+"""A consumer that reads a damaged batch gets an error or fails at its own check, and the broker logs one line."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_reader_that_cannot_get_past_a_batch_is_told_of_in_one_line(
         assert fetch(partition, 0) is ErrorCode.none
         assert lines_of(lines) == []
         for _ in range(4):
-            assert fetch(partition, 5) is ErrorCode.none  # as Kafka, which checks nothing here either
+            assert fetch(partition, 5) is ErrorCode.none  # like Kafka, the broker checks nothing here
     (line,) = lines_of(lines)
     assert (line["topic"], line["partition"], line["offset"]) == (TOPIC, 0, 5)
 
@@ -84,7 +84,7 @@ def test_readers_that_come_again_cost_no_line(partition: Partition) -> None:
 
 
 def test_a_new_batch_that_is_cut_short_on_the_disk_is_told_of(tmp_path: Path) -> None:
-    """The log knows where it stands, and does not read its header again."""
+    """The log knows the position of a new batch, and does not read its header from disk again."""
     world = World(tmp_path)
     world.create(TOPIC)
     for value in (b"a", b"b"):
@@ -97,7 +97,7 @@ def test_a_new_batch_that_is_cut_short_on_the_disk_is_told_of(tmp_path: Path) ->
 
 
 def test_damage_in_front_of_an_open_transaction_costs_no_other_partition_its_fetch(tmp_path: Path) -> None:
-    """DeleteRecords has moved the log start into the transaction: the last stable offset is that batch's."""
+    """DeleteRecords has moved the log start into the transaction's first batch, which has the last stable offset."""
     world = World(tmp_path)
     world.create(TOPIC)
     world.start()

@@ -1,4 +1,4 @@
-"""A partition over real files: the checks of an append and what they answer, markers, the stable offset, waiting."""
+"""A partition over real files: the checks of an append and their errors, markers, last stable offset, waiting requests."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ OK = ErrorCode.none
 ME, OTHER = 7, 8
 HOUR_MS = 3_600_000
 START = 2
-"""The log start of the partitions here, so that it can be told from -1 and from 0."""
+"""The log start of the partitions in these tests, which is neither -1 nor 0."""
 
 
 class Bench:
-    """One partition, its clock and its files."""
+    """One partition with its clock and its files."""
 
     def __init__(self, path, **config) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class Bench:
         )
 
     def hold(self, _: Partition) -> None:
-        """What `flush.messages` does: the high watermark waits for the disk."""
+        """Flush function of a partition with `flush.messages`: the high watermark waits for the disk."""
         self.flushes += 1
 
     def reopen(self, *, clean: bool = False) -> None:
@@ -60,7 +60,7 @@ class Bench:
         return self.partition.append(RecordBatch.parse(batch), required_acks=acks, guard=guard)
 
     def fill(self, count: int = START) -> None:
-        """Records that are gone already."""
+        """Append records and delete them, so that the log starts behind offset 0."""
         for _ in range(count):
             assert self.append(plain()).error is OK
         self.partition.delete_records(count)
@@ -68,7 +68,7 @@ class Bench:
     def send(
         self, sequence: int, *, epoch: int = 0, count: int = 1, pid: int = ME, v2: bool = True
     ) -> AppendResult:
-        """A transactional batch, verified before."""
+        """Append a transactional batch whose partition has been verified."""
         producers = self.partition.log.producers
         guard = producers.start_verification(
             pid, epoch, sequence, supports_epoch_bump=v2, now_ms=self.clock.now
@@ -87,7 +87,7 @@ class Bench:
         return self.partition.append_marker(pid, epoch, EndTxnMarker(committed, coordinator_epoch), version)
 
     def layout(self) -> list[tuple[int, int, int, int, int]]:
-        """(base offset, size, attributes, producer epoch, base sequence)"""
+        """(base offset, size, attributes, producer epoch, base sequence) of each batch."""
         return [
             (batch.base_offset, batch.size, batch.attributes, batch.producer_epoch, batch.base_sequence)
             for batch in self.partition.log.batches()
@@ -114,7 +114,7 @@ def transactional(sequence: int, **more) -> bytes:
 
 
 def patched(batch: bytes, form: str, offset: int, value: int, *, valid_crc: bool = True) -> bytes:
-    """The batch with one field of its header changed."""
+    """The batch with one field of its header changed, and with a valid or an outdated CRC."""
     from google_crc32c import value as crc32c
 
     data = bytearray(batch)
@@ -133,7 +133,7 @@ def bench(tmp_path):
 
 @pytest.fixture
 def make(tmp_path):
-    """Partitions with other settings."""
+    """A function that makes a bench whose partition has the given topic settings."""
     made = []
 
     def make(**config) -> Bench:
@@ -149,7 +149,7 @@ def make(tmp_path):
 
 
 def refused(bench: Bench, batch: bytes, *, acks: int = -1) -> tuple[ErrorCode, int]:
-    """(error, log start offset) of a batch that must not be appended."""
+    """Append a batch that must be rejected. Returns (error, log start offset)."""
     if bench.partition.log_end_offset == 0:
         bench.fill()
     end = bench.partition.log_end_offset
@@ -268,7 +268,7 @@ def test_on_a_create_time_topic_the_flag_of_log_append_time_is_cleared(bench):
     assert (result.error, result.log_append_time_ms) == (OK, -1)
     [batch] = bench.partition.log.batches()
     assert not batch.is_log_append_time
-    # Kafka gives every record of such a batch its maximum as the timestamp while it validates.
+    # During validation, Kafka sets the timestamp of each record in such a batch to the batch's maximum.
     assert batch.max_timestamp == NOW_MS - 5
     assert batch.has_valid_crc()
 
@@ -285,7 +285,7 @@ def test_a_batch_must_fit_into_a_segment(make):
     assert refused(bench, batch) == (ErrorCode.record_list_too_large, -1)
 
 
-# Each of these would fail at a later check as well: the earlier one must speak.
+# Each batch fails two checks, and the error must be that of the first one.
 TWO_FAULTS = [
     pytest.param(
         patched(patched(plain(), *LATER), ">b", 65, 9, valid_crc=False),
@@ -342,7 +342,7 @@ def test_producers_are_checked_last_and_told_the_log_start(bench, batch, error):
     assert refused(bench, batch) == (error, START)
 
 
-# -- what an append answers ---------------------------------------------------------------------------------
+# -- the result of an append --------------------------------------------------------------------------------
 
 
 def test_an_append_tells_its_offsets(bench):
@@ -437,7 +437,7 @@ def test_trace_d_overlapping_aborts(bench):
     assert bench.lso == 0
     bench.mark(pid=33, committed=False)
     assert bench.lso == 5
-    assert bench.aborted() == [(34, 1), (33, 0)], "in the order of their markers"
+    assert bench.aborted() == [(34, 1), (33, 0)], "in the order of the markers"
     entries = bench.partition.log.active.transaction_index.entries()
     assert [tuple(entry) for entry in entries] == [(34, 1, 3, 0), (33, 0, 4, 5)]
 
@@ -495,7 +495,7 @@ def test_a_marker_where_nothing_was_written_is_no_error(bench):
     assert bench.lso == 1
 
 
-# -- the stable offset --------------------------------------------------------------------------------------
+# -- the last stable offset ---------------------------------------------------------------------------------
 
 
 def test_plain_records_behind_an_open_transaction_cannot_be_seen(bench):
@@ -546,7 +546,7 @@ def test_a_marker_moves_the_stable_offset_once_it_is_committed(tmp_path):
 
 
 def test_nothing_is_committed_by_a_leader_that_dies_at_its_flush(tmp_path):
-    """A rule at ``log.fsync`` kills the node."""
+    """A fault rule at ``log.fsync`` kills the node."""
 
     def die(partition):
         partition.stop_leading(ErrorCode.not_leader_or_follower)
@@ -573,7 +573,7 @@ def test_who_waits_for_a_commit_is_called_in_the_order_of_offsets(tmp_path):
     for end_offset in (3, 1, 2):
         partition.on_committed(end_offset, lambda error, offset=end_offset: heard.append((offset, error)))
     partition.on_committed(0, lambda error: heard.append((0, error)))
-    assert heard == [(0, OK)], "what is committed is told at once"
+    assert heard == [(0, OK)], "a committed offset calls the listener at once"
     partition.log.flushed_up_to(3)
     partition.high_watermark = 0
     partition.advance_high_watermark()
@@ -628,7 +628,7 @@ def test_records_are_deleted_up_to_an_offset(bench, before_offset, expected, log
     assert bench.partition.log_start_offset == log_start
 
 
-# -- over a restart -----------------------------------------------------------------------------------------
+# -- restarts -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -639,11 +639,10 @@ def test_after_a_restart_the_last_batch_is_still_a_repeat(bench, clean):
     assert bench.append(idempotent(2)).duplicate
     earlier = bench.append(idempotent(1))
     if clean:
-        assert (
-            earlier.error is ErrorCode.out_of_order_sequence_number
-        )  # a snapshot has one batch of each producer
+        # A snapshot has only the last batch of each producer.
+        assert earlier.error is ErrorCode.out_of_order_sequence_number
     else:
-        assert earlier.duplicate  # the log was read, which has the last five
+        assert earlier.duplicate  # recovery reads the log, which has the last five batches
     assert bench.append(idempotent(3)).base_offset == 3
 
 
@@ -655,7 +654,7 @@ def test_open_and_aborted_transactions_are_known_after_a_restart(bench, clean):
     before = bench.aborted()
     bench.reopen(clean=clean)
     assert bench.lso == 0
-    assert bench.send(1, pid=33).error is OK, "still open: no verification"
+    assert bench.send(1, pid=33).error is OK, "the transaction is still open, so it needs no verification"
     bench.mark(pid=33, committed=False)
     assert before == []
     assert bench.aborted() == [(34, 1), (33, 0)]
@@ -707,7 +706,7 @@ def test_verification_can_be_switched_off(bench, enabled, expected):
 
 @pytest.mark.parametrize("how", ["produce", "marker", "replicated"])
 def test_a_kill_at_the_fsync_of_a_segment_that_is_rolled_ends_the_append(bench, how):
-    """A rule may kill the node there, which closes the log: nothing more is written, and nothing is raised."""
+    """A fault rule that kills the node closes the log: the append writes nothing more and raises nothing."""
     log = bench.partition.log
     log.config = replace(log.config, segment_bytes=100)
     assert bench.send(0).error is OK
@@ -725,10 +724,10 @@ def test_a_kill_at_the_fsync_of_a_segment_that_is_rolled_ends_the_append(bench, 
 
 
 def test_a_transaction_is_forgotten_once_its_marker_is_committed_also_where_no_reader_asks(bench):
-    """As in __consumer_offsets: each transaction with offsets ends there, and consumers do not fetch it."""
+    """__consumer_offsets has such transactions, and no consumer fetches from it."""
     producers = bench.partition.log.producers
     for sequence in range(3):
         bench.send(sequence)
         assert bench.mark().error is OK
-        # Asked as if nothing were committed: what is remembered, committed or not.
+        # Offset 0: nothing is committed yet, so every transaction that is still remembered would be unstable.
         assert producers.first_unstable_offset(0) is None

@@ -1,4 +1,4 @@
-"""What replication can lose and what it cannot, each told as it happens to people."""
+"""Which records replication can lose and which it cannot, as sequences of events that happen in real clusters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_with_too_few_in_sync_acks_all_is_refused_before_anything_is_writt
     assert nodes.append(b"a").error is ErrorCode.not_enough_replicas
     assert nodes.leader.log_end_offset == 0
     assert nodes.append(b"a", acks=1).error is OK
-    assert nodes.leader.high_watermark == 0, "nothing is committed with too few in sync"
+    assert nodes.leader.high_watermark == 0, "nothing is committed below min.insync.replicas"
     nodes.start(2)
     await nodes.settle()
     assert nodes.isr == (1, 2)
@@ -61,9 +61,9 @@ async def test_with_too_few_in_sync_acks_all_is_refused_before_anything_is_writt
 async def test_a_follower_that_leaves_right_after_its_copy_leaves_the_client_unsure_and_the_data_there(
     make_nodes: MakeNodes,
 ):
-    """NOT_ENOUGH_REPLICAS_AFTER_APPEND: all had it, and before the client could be told there were too few in sync.
+    """NOT_ENOUGH_REPLICAS_AFTER_APPEND: all replicas had the record, but before the response the ISR had become too small.
 
-    A follower that is gone before it has copied keeps the high watermark where it is: then the request times out.
+    If the follower ends before it has copied the record, the high watermark does not move and the request times out.
     """
     nodes = make_nodes(2)
     nodes.create([1, 2], min_isr=2)
@@ -87,7 +87,7 @@ async def test_a_waiting_client_hears_that_its_leader_is_none_any_more(nodes: No
 
 
 async def test_two_leaders_wrote_different_records_at_one_offset_and_the_later_epoch_counts(nodes: Nodes):
-    """KIP-101: offsets alone would let both logs pass for equal."""
+    """KIP-101: compared by offsets alone, the two logs would be equal."""
     nodes.create()
     nodes.append(b"common")
     nodes.injection.links.cut(1, 2)
@@ -107,7 +107,7 @@ async def test_two_leaders_wrote_different_records_at_one_offset_and_the_later_e
 
 
 async def test_a_follower_keeps_above_its_high_watermark_what_its_leader_has_too(nodes: Nodes):
-    """KIP-101: cut off down to its high watermark, it would lose committed records with its leader."""
+    """KIP-101: a follower that truncates to its high watermark would lose committed records together with its leader."""
     nodes.create([1, 3, 2])
     nodes.append(b"a")
     nodes.injection.links.pause(2)
@@ -129,7 +129,7 @@ async def test_a_follower_keeps_above_its_high_watermark_what_its_leader_has_too
 
 
 async def test_epochs_that_parted_more_than_once_are_cut_back_step_by_step(nodes: Nodes):
-    """KIP-279: each of two has an epoch that the other one has not."""
+    """KIP-279: each of the two logs has an epoch that the other log lacks."""
     nodes.create(unclean_leader_election_enable="true")
     nodes.append(b"both")
     nodes.kill(2)
@@ -137,7 +137,7 @@ async def test_epochs_that_parted_more_than_once_are_cut_back_step_by_step(nodes
     nodes.kill(3)
     nodes.append(b"epoch 0, only 1")
     nodes.kill(1)
-    nodes.start(2)  # leads uncleanly
+    nodes.start(2)  # becomes leader in an unclean election
     await nodes.settle()
     nodes.append(b"by 2")
     nodes.kill(2)
@@ -173,8 +173,8 @@ async def test_an_unclean_election_loses_what_was_acknowledged(nodes: Nodes):
     warnings = [line for line in lines if line["log_level"] == "warning"]
     names = ("node_id", "topic", "partition", "log_end_offset", "from_offset", "to_offset")
     assert [[line.get(name) for name in names] for line in warnings] == [
-        [2, "t", 0, 1, None, None],  # elected with this end
-        [1, "t", 0, None, 3, 1],  # what it had, and what is left of it
+        [2, "t", 0, 1, None, None],  # the log end offset of the elected node
+        [1, "t", 0, None, 3, 1],  # truncated from 3 to 1
     ]
     assert nodes.values(1) == nodes.values(2) == [b"kept", b"instead"]
 

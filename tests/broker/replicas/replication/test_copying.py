@@ -1,4 +1,4 @@
-"""Followers copy what the leader has, at once where links are up, and what is committed follows from where they are."""
+"""Followers copy batches at once over links that are up, and their fetch offsets decide what is committed."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_what_is_on_a_slow_link_when_it_is_cut_is_lost_and_asked_for_again
 
 
 def with_a_follower_far_behind(make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch) -> Nodes:
-    """Node 2 has none of 100 records behind a cut link, and takes in fewer than ten at a time."""
+    """Two nodes: node 2 has none of 100 records because its link is cut, and will fetch fewer than ten at a time."""
     monkeypatch.setattr(replica_fetcher, "FETCH_BYTES", 1000)
     nodes = make_nodes(2)
     nodes.create([1, 2])
@@ -125,7 +125,7 @@ async def test_a_follower_far_behind_catches_up_in_several_turns(
 async def test_a_followers_high_watermark_is_never_beyond_its_log(
     make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch
 ):
-    """The leader tells a follower that is out of sync a high watermark that the follower has not reached yet."""
+    """The leader's response to a follower outside the ISR can have a high watermark beyond the follower's log."""
     nodes = with_a_follower_far_behind(make_nodes, monkeypatch)
     await nodes.pass_time(45_000)
     assert (nodes.isr, nodes.leader.high_watermark) == ((1,), 100)
@@ -182,7 +182,8 @@ async def test_a_follower_below_the_leaders_log_start_begins_anew_there(nodes: N
 
 
 async def test_a_follower_begins_with_the_batch_in_which_the_leaders_log_starts(nodes: Nodes):
-    """DeleteRecords knows offsets, a log whole batches (Kafka: ``UnexpectedAppendOffsetException``)."""
+    """DeleteRecords moves the log start into a batch, but only whole batches are copied (Kafka:
+    ``UnexpectedAppendOffsetException``)."""
     nodes.create(min_isr=1)
     nodes.injection.links.cut(1, 3)
     nodes.append(b"a")
@@ -222,7 +223,7 @@ def damage_length(nodes: Nodes, position: int) -> None:
 async def test_a_damaged_length_costs_neither_the_loop_nor_the_leader(
     nodes: Nodes, newer: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """The leader knows the place of a new batch; an older one it searches for, and meets the damage itself."""
+    """The leader knows the position of the newest batches. It has to search for older ones, and meets the damage itself."""
     nodes.create()
     nodes.append(b"a")
     nodes.injection.links.cut(1, 3)

@@ -1,4 +1,4 @@
-"""The high watermark of a replica at every moment: only a leader moves it by itself, a follower's is its leader's.
+"""The high watermark of each replica at every moment: only a leader computes it, a follower copies its leader's.
 
 A record above the leader's high watermark may be lost by a clean election, so no replica may show it to a consumer.
 """
@@ -22,13 +22,13 @@ from tests.support.points import Gate
 
 
 def flushed(partition: Partition) -> None:
-    """The fsync of all that it has is done."""
+    """Mark the whole log as synced."""
     partition.log.flushed_up_to(partition.log_end_offset)
     partition.note_flushed()
 
 
 async def leave_node_3_with_an_uncommitted_record(nodes: Nodes, gate: Gate | None = None) -> None:
-    """Nodes 1 and 3 have a record that node 2, in sync too, does not have; ``gate`` stands at its writes."""
+    """Append a record that nodes 1 and 3 have and node 2, also in sync, lacks. ``gate`` is a rule for writes to disk."""
     nodes.create()
     nodes.append(b"committed")
     nodes.injection.links.pause(2)
@@ -41,7 +41,7 @@ async def leave_node_3_with_an_uncommitted_record(nodes: Nodes, gate: Gate | Non
 
 
 async def lose_the_leader(nodes: Nodes, gate: Gate | None = None) -> Partition:
-    """Node 3 keeps its record, is no longer in sync, and the last leader is gone."""
+    """End both leaders. Returns the replica of node 3, which has the uncommitted record and is not in the ISR."""
     await leave_node_3_with_an_uncommitted_record(nodes, gate)
     nodes.injection.links.cut(2, 3)
     nodes.kill(1)
@@ -71,7 +71,7 @@ async def test_a_held_write_that_ends_commits_nothing_while_there_is_no_leader(n
 
 
 async def test_a_record_that_was_never_committed_is_lost_without_an_unclean_election(nodes: Nodes):
-    """What the ledger of losses calls committed was below a leader's high watermark."""
+    """A record counts as committed in the list of losses only if it was below a leader's high watermark."""
     flushed(await lose_the_leader(nodes))
     nodes.injection.links.mend(2, 3)
     nodes.start(2)
@@ -90,7 +90,7 @@ async def test_a_replica_that_is_opened_while_there_is_no_leader_has_its_checkpo
 
 
 async def test_a_replica_without_a_checkpoint_opens_with_nothing_committed(nodes: Nodes):
-    """As Kafka's, which writes the file every five seconds."""
+    """Kafka does the same, and writes the checkpoint file every five seconds."""
     await lose_the_leader(nodes)
     nodes.kill(3)
     nodes.start(3)
@@ -101,7 +101,7 @@ async def test_a_replica_without_a_checkpoint_opens_with_nothing_committed(nodes
 
 
 async def test_a_held_write_that_ends_at_a_follower_commits_nothing(nodes: Nodes):
-    """Its leader cannot be reached, so it has not told what is committed."""
+    """The link to the leader is cut, so the follower does not learn what is committed."""
     nodes.create()
     nodes.append(b"committed")
     nodes.injection.links.pause(3)
@@ -114,7 +114,7 @@ async def test_a_held_write_that_ends_at_a_follower_commits_nothing(nodes: Nodes
 
 
 async def test_consumers_that_wait_at_a_follower_are_not_woken_for_what_is_not_committed(nodes: Nodes):
-    """With links that are up the follower would hear the right high watermark in the same turn, and too late."""
+    """If links are up the follower gets the right high watermark in the same turn, but after the write is released."""
     nodes.create()
     nodes.injection.links.pause(3)
     gate = nodes.injection.points = Gate("log.write", lambda at: at.node_id == 2)
@@ -143,17 +143,17 @@ async def test_a_followers_high_watermark_is_its_new_leaders_though_that_is_lowe
     nodes.injection.links.pause(2)
     nodes.lead(3)
     await nodes.settle()
-    assert nodes.ends()[2] == (1, 1), "it stands in a new epoch, until the leader answers"
+    assert nodes.ends()[2] == (1, 1), "unchanged in the new epoch until the leader responds"
     nodes.injection.links.cut(1, 3)
     nodes.injection.links.resume(2)
     await nodes.settle()
     assert nodes.ends()[2] == nodes.ends()[3] == (0, 1), (
-        "node 1 is in sync, and has not told its new leader what it has"
+        "node 1 is in sync, and has not fetched from its new leader yet"
     )
 
 
 async def test_a_followers_high_watermark_does_not_go_below_its_own_log_start(nodes: Nodes):
-    """Its new leader knows less than it, and its own log begins behind that (``UnifiedLog.updateHighWatermark``)."""
+    """The new leader's high watermark is lower than the follower's log start (``UnifiedLog.updateHighWatermark``)."""
     nodes.create()
     for value in (b"a", b"b", b"c"):
         nodes.append(value)
@@ -188,7 +188,7 @@ async def test_a_truncation_takes_the_high_watermark_back_only_where_it_lies_abo
     assert (follower.high_watermark, follower.log_end_offset) == (0, 0)
 
 
-# -- changes of the role ----------------------------------------------------------------------------------------
+# -- changes of the leader --------------------------------------------------------------------------------------
 
 
 async def test_a_leader_that_follows_keeps_its_high_watermark(nodes: Nodes):
@@ -204,7 +204,7 @@ async def test_a_leader_that_follows_keeps_its_high_watermark(nodes: Nodes):
 
 
 async def test_a_leader_whose_node_stops_checkpoints_what_was_committed(nodes: Nodes):
-    """An fsync may end while the node stops, when it has stopped to lead and to follow."""
+    """An fsync may complete while the node stops, after it has stopped leading and following."""
     await leave_node_3_with_an_uncommitted_record(nodes)
     for node_id in (1, 3):
         replicas = nodes.running[node_id]
@@ -214,7 +214,7 @@ async def test_a_leader_whose_node_stops_checkpoints_what_was_committed(nodes: N
 
 
 async def test_a_directory_that_is_opened_alone_keeps_what_was_committed(nodes: Nodes):
-    """As for an import, which knows of no other node."""
+    """An import opens a directory like this, without any other node."""
     await leave_node_3_with_an_uncommitted_record(nodes)
     await nodes.stop(3)
     metadata: Any = nodes.controller

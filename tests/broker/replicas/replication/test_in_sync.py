@@ -1,4 +1,4 @@
-"""Who is in sync: out after the lag that is allowed, back once all that is committed is there; and who leads with whom."""
+"""The ISR: replicas leave it after replica.lag.time.max.ms and rejoin with all committed records. Who may become leader."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_followers_that_do_not_fetch_stay_out_and_nothing_more_is_written(
     for _ in range(10):
         await nodes.pass_time(LAG_MS)
     assert (nodes.isr, changes) == ((1,), [(1,)])
-    assert (outcome.error, nodes.ends()[1]) == (None, (1, 2)), "the high watermark stands still"
+    assert (outcome.error, nodes.ends()[1]) == (None, (1, 2)), "the high watermark does not move"
     assert nodes.append(b"c").error is ErrorCode.not_enough_replicas
     assert nodes.ends()[1] == (1, 2)
     nodes.injection.links.resume(3)
@@ -55,7 +55,7 @@ async def test_followers_that_do_not_fetch_stay_out_and_nothing_more_is_written(
 
 
 async def test_followers_of_a_leader_whose_disk_is_slow_are_in_sync(nodes: Nodes):
-    """They have all that the leader's disk has confirmed; nothing that they could fetch is missing."""
+    """They have every record that the leader's disk has, so they lack nothing that they could fetch."""
     nodes.create(min_isr=2)
     nodes.append(b"a")
     gate = Gate("log.write", lambda at: at.node_id == 1)
@@ -71,7 +71,7 @@ async def test_followers_of_a_leader_whose_disk_is_slow_are_in_sync(nodes: Nodes
 
 
 async def test_an_earlier_life_of_a_follower_is_not_let_in(nodes: Nodes):
-    """KIP-903: what a broker had fetched before it died says nothing about the disk with which it comes back."""
+    """KIP-903: what a broker fetched before it was killed does not show what is on its disk after the restart."""
     nodes.create()
     nodes.append(b"a")
     nodes.injection.links.pause(3)
@@ -86,7 +86,7 @@ async def test_an_earlier_life_of_a_follower_is_not_let_in(nodes: Nodes):
 
 
 async def test_a_follower_below_the_start_of_the_leaders_epoch_does_not_join(nodes: Nodes):
-    """The new leader does not know yet what its predecessor committed; all of its own log may be."""
+    """A new leader does not know what its predecessor committed: that may be its whole log."""
     nodes.create(min_isr=2)
     nodes.append(b"a")
     nodes.kill(3)
@@ -103,7 +103,7 @@ async def test_a_follower_below_the_start_of_the_leaders_epoch_does_not_join(nod
     await nodes.pass_time(50)
     leading = nodes.leader.leading
     assert leading is not None
-    assert leading.followers[3].log_end_offset == 1, "it has asked"
+    assert leading.followers[3].log_end_offset == 1, "node 3 has fetched"
     assert nodes.isr == (2,)
     for _ in range(10):
         await nodes.pass_time(100)
@@ -147,7 +147,7 @@ async def test_a_follower_that_was_about_to_join_and_is_gone_does_not_delay_appe
     await nodes.settle()
     nodes.injection.links.pause(2)
     outcome = nodes.outcome(nodes.append(b"b"))
-    assert outcome.error is None, "it has caught up, so that the high watermark does not run away from it"
+    assert outcome.error is None, "a caught-up follower that is about to join delays the high watermark"
     nodes.kill(2)
     await nodes.pass_time(LAG_MS // 2)
     assert outcome.error is OK
@@ -188,10 +188,10 @@ async def test_a_follower_joins_again_once_it_has_all_that_is_committed(nodes: N
 
 async def test_after_a_change_those_in_sync_are_told_in_the_order_of_their_ids(nodes: Nodes):
     nodes.create([2, 3, 1])
-    assert nodes.isr == (2, 3, 1), "of a new partition they are its replicas"
+    assert nodes.isr == (2, 3, 1), "a new partition's ISR has the order of its replicas"
     nodes.kill(3)
     nodes.append(b"a")
-    assert nodes.isr == (2, 1), "the controller takes one out"
+    assert nodes.isr == (2, 1), "the controller only removes the node from it"
     nodes.start(3)
     await nodes.settle()
     assert nodes.isr == (1, 2, 3)
@@ -227,7 +227,7 @@ async def test_leadership_goes_to_another_in_sync_and_back_without_a_loss(nodes:
     assert nodes.values() == [b"%d" % turn for turn in range(9)]
     assert nodes.isr == (1, 2, 3)
     assert nodes.content(1) == nodes.content(2) == nodes.content(3)
-    # The leader's own epoch has no record yet, so that no follower can know it.
+    # The leader's own epoch has no record yet, so no follower has it.
     assert nodes.on(1).log.epochs.entries()[:-1] == nodes.on(3).log.epochs.entries()
 
 
@@ -245,7 +245,7 @@ async def test_a_partition_moves_to_another_node_and_its_old_folder_goes(nodes: 
 
 
 async def test_an_unopened_folder_follows_when_it_is_assigned(nodes: Nodes):
-    """No producer has written since the start, so that no log is open anywhere."""
+    """No producer has written since the start, so the log is not open on any node."""
     nodes.create([1, 2])
     nodes.reassign(3)
     await nodes.settle()
@@ -255,7 +255,7 @@ async def test_an_unopened_folder_follows_when_it_is_assigned(nodes: Nodes):
 
 
 async def test_nodes_that_come_after_the_leader_has_opened_its_log_follow_it(nodes: Nodes):
-    """As at the start of all nodes, of which one has to recover and opens its logs first."""
+    """This happens at the start of all nodes if the leader has to recover, and so opens its logs first."""
     nodes.create()
     nodes.append(b"a")
     await nodes.stop(2, tell=False)

@@ -1,4 +1,4 @@
-"""The ledger of losses: what replicas give up, to whom it was acknowledged, each loss once, within bounds."""
+"""The list of losses: records that replicas truncate, how they were acknowledged, each loss once, within bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def test_what_only_the_leader_had_was_acknowledged_to_acks_1(nodes: Nodes)
     nodes.kill(1)
     await nodes.settle()
     nodes.append(b"later", acks=1)
-    assert nodes.injection.losses.list() == ()  # the dead node has them still
+    assert nodes.injection.losses.list() == ()  # the killed node still has the records on its disk
     nodes.injection.links.mend(1, 2)
     nodes.injection.links.mend(1, 3)
     nodes.start(1)

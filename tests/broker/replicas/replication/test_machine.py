@@ -1,8 +1,8 @@
-"""Three nodes driven at random: writers, transactions, links, pauses, kills, elections.
+"""Three nodes under random operations: producers, transactions, links, pauses, kills, elections.
 
-ODRADEK_REPLICATION_EXAMPLES=3000 runs it for longer.
+ODRADEK_REPLICATION_EXAMPLES=3000 runs more examples.
 
-With clean elections and two of three in sync nothing that was acknowledged with acks=all may be lost, whatever happens.
+With clean elections and min.insync.replicas=2 no record that was acknowledged with acks=all may be lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.points import Gate
 
 OK = ErrorCode.none
 EXAMPLES = int(os.environ.get("ODRADEK_REPLICATION_EXAMPLES", "40"))
-ROOM = next((room for room in ("/dev/shm",) if os.access(room, os.W_OK)), None)
+SCRATCH = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
 NODE_IDS = st.sampled_from([1, 2, 3])
 PRODUCERS = st.sampled_from([7, 8])
 
@@ -37,20 +37,20 @@ class Replication(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.home = Path(tempfile.mkdtemp(prefix="replication-", dir=ROOM))
+        self.home = Path(tempfile.mkdtemp(prefix="replication-", dir=SCRATCH))
         self.acknowledged: dict[int, bytes] = {}
-        """By offset, what a client with acks=all was told is written."""
+        """The records that were acknowledged to a client with acks=all, by offset."""
         self.sequences = {7: 0, 8: 0}
         self.open: set[int] = set()
         self.count = 0
         self.watermark = (0, 0)
         self.committed = 0
-        """The highest high watermark that a leader ever had."""
+        """The highest high watermark that any leader has had."""
         self.slow: set[int] = set()
-        """The nodes whose disks hold every write."""
+        """The nodes whose disks block every write."""
         self.gate = Gate("log.write", lambda at: at.node_id in self.slow)
         self.joined_unheard: list[tuple[int, ...]] = []
-        """In-sync replicas that a leader asked for with a follower that could not fetch from it at that moment."""
+        """ISRs that a leader requested although a follower in them could not fetch from it at that moment."""
 
         async def open_nodes() -> None:
             self.nodes = Nodes(self.home)
@@ -80,7 +80,7 @@ class Replication(RuleBasedStateMachine):
         await asyncio.get_running_loop().shutdown_default_executor()
 
     async def _end(self) -> None:
-        """All come back, all links are mended: all replicas have the same, and every acknowledged record is there."""
+        """Start all nodes and mend all links: then all replicas are equal, and have every acknowledged record."""
         nodes = self.nodes
         self._mend_all()
         for node_id in {1, 2, 3} - nodes.running.keys():
@@ -144,7 +144,7 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.led)
     @rule(producer_id=PRODUCERS, transactional=st.booleans())
     def produce(self, producer_id: int, transactional: bool) -> None:
-        """As a client that goes on with the sequence that the leader knows."""
+        """Produce as a client does that continues with the leader's next sequence."""
 
         async def work() -> None:
             entry = self.nodes.leader.log.producers.entries.get(producer_id)
@@ -169,7 +169,7 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.led)
     @rule(producer_id=PRODUCERS, back=st.integers(1, 5))
     def repeat(self, producer_id: int, back: int) -> None:
-        """One of the last five batches comes again: it is recognised, whichever node leads by now."""
+        """Repeat one of a producer's last five batches. Any leader recognizes it as a duplicate."""
 
         async def work() -> None:
             entry = self.nodes.leader.log.producers.entries.get(producer_id)
@@ -183,7 +183,7 @@ class Replication(RuleBasedStateMachine):
 
         self._run(work())
 
-    # -- what happens to nodes ----------------------------------------------------------------------------------
+    # -- changes of nodes and links -----------------------------------------------------------------------------
 
     @rule(sender=NODE_IDS, receiver=NODE_IDS)
     def cut(self, sender: int, receiver: int) -> None:
@@ -272,7 +272,7 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.led)
     @rule(count=st.integers(1, 4))
     def die_with_a_tail(self, count: int) -> None:
-        """The leader writes what no follower fetches, and dies: its log has left the others' when it comes back."""
+        """The leader appends records that no follower fetches, and is killed. At its return its log has diverged."""
 
         async def work() -> None:
             nodes, leader_id = self.nodes, self.nodes.controller.state().leader
@@ -290,7 +290,7 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.led)
     @rule()
     def too_few_are_left(self) -> None:
-        """No follower fetches for longer than ``replica.lag.time.max.ms`` after an append."""
+        """Let no follower fetch for longer than ``replica.lag.time.max.ms`` after an append."""
 
         async def work() -> None:
             nodes, leader_id = self.nodes, self.nodes.controller.state().leader
@@ -348,7 +348,7 @@ class Replication(RuleBasedStateMachine):
 
         self._run(work())
 
-    # -- what must hold -----------------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------------------
 
     @invariant()
     def offsets_are_in_order(self) -> None:
@@ -409,7 +409,7 @@ class Replication(RuleBasedStateMachine):
             assert there.get(offset) == value, f"offset {offset} of {self.acknowledged}"
 
     def _check_producers(self, partition: Partition) -> None:
-        """What it remembers of producers is what a reading of all its batches gives."""
+        """The producer state in memory equals the state that a replay of all batches gives."""
         log, again = partition.log, ProducerStateManager()
         for batch in log.batches():
             again.replay(batch)

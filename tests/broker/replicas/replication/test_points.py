@@ -1,4 +1,4 @@
-"""A rule stands at a follower's append, at the disk's write, at its fsync: what is held, refused, let through later."""
+"""Fault rules at a follower's append, at a disk write and at an fsync, which hold, refuse or release the step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OK = ErrorCode.none
 
 
 class Guard:
-    """Holds or refuses the passages of one point on some nodes."""
+    """Rules at one injection point: hold or refuse it on some nodes."""
 
     def __init__(self, nodes: Nodes, point: str, *node_ids: int, refusal: ErrorCode | None = None) -> None:
         self.point = point

@@ -1,4 +1,4 @@
-"""Consumers read from leaders and followers, and are sent to the one that is near; what only a leader may say."""
+"""Consumers fetch from leaders and followers, and get a preferred replica in their rack. Other requests need the leader."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LATEST = -1
 
 @pytest.fixture
 def racks(make_nodes: MakeNodes) -> Nodes:
-    """Node k stands in rack ``rk``; consumers are sent to the one that is near."""
+    """Three nodes with a rack-aware replica selector: node k is in rack ``rk``."""
     nodes = make_nodes(3, replica_selector_class=RACK_AWARE)
     for node_id, broker in nodes.controller.brokers.items():
         nodes.controller.brokers[node_id] = replace(broker, rack=f"r{node_id}")

@@ -1,4 +1,4 @@
-"""The settings of the authorizer, from a configuration to what is made of it."""
+"""The settings of the authorizer, from the configuration to the resulting authorizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of ``StandardAuthorizer``; tests/differential/acls asks Apache Kafka about many more sets of ACLs."""
+"""The rules of ``StandardAuthorizer``. tests/differential/acls compares many more sets of ACLs with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_an_acl_is_of_a_principal_or_of_every_user(principal: str, holds: bool) 
 def test_a_principal_may_be_of_any_type() -> None:
     asked = authorizer(acl("orders", principal="Group:CN=a,O=b:c"), acl("*", principal="User:*"))
     assert may(asked, principal="Group:CN=a,O=b:c")
-    assert may(asked, "other", principal="Group:x"), "User:* is everyone"
+    assert may(asked, "other", principal="Group:x"), "User:* matches every principal"
 
 
 @pytest.mark.parametrize(("host", "holds"), [("*", True), (HOST, True), ("127.0.0.2", False), ("", False)])
@@ -144,7 +144,9 @@ def test_without_an_acl_for_a_resource_the_setting_decides() -> None:
         asked = authorizer(*others, otherwise=otherwise)
         assert may(asked, "order") is otherwise
         assert may(asked, of="GROUP") is otherwise
-        assert not may(asked), "an ACL of another principal is one too"
+        assert not may(asked), (
+            "an ACL of another principal also ends allow.everyone.if.no.acl.found for the resource"
+        )
         assert not may(asked, "payments")
 
 
@@ -223,7 +225,7 @@ def test_after_each_change_the_answers_are_those_of_a_new_authorizer() -> None:
     for _ in range(200):
         removed = {each for each in there if random.random() < 0.3}
         there -= removed
-        # The same may go and come again.
+        # A removed ACL may be added again in the same change.
         added = {each for each in random.sample(pool, 6) if each not in there}
         there |= added
         followed.on_acls_changed(removed, added)
@@ -232,7 +234,7 @@ def test_after_each_change_the_answers_are_those_of_a_new_authorizer() -> None:
             for operation in ("READ", "DESCRIBE", "WRITE"):
                 assert may(followed, name, operation) == may(fresh, name, operation), (there, name, operation)
     followed.on_acls_changed(there, ())
-    assert not any(followed._index.values()), "nothing is left behind"
+    assert not any(followed._index.values()), "the index is empty"
 
 
 def test_a_client_that_makes_up_names_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The requests of the matrix: for each API and version what is asked of resources that all, some and none may use."""
+"""The requests of the matrix: for each API and version, requests for resources that all, some or no principals may use."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.support import raw
 
 Bodies = Callable[[World, int], Body]
 ALL_TOPICS = ("open-a", "shut-a", "open-new", "shut-new")
-"""Two that are there and two that are not."""
+"""Two topics that exist and two that do not."""
 
 
 class Case(NamedTuple):
-    """One request of one API, in some of its versions."""
+    """One request of an API, in some of its versions."""
 
     api: str
     label: str
     versions: tuple[int, ...]
     body: Bodies
     prepare: Callable[[World], object] | None = None
-    """What the administrator does before each request."""
+    """What the administrator does before each request, None for nothing."""
 
     @property
     def id(self) -> str:
@@ -40,7 +40,7 @@ def case(
     until: int = 99,
     prepare: Callable[[World], object] | None = None,
 ) -> Callable[[Bodies], Bodies]:
-    """The function makes the body of a request in one of the API's versions."""
+    """Decorator: register a case whose decorated function makes the request body for a version of the API."""
 
     def add(body: Bodies) -> Bodies:
         served = tuple(each for each in raw.versions(api) if since <= each <= until)
@@ -51,7 +51,7 @@ def case(
 
 
 def by(world: World, version: int, name: str, ids_since: int, field: str = "name") -> dict[str, Any]:
-    """How this version names a topic."""
+    """The field that identifies a topic in this version of the request: its id or its name."""
     if version >= ids_since:
         return {"topic_id": world.id_of(name)}
     return {field: name}

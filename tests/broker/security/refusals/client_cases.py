@@ -72,7 +72,7 @@ def alter_scram(world: World, version: int) -> Body:
 
 
 def _create_token(owner: str | None) -> Body:
-    """Renewers of another kind than users are refused behind a lack of rights, so that no token is made."""
+    """The renewers are invalid, which is checked after the authorization, so no token is created."""
     return {
         "owner_principal_type": "User" if owner else None,
         "owner_principal_name": owner,
@@ -116,7 +116,7 @@ def expire_token(world: World, version: int) -> Body:
     return {"hmac": world.hmacs["shut-u"], "expiry_time_period": 1_000_000}
 
 
-# -- what needs no right ---------------------------------------------------------------------------------------------
+# -- requests that need no permission --------------------------------------------------------------------------------
 
 
 @case("api_versions")

@@ -21,7 +21,7 @@ def _operations(version: int) -> Body:
 
 @case("metadata", "names")
 def metadata_names(world: World, version: int) -> Body:
-    names = ALL_TOPICS if version >= 4 else TOPICS  # older versions create what is missing
+    names = ALL_TOPICS if version >= 4 else TOPICS  # versions below 4 always create missing topics
     asked = {"allow_auto_topic_creation": False} if version >= 4 else {}
     return {"topics": [{"name": name} for name in names], **asked, **_operations(version)}
 
@@ -145,7 +145,7 @@ def alter_configs(world: World, version: int) -> Body:
     resources = [
         {"resource_type": kind, "resource_name": name, "configs": _changes(key, incremental=False)}
         for kind, name, key in RESOURCES
-        if name  # what all brokers have in common cannot be replaced without min.insync.replicas
+        if name  # the cluster-wide defaults of brokers cannot be replaced without min.insync.replicas
     ]
     return {"resources": resources, "validate_only": True}
 
@@ -163,7 +163,7 @@ def incremental_alter_configs(world: World, version: int) -> Body:
 
 @case("incremental_alter_configs", "wrong")
 def incremental_alter_wrong(world: World, version: int) -> Body:
-    """The broker looks at the form and at its own settings, and only then the controller at the rights."""
+    """The broker checks the form and its own settings first, then the controller checks the permissions."""
     rows: list[tuple[int, str, str, str | None]] = [
         (TOPIC, "shut-a", "retention.ms", None),
         (TOPIC, "shut-new", "retention.ms", "x"),

@@ -95,7 +95,7 @@ def idempotent(world: World, version: int) -> Body:
 
 @case("init_producer_id", "half a producer", until=5)
 def half_a_producer(world: World, version: int) -> Body:
-    """What makes no sense is found behind what is not allowed."""
+    """The inconsistent producer id is checked after the authorization."""
     return {"transactional_id": "shut-i", "transaction_timeout": 60_000, "producer_id": 5}
 
 

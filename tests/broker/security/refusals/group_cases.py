@@ -1,4 +1,4 @@
-"""Requests about groups, and to find their coordinator."""
+"""Requests about groups, and FindCoordinator."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def sync_shut(world: World, version: int) -> Body:
 
 @case("sync_group", "no protocol", since=5)
 def sync_without_protocol(world: World, version: int) -> Body:
-    """What is missing in the request is found before what is missing in rights."""
+    """The missing protocol is checked before the authorization."""
     return _sync("shut-g") | {"protocol_name": None}
 
 

@@ -1,4 +1,4 @@
-"""Apache Kafka with an authorizer: a listener on which clients log in by PLAIN, and one on which they are anonymous."""
+"""Apache Kafka with an authorizer, a listener with SASL/PLAIN, and a listener whose clients are anonymous."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _properties(plain_port: int, sasl_port: int, controller_port: int) -> dict[s
 
 @contextmanager
 def kafka() -> Iterator[Side]:
-    """A node that has just been made; ended when the block ends."""
+    """Context manager: start a new Kafka node, and stop it at the end of the block."""
     plain_port, sasl_port, controller_port = (raw.free_port() for _ in range(3))
     with tempfile.TemporaryDirectory(prefix="kafka-refusals-") as folder:
         home = Path(folder)

@@ -1,7 +1,7 @@
-"""The matrix: each case in each version for each principal, and the answers in a form that is short to keep.
+"""The matrix: each case in each version for each principal, and a compact file format for the responses.
 
-Of one case and version the principals that get the same answer stand together; versions in which all principals get the
-same answers as in the version before stand together too.
+In one case and version, the principals that get the same response are grouped. Consecutive versions in which all principals
+get the same responses are grouped too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 def rows(cases: Iterable[Case] = CASES) -> Iterator[Row]:
-    """All of the matrix."""
+    """Yield all rows of the matrix."""
     for case in cases:
         for version in case.versions:
             for user in ASKERS:
@@ -39,7 +39,7 @@ def rows(cases: Iterable[Case] = CASES) -> Iterator[Row]:
 
 
 def ask(world: World, row: Row) -> Any:
-    """The answer to one row, normalised."""
+    """Send the request of a row and return its normalised response."""
     case, version, user = row
     if case.prepare is not None:
         case.prepare(world)
@@ -48,15 +48,15 @@ def ask(world: World, row: Row) -> Any:
     return Normal(user, names, repr(body)).answer(case.api, world.side.ask(user, case.api, version, body))
 
 
-# -- what is kept ----------------------------------------------------------------------------------------------------
+# -- the recorded responses ------------------------------------------------------------------------------------------
 
 
 Answers = dict[tuple[str, int, str], Any]
-"""By case, version and principal."""
+"""Responses by case, version and principal."""
 
 
 def save(answers: Answers, folder: Path = RECORDED) -> None:
-    """One file for each API."""
+    """Write the responses, one file for each API."""
     folder.mkdir(exist_ok=True)
     apis: dict[str, dict[str, Any]] = {}
     for case in CASES:
@@ -73,7 +73,7 @@ def save(answers: Answers, folder: Path = RECORDED) -> None:
 
 
 def _grouped(answers: Answers, case: Case, version: int) -> list[list[Any]]:
-    """[the principals, their answer], in the order of the first of them."""
+    """Pairs of principals and their response, in the order of the first principals."""
     groups: dict[str, tuple[list[str], Any]] = {}
     for user in ASKERS:
         answer = answers[case.id, version, user]
@@ -83,7 +83,7 @@ def _grouped(answers: Answers, case: Case, version: int) -> list[list[Any]]:
 
 
 def _text(labels: dict[str, Any]) -> str:
-    """One answer a line."""
+    """The JSON of an API's responses, one response in a line."""
     told = []
     for label, blocks in labels.items():
         parts = []
@@ -95,7 +95,7 @@ def _text(labels: dict[str, Any]) -> str:
 
 
 class Recorded:
-    """Kafka's answers."""
+    """Kafka's recorded responses."""
 
     def __init__(self, folder: Path = RECORDED) -> None:
         self._apis = {file.stem: json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))}
@@ -120,15 +120,15 @@ class Recorded:
             yield next(user for user in ASKERS if user not in named) if users == OTHERS else users.split()[0]
 
     def chosen(self) -> Iterator[Row]:
-        """The rows that every run plays: in the last version of a case all principals, in the others one principal for
-        each answer."""
+        """Yield the rows that every test run plays: all principals in the last version of a case, and in the other versions
+        one principal for each different response."""
         for row in self.one_each():
             if row.version != row.case.versions[-1]:
                 yield row
         yield from (row for row in rows() if row.version == row.case.versions[-1])
 
     def one_each(self) -> Iterator[Row]:
-        """One principal for each answer."""
+        """Yield one row for each different response."""
         for case in CASES:
             for version in case.versions:
                 yield from (Row(case, version, user) for user in self._one_each(case, version))

@@ -1,6 +1,6 @@
-"""From an answer to what the matrix compares: who is refused, in which words, and which names the answer gives away.
+"""Reduces a response to what the matrix compares: which parts are refused, with which messages, and which names it reveals.
 
-Of what is refused every field stays. Of everything else the code and the names stay: other tests compare the rest.
+A refused part keeps every field. All other parts keep only codes and names, as other tests compare the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 REFUSALS = {29, 30, 31, 53, 54, 61, 64, 65}
-"""The codes of authorization, and those that say that there is none."""
+"""The error codes of authorization, and those for a missing authorizer and for disabled delegation tokens."""
 CODES = ("error_code", "partition_error_code", "topic_config_error_code")
 NAMES = {
     "authorized_operations",
@@ -35,7 +35,7 @@ NAMES = {
     "transactional_id",
     "user",
 }
-# What a request about everything lists beside what the matrix has made.
+# Names that the matrix has made. Requests for all resources also list others.
 OWN = re.compile(r"(open|shut)-|__consumer_offsets$|__transaction_state$|")
 LEFT_OUT = (
     "throttle_time",
@@ -46,9 +46,9 @@ LEFT_OUT = (
     "supported_features",
     "finalized_features",
 )
-"""Addresses, and what each of the two brokers can do."""
+"""Fields that differ between the two brokers: addresses, features and versions."""
 MANY = 10
-"""The partitions of internal topics."""
+"""Only internal topics have more partitions than this."""
 FRESH = re.compile(r"-n\d+\b")
 ORDERED = {
     "alter_configs",
@@ -58,16 +58,16 @@ ORDERED = {
     "offset_commit",
     "offset_for_leader_epoch",
 }
-"""Responses that Kafka takes out of no map; in some of them what is refused stands last."""
+"""Responses whose order is defined. Kafka takes the others from maps. In some of these, refused parts come last."""
 PASSING = re.compile(r"-(n\d+|doomed|old)$")
-"""What rows make, and other rows delete."""
+"""Names of resources that a row creates and another row deletes."""
 REQUEST = re.compile(r"Request\(.*\)(?= needs )")
 PRINCIPALS = ("principal_name", "token_requester_principal_name")
 NAMES_OF_ROWS = ("name", "group_id", "transactional_id", "topic", "resource_name")
 
 
 class Normal:
-    """``user`` asks, ``topic_ids`` says whose the ids are, ``asked`` has the names of the request."""
+    """Normalises the response to a request of ``user``. ``topic_ids`` has names by topic id, ``asked`` is the request."""
 
     def __init__(self, user: str, topic_ids: Mapping[uuid.UUID, str], asked: str) -> None:
         self._user = user
@@ -75,7 +75,7 @@ class Normal:
         self._asked = asked
 
     def answer(self, api: str, body: Any) -> Any:
-        """What is compared of a response, or the word that stands for none."""
+        """The normalised response, or the word that stands for a missing response."""
         self._is_ordered = api in ORDERED
         if isinstance(body, str):
             return body
@@ -105,7 +105,7 @@ class Normal:
         return told if self._is_ordered else sorted(told, key=repr)
 
     def _is_own(self, row: Any) -> bool:
-        """Does it lie in the matrix, and not in an earlier row of it?"""
+        """Whether a row of the response is about a resource of the matrix, other than one that an earlier row created."""
         if not isinstance(row, dict):
             return True
         names = [row[name] for name in NAMES_OF_ROWS if row.get(name)]

@@ -1,4 +1,4 @@
-"""Our broker, in this process, with the listeners that Kafka has for the matrix."""
+"""Our broker in this process, with the listeners that Kafka has for the matrix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LISTENERS = {
 
 @contextmanager
 def ours(folder: Path) -> Iterator[Side]:
-    """A broker without anything; ended when the block ends."""
+    """Context manager: start a new broker, and stop it at the end of the block."""
     with InProcess(folder, settings=COMMON | LISTENERS) as broker:
         ports = {listener.name: listener.port for listener in broker.cluster.first.listeners}
         side = Side(ports["SASL_PLAINTEXT"], ports["PLAINTEXT"])

@@ -1,6 +1,6 @@
-"""The principals of the matrix, and the ACLs that each has: one for each right that is missing, one for each that is alone.
+"""The principals of the matrix and their ACLs: one principal for each missing permission, one for each single permission.
 
-Names that begin with ``open-`` are those that most may use, names that begin with ``shut-`` are those that some may not.
+Most principals may use names that begin with ``open-``. Some may not use names that begin with ``shut-``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 ADMIN: Final = "admin"
 """The super user."""
 ANONYMOUS: Final = "ANONYMOUS"
-"""The client of a listener without SASL."""
+"""The principal of clients on the listener without SASL."""
 
 
 class Acl(NamedTuple):
@@ -60,7 +60,7 @@ class Acl(NamedTuple):
     pattern: int = LITERAL
 
     def binding(self, user: str) -> dict[str, Any]:
-        """As CreateAcls and the filters of DeleteAcls have it, but for the names of the fields."""
+        """The ACL as an entry of CreateAcls. DeleteAcls filters have the same fields under other names."""
         return {
             "resource_type": RESOURCE_TYPES[self.resource_type],
             "resource_name": self.name,
@@ -73,7 +73,7 @@ class Acl(NamedTuple):
 
 
 def on(resource_type: str, operation: str, prefix: str, permission: int = ALLOW) -> Acl:
-    """A right on all names with a prefix; on the cluster; on all tokens, whose names no user chooses."""
+    """An ACL for all names with a prefix, for the cluster, or for all delegation tokens, whose ids no user can choose."""
     if resource_type == "CLUSTER":
         return Acl(resource_type, CLUSTER_NAME, operation, permission)
     if resource_type == "DELEGATION_TOKEN":
@@ -105,5 +105,5 @@ PRINCIPALS: Final[dict[str, list[Acl]]] = {
     **{_name("only", kind, operation): [on(kind, operation, "open-")] for kind, operation in RIGHTS},
 }
 STORY_USERS: Final = tuple(f"user-{number}" for number in range(16))
-"""Users without rights at first: a story takes one and gives it what it needs."""
+"""Users that have no permission at first. Each story uses one, and gives it permissions."""
 USERS: Final = (ADMIN, *PRINCIPALS, *STORY_USERS)

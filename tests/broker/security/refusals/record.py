@@ -1,4 +1,4 @@
-"""Records Kafka's answers: python -m tests.broker.security.refusals.record [case ...]"""
+"""Records Kafka's responses: python -m tests.broker.security.refusals.record [case ...]"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka and our broker are started with for the matrix."""
+"""The settings with which Kafka and our broker are started for the matrix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JAAS: Final = (
     + " ".join(f'user_{name}="{name}"' for name in USERS)
     + ";"
 )
-"""Each user's password is its name."""
+"""The PLAIN users. Each user's password is its name."""
 COMMON: Final = {
     "node.id": "1",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -25,10 +25,10 @@ COMMON: Final = {
     "delegation.token.secret.key": "secret",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
-    # The groups of the set-up have one heartbeat for all of the matrix.
+    # Members that are made at the set-up send one heartbeat for the whole matrix.
     "group.consumer.max.session.timeout.ms": str(HOUR_MS),
     "group.consumer.session.timeout.ms": str(HOUR_MS),
-    # The records of the matrix are old.
+    # The batches of the matrix have old timestamps.
     "log.retention.ms": "-1",
     "transaction.max.timeout.ms": str(HOUR_MS),
 }

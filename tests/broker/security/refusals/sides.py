@@ -1,4 +1,4 @@
-"""One broker as clients of several principals ask it, Kafka's or ours: over SASL, and on a listener without."""
+"""A client of one broker, Kafka's or ours, for several principals: with SASL, and on a listener without it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Body = dict[str, Any]
 CLOSED = "closed"
 SILENCE = "silence"
 SILENCE_S = 30.0
-"""What has no response by then has none."""
+"""A request without a response within this time counts as not responded to."""
 
 
 class Side:
-    """One broker, as clients of several principals ask it."""
+    """One broker, and a connection to it for each principal."""
 
     def __init__(self, sasl_port: int, plain_port: int) -> None:
         self._sasl_port, self._plain_port = sasl_port, plain_port
         self._wires: dict[tuple[str, str], raw.Wire] = {}
 
     def _connect(self, user: str) -> raw.Wire:
-        """A connection of this user, logged in."""
+        """Connect and authenticate as this user."""
         if user == ANONYMOUS:
             return raw.Wire("127.0.0.1", self._plain_port)
         wire = raw.Wire("127.0.0.1", self._sasl_port)
@@ -47,7 +47,7 @@ class Side:
     def ask(
         self, user: str, api: str, version: int, body: Body, *, on: str = "main", client_id: str = "matrix"
     ) -> Body | str:
-        """The response, decoded; `CLOSED` or `SILENCE` where there is none."""
+        """Send a request and return its decoded response, `CLOSED` or `SILENCE` if there is none."""
         wire = self._wires.get((user, on))
         if wire is None:
             wire = self._wires[user, on] = self._connect(user)
@@ -63,7 +63,7 @@ class Side:
         return outcome
 
     def tell(self, user: str, api: str, version: int, body: Body, *, on: str = "main") -> str:
-        """A request that wants no response: `CLOSED`, or `SILENCE` if the connection goes on."""
+        """Send a request that has no response. Returns `CLOSED`, or `SILENCE` if the connection stays open."""
         wire = self._wires.get((user, on)) or self._connect(user)
         self._wires[user, on] = wire
         try:
@@ -78,14 +78,14 @@ class Side:
         return SILENCE
 
     def grant(self, user: str, acls: Sequence[Acl]) -> None:
-        """Give a user rights."""
+        """Give a user permissions."""
         answer = self.ask(ADMIN, "create_acls", 3, {"creations": [acl.binding(user) for acl in acls]})
         assert isinstance(answer, dict)
         assert {row["error_code"] for row in answer["results"]} <= {0}, answer
         self._await(user, acls, there=True)
 
     def revoke(self, user: str, acls: Sequence[Acl]) -> None:
-        """Take rights away from a user."""
+        """Remove permissions from a user."""
         filters = [_filter(acl.binding(user)) for acl in acls]
         answer = self.ask(ADMIN, "delete_acls", 3, {"filters": filters})
         assert isinstance(answer, dict)
@@ -93,7 +93,7 @@ class Side:
         self._await(user, acls, there=False)
 
     def _await(self, user: str, acls: Sequence[Acl], *, there: bool) -> None:
-        """The controller answers when it has them; until the broker has them too, ask."""
+        """Wait until the broker has a change of ACLs: the controller responds before the broker has applied it."""
         for acl in acls:
             wanted = _filter(acl.binding(user))
             while True:

@@ -1,4 +1,4 @@
-"""Stories: some requests one after the other, between which principals get rights and lose them."""
+"""Sequences of requests, between which a principal gets and loses permissions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.broker.security.refusals.sides import Body
 from tests.broker.security.refusals.world import World
 
 Told = list[list[Any]]
-"""[what was asked, the answer], in their order."""
+"""(request, response) pairs in their order."""
 
 
 class Story:
-    """One story under way; each has topics and users of its own."""
+    """A run of one story, which has topics and a user of its own."""
 
     def __init__(self, world: World, name: str, number: int) -> None:
         self.world, self.side = world, world.side
@@ -26,31 +26,31 @@ class Story:
         self.told: Told = []
 
     def topic(self, suffix: str = "a") -> str:
-        """A topic that is there; its name."""
+        """Create a topic and return its name."""
         name = self.named(suffix)
         self.world.create(name)
         return name
 
     def named(self, suffix: str) -> str:
-        """The name of something that only this story knows."""
+        """A name that no other story uses."""
         return f"open-{self.name.replace('_', '-')}-{suffix}"
 
     def may(self, *rights: tuple[str, str, str]) -> None:
-        """The user gets rights: (resource type, operation, name); a name may end in ``*``."""
+        """Give the user permissions: (resource type, operation, name). A name may end in ``*``."""
         self.side.grant(self.user, [_acl(right) for right in rights])
 
     def may_not(self, *rights: tuple[str, str, str]) -> None:
-        """The user loses rights that it has been given."""
+        """Remove permissions that the user was given."""
         self.side.revoke(self.user, [_acl(right) for right in rights])
 
     def ask(self, note: str, api: str, version: int, body: Body, *, user: str | None = None) -> Any:
-        """What the user is told goes into the story; returns the answer as it is."""
+        """Send a request, add its normalised response to the story, and return the raw response."""
         answer = self.side.ask(user or self.user, api, version, body)
         self._tell(note, api, version, answer, body, user)
         return answer
 
     def until(self, note: str, api: str, version: int, body: Body, done: Callable[[Body], bool]) -> Body:
-        """Asked until the answer says so; the last answer goes into the story."""
+        """Repeat a request until ``done`` of its response is true, and add only that response to the story."""
         while True:
             answer = self.side.ask(self.user, api, version, body)
             assert isinstance(answer, dict)
@@ -59,7 +59,7 @@ class Story:
                 return answer
 
     def send(self, note: str, api: str, version: int, body: Body) -> None:
-        """A request that wants no response."""
+        """Send a request that has no response."""
         self._tell(note, api, version, self.side.tell(self.user, api, version, body), body)
 
     def _tell(
@@ -89,7 +89,7 @@ RECORDED: Final = Path(__file__).parent / "recorded_stories.json"
 
 
 def save_stories(told: dict[str, Told]) -> None:
-    """One exchange a line."""
+    """Write the stories to the file of recorded stories, one exchange in a line."""
     blocks = []
     for name, exchanges in told.items():
         lines = ",\n".join("  " + json.dumps(each, ensure_ascii=False) for each in exchanges)
@@ -98,13 +98,13 @@ def save_stories(told: dict[str, Told]) -> None:
 
 
 def recorded_stories() -> dict[str, Told]:
-    """What Kafka has told."""
+    """The exchanges recorded from Kafka, by story."""
     stories: dict[str, Told] = json.loads(RECORDED.read_text())
     return stories
 
 
 def play(world: World, name: str) -> Told:
-    """What a story tells, normalised."""
+    """Run a story and return its normalised exchanges."""
     told = Story(world, name, list(STORIES).index(name))
     STORIES[name](told)
     return told.told

@@ -1,4 +1,4 @@
-"""Apache Kafka refuses now what it refused when its answers were recorded."""
+"""Apache Kafka still refuses the requests that it refused when its responses were recorded."""
 
 from __future__ import annotations
 

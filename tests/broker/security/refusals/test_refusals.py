@@ -1,6 +1,6 @@
-"""Our broker refuses what Apache Kafka 4.3.1 refuses, in the same place and the same words, and gives away as few names.
+"""Our broker refuses the requests that Apache Kafka 4.3.1 refuses, in the same place, with the same messages and names.
 
-`python -m tests.broker.security.refusals.record` records Kafka's answers anew.
+`python -m tests.broker.security.refusals.record` records Kafka's responses again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_every_api_is_asked_in_every_version() -> None:
 
 
 def test_no_two_principals_are_told_the_same_of_everything() -> None:
-    """Each right counts somewhere, or the matrix asks too little. Tokens can be seen by either of two rights."""
+    """Each permission changes some response, so the matrix covers it. For tokens either of two permissions is enough."""
     told = {user: tuple(repr(KAFKA.answer(row)) for row in rows() if row.user == user) for user in ASKERS}
     same = [users for users in _by_value(told).values() if len(users) > 1]
     assert same == [[ADMIN, "all", "no-delegation-token-describe", "no-user-describe-tokens"]]

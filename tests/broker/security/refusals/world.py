@@ -1,4 +1,4 @@
-"""What stands before the first request of the matrix: topics, groups, a transaction, and the ACLs of the principals."""
+"""The state before the first request of the matrix: topics, groups, a transaction, and the ACLs of the principals."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.support import raw
 TOPICS: Final = ("open-a", "shut-a")
 GROUPS: Final = ("open-g", "shut-g")
 CONSUMER_GROUPS: Final = {"open-c": "open-a", "shut-c": "open-a", "open-cs": "shut-a"}
-"""Consumer groups (KIP-848) of one member, and the topic that it has."""
+"""Consumer groups (KIP-848) with one member each, and the topic that is assigned to it."""
 TRANSACTIONS: Final = ("open-x", "shut-x")
-"""Transactional ids with a transaction that stays open, on both topics."""
+"""Transactional ids with an open transaction on both topics."""
 BATCH: Final = batch(1, ts=1_700_000_000_000)
 TOKEN_OWNERS: Final = ("open-u", "shut-u")
 NO_PRODUCER: Final = 4_000_000
-"""A producer id that was given to no producer."""
+"""A producer id that was never allocated."""
 
 
 class World:
-    """One broker with all of it."""
+    """One broker with that state."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
@@ -47,7 +47,7 @@ class World:
                 side.grant(user, acls)
 
     def admin(self, api: str, version: int, body: Body, *, until: tuple[int, ...] = (0,)) -> Body:
-        """Asked until the codes are of these: coordinators load, leaders are elected."""
+        """Repeat a request of the administrator until its error codes are in ``until``: coordinators load first."""
         while True:
             answer = self.side.ask(ADMIN, api, version, body, on="set-up")
             assert isinstance(answer, dict), (api, version, answer)
@@ -55,12 +55,12 @@ class World:
                 return answer
 
     def fresh(self, start: str) -> str:
-        """A name that no request has had."""
+        """A name that no earlier request has used."""
         self._fresh += 1
         return f"{start}-n{self._fresh}"
 
     def _warm_up(self) -> None:
-        """Both internal topics, and a coordinator for each of their partitions."""
+        """Create both internal topics, and load the coordinator of each of their partitions."""
         for kind in (0, 1):
             self.admin("find_coordinator", 1, {"key": "warm", "key_type": kind})
         names: dict[int, str] = {}
@@ -74,7 +74,7 @@ class World:
             body = {"transactional_id": name, "producer_id": 1, "producer_epoch": 0, "committed": True}
             self.admin("end_txn", 0, body, until=(49,))
 
-    # -- what there is ------------------------------------------------------------------------------------------
+    # -- resources ----------------------------------------------------------------------------------------------
 
     def create(self, name: str) -> uuid.UUID:
         topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
@@ -90,7 +90,7 @@ class World:
         return self.topic_ids[name]
 
     def id_of(self, name: str) -> uuid.UUID:
-        """The id of a topic, or one that no topic has."""
+        """The id of a topic, or an id that no topic has."""
         return self.topic_ids.get(name) or uuid.uuid5(uuid.NAMESPACE_OID, name)
 
     def produce(self, name: str) -> None:
@@ -102,7 +102,7 @@ class World:
         )
 
     def commit(self, group: str) -> None:
-        """Offsets of a group without members."""
+        """Commit offsets of a group without members."""
         topics = [
             {
                 "name": name,
@@ -130,7 +130,7 @@ class World:
         self.admin("consumer_group_heartbeat", 1, later | {"topic_partitions": owned})
 
     def _token(self, user: str) -> bytes:
-        """A delegation token of this user's; its secret."""
+        """Create a delegation token for this user and return its HMAC."""
         body: Body = {
             "owner_principal_type": "User",
             "owner_principal_name": user,
@@ -155,7 +155,7 @@ def transactional_batch(producer_id: int = NO_PRODUCER, epoch: int = 0, seq: int
 
 
 def subscription(*topics: str) -> bytes:
-    """What a member of the classic protocol subscribes to."""
+    """The subscription of a member of the classic protocol, in the bytes of JoinGroup."""
     out = struct.pack(">hi", 0, len(topics))
     for topic in topics:
         out += struct.pack(">h", len(topic)) + topic.encode()

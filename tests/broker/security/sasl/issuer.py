@@ -1,4 +1,4 @@
-"""An issuer of tokens: its keys, what it tells of them, and what it signs."""
+"""A token issuer: its keys, its JSON Web Key Sets, and the tokens that it signs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def private_key(name: str) -> Any:
 
 
 def jwk(name: str, **members: Any) -> dict[str, Any]:
-    """The public key, with its name as its id."""
+    """The JSON Web Key of the public key with this name, which is also its key id."""
     key = private_key(name)
     if isinstance(key, bytes):
         found = {**HMACAlgorithm.to_jwk(key, as_dict=True), "kty": "oct"}
@@ -57,7 +57,7 @@ def jwks(*keys: Any) -> str:
 
 
 def signed(claims: Any, name: str = "ec", algorithm: str = "ES256", **header: Any) -> str:
-    """A token with the key of this name; a member of the header that is None is left out."""
+    """A token that is signed with the key of this name. Header members that are None are omitted."""
     members = {"alg": algorithm, "kid": name, **header}
     signed = (
         f"{encoded({each: value for each, value in members.items() if value is not None})}.{encoded(claims)}"

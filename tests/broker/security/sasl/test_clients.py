@@ -1,4 +1,4 @@
-"""Brokers as clients of each other: how they log in, and when they do not go on."""
+"""Brokers as SASL clients of each other: how they authenticate, and when they end an authentication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JAAS configurations: the words, the modules and the texts, each as Java has them (recorded from 4.3.1)."""
+"""JAAS configurations: their syntax, login modules and error messages, as in Java (recorded from 4.3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of an issuer: which one verifies a token, and when they are fetched."""
+"""The keys of a token issuer: which key verifies a token, and when the key set is fetched."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_file_that_is_not_there_is_no_directory_and_has_keys(tmp_path: Path) -
 
 
 class Issuer:
-    """An endpoint, and the time."""
+    """A JWKS endpoint with a manual clock."""
 
     def __init__(self) -> None:
         self.now = NOW_MS
@@ -249,7 +249,7 @@ async def test_a_client_that_goes_away_leaves_the_fetch_to_others() -> None:
     issuer.may_answer.clear()
     gone = asyncio.create_task(issuer.find())
     await asyncio.sleep(0)
-    await asyncio.sleep(0)  # the fetch is a task of its own
+    await asyncio.sleep(0)  # the fetch runs in a task of its own
     gone.cancel()
     issuer.may_answer.set()
     assert await issuer.find() is not None
@@ -258,7 +258,7 @@ async def test_a_client_that_goes_away_leaves_the_fetch_to_others() -> None:
 
 @pytest.fixture
 async def endpoint():
-    """An address, at which there are keys, none, or too much."""
+    """The URL of an HTTP server with a key set (`/keys`), a body that is too large (`/large`), and 404 for all else."""
 
     async def respond(request: web.Request) -> web.Response:
         match request.path:
@@ -286,7 +286,7 @@ async def test_keys_come_by_http(endpoint: str) -> None:
 async def test_a_login_that_runs_in_no_task_fetches_keys_too(endpoint: str) -> None:
     keys = JwksEndpoint("keys", partial(fetch, f"{endpoint}/keys"), Refresh(1000, 100, 1000), lambda: NOW_MS)
     found = asyncio.Queue[asyncio.Future[Jwk | None]]()
-    # As a connection does it: the loop calls, and no task is there.
+    # A connection calls it like this, from a callback of the event loop and outside of any task.
     asyncio.get_running_loop().call_soon(
         lambda: found.put_nowait(start(keys.find("ES256", "ec"), NodeLife()))
     )

@@ -1,4 +1,4 @@
-"""Tokens with a signature: whose, for whom and until when (compared with Kafka's validator on jose4j)."""
+"""Validation of signed tokens: issuer, audience and expiration (compared with Kafka's validator on jose4j)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: the client's first message, and how a token's refusal is told (recorded from 4.3.1)."""
+"""OAUTHBEARER: the client's first message, and the messages after a rejected token (recorded from 4.3.1)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_another_authorization_id_fails() -> None:
     ],
 )
 async def test_a_refusal_is_told_twice(validate: Validate, json: str) -> None:
-    """As a challenge, and again when the client has heard it (RFC 7628 3.2.2)."""
+    """The error is sent as a challenge, and again when the client has responded to it (RFC 7628 3.2.2)."""
     server = OAuthBearerServer(validate)
     assert await answer(server, bearer("abc.def")) == json.encode()
     failed = await failure(server, b"\x01")
@@ -96,7 +96,7 @@ async def test_a_refusal_is_told_twice(validate: Validate, json: str) -> None:
 
 
 async def test_a_client_that_does_not_hear_a_refusal_is_logged_with_it() -> None:
-    """kafkajs and aiokafka go on as if the token were taken; sarama sends the four characters \\x01."""
+    """kafkajs and aiokafka continue as if the token were accepted. sarama sends the four characters \\x01."""
     server = OAuthBearerServer(refuse)
     assert server.refused == ""
     await answer(server, bearer("abc.def"))

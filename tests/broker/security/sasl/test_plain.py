@@ -1,4 +1,4 @@
-"""PLAIN: what the client may send, and what it is told (recorded from 4.3.1)."""
+"""PLAIN: messages of the client, and the broker's errors (recorded from 4.3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SCRAM: the vectors of the RFCs, another implementation on the other side, and every way to fail."""
+"""SCRAM: test vectors of the RFCs, exchanges with another implementation, and every way to fail."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_client_of_rfc_7677() -> None:
 
 
 def test_the_keys_of_rfc_5802() -> None:
-    """Its SHA-1 is no mechanism of Kafka's; the keys are made in the same way."""
+    """SCRAM-SHA-1 is no mechanism of Kafka's, but its keys are computed in the same way."""
     salted = hashlib.pbkdf2_hmac("sha1", b"pencil", b64decode("QSXCR+Q6sek8bf92"), 4096)
     assert client_key("sha1", salted).hex() == "e234c47bf6c36696dd6d852b99aaa2ba26555728"
     assert stored_key("sha1", client_key("sha1", salted)).hex() == "e9d94660c39d65c38fbad91c358f14da0eef2bd6"
@@ -146,7 +146,7 @@ async def test_an_authorization_id_is_compared_as_it_is_sent(authzid: str, user:
     first = f"n,a={sasl_name(authzid)},n={sasl_name(user)},r=x"
     if "=" not in user:
         assert (await answer(server(), first)).startswith(b"r=xserver,")
-    else:  # Kafka leaves =3D and =2C of this one as they are
+    else:  # Kafka does not decode =3D and =2C in the authorization id
         assert "authorization id" in str(await failure(server(), first))
 
 
@@ -215,7 +215,9 @@ async def test_a_final_message_that_fails(final: str | bytes, reason: str) -> No
     failed = await failure(given, CLIENT_FIRST, final)
     assert isinstance(failed, InvalidCredentials)
     assert (failed.reason, failed.mechanism) == (reason, SHA_256)
-    assert isinstance(await failure(given, CLIENT_FINAL), Unanswered), "there is no second attempt"
+    assert isinstance(await failure(given, CLIENT_FINAL), Unanswered), (
+        "there is no second attempt in an exchange"
+    )
 
 
 @pytest.mark.parametrize("length", ["", "AAAA", "A" * 88])

@@ -1,4 +1,4 @@
-"""No password, no key and no token is in what is said: a secret is planted, and then looked for."""
+"""Errors contain no password, key or token: a secret is put into the input and searched for in the error."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ PLAIN_CONFIG = f'{PLAIN_MODULE} required username="alice" password="{SECRET}" us
 
 
 def said(error: BaseException) -> str:
-    """All that a log could have of an exception."""
+    """Everything that a log could contain of an exception."""
     reason = getattr(error, "reason", "")
     return f"{error} {error!r} {error.args} {reason} {''.join(traceback.format_exception(error))}"
 
 
 def spoiled(text: str) -> Iterator[str]:
-    """The text without one of its characters, with one more, and cut off, in each place."""
+    """The text with one character removed or added, and cut off, at each position."""
     for at in range(len(text)):
         yield text[:at]
         yield text[:at] + text[at + 1 :]

@@ -1,4 +1,4 @@
-"""From settings to a client that is authenticated by a signed token: keys in a file, and keys behind https."""
+"""From settings to a client that authenticates with a signed token: keys in a file, and keys from an https endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a listener: who may log in how, and what is refused at the start of the broker."""
+"""The SASL settings of a listener: which clients may authenticate by which mechanism, and which settings fail the start."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_users_of_one_mechanism_are_none_of_the_other() -> None:
 
 
 def test_the_mechanisms_are_told_in_javas_order() -> None:
-    """Recorded: what ``new ArrayList<>(new HashSet<>(List.of(...)))`` has in it."""
+    """Recorded: the order of ``new ArrayList<>(new HashSet<>(List.of(...)))``."""
     assert list(settings(**ALL).servers(find_user, find_token, now_ms)) == [
         "PLAIN",
         "SCRAM-SHA-512",

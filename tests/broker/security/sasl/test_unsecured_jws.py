@@ -1,4 +1,4 @@
-"""Tokens without a signature: which Kafka takes (recorded from 4.3.1), and those that a broker makes."""
+"""Unsigned tokens: which ones Kafka accepts (recorded from 4.3.1), and those that a broker creates."""
 
 from __future__ import annotations
 

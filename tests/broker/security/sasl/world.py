@@ -1,4 +1,4 @@
-"""What the tests of SASL have in common: listeners by their settings, exchanges to their end, and tokens."""
+"""Helpers for tests of SASL: settings of a listener, whole exchanges, and tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OAUTH_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 
 
 def listener(**of_listener: str) -> ListenerConfigs:
-    """The listener SASL with settings of its own: an underscore is a dot, two are a dash (`scram__sha__256_sasl...`)."""
+    """Settings of the listener SASL: an underscore stands for a dot, two stand for a dash (`scram__sha__256_sasl...`)."""
     names = {name.replace("__", "-").replace("_", "."): value for name, value in of_listener.items()}
     return configs_of({f"listener.name.sasl.{name}": value for name, value in names.items()})
 
@@ -42,7 +42,7 @@ async def answer(server: SaslServer, token: bytes | str) -> bytes:
 
 
 async def failure(server: SaslServer, *tokens: bytes | str) -> AuthenticationFailed:
-    """Of the last of these tokens."""
+    """The error that the last of these tokens causes."""
     *before, last = tokens
     for token in before:
         await answer(server, token)
@@ -53,7 +53,7 @@ async def failure(server: SaslServer, *tokens: bytes | str) -> AuthenticationFai
 
 
 async def exchange(client: SaslClient, server: SaslServer) -> None:
-    """All that both sides have to say to each other."""
+    """Run the exchange of client and server to its end."""
     token: bytes | None = client.first()
     while token is not None:
         token = client.evaluate(await answer(server, token))
@@ -61,7 +61,7 @@ async def exchange(client: SaslClient, server: SaslServer) -> None:
 
 
 def encoded(part: Any) -> str:
-    """A part of a token."""
+    """A part of a token in base64url."""
     text = (
         part
         if isinstance(part, bytes)

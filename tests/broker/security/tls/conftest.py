@@ -1,4 +1,4 @@
-"""Settings of a listener, and certificates of one authority."""
+"""Settings of a listener, and certificates of one certificate authority."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSWORD = "changeit"
 
 @pytest.fixture(scope="session")
 def configure() -> Configure:
-    """Of the listener `SSL`; names are without `ssl.`, and with underscores."""
+    """A function that makes the TLS settings of the listener `SSL`. Names lack `ssl.`, and have underscores for dots."""
 
     def settings(sasl: bool = False, **given: Any) -> TlsSettings:
         named = {f"ssl.{name.replace('_', '.')}": value for name, value in given.items()}
@@ -33,7 +33,7 @@ def configure() -> Configure:
 
 @pytest.fixture(scope="session")
 def authority() -> Authority:
-    """Valid for a century: no test looks at the clock."""
+    """A certificate authority that is valid for a century, as these tests use the real clock."""
     return Authority.create(datetime(2024, 1, 1, tzinfo=UTC), days=CENTURY_DAYS)
 
 
@@ -58,5 +58,5 @@ def folder(
 
 @pytest.fixture(scope="session")
 def stores() -> Path:
-    """Key stores that Java made."""
+    """The directory of key stores that Java wrote."""
     return Path(__file__).parent / "stores"

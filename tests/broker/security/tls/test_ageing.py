@@ -1,4 +1,4 @@
-"""Certificates under a clock that is ahead. Those of the tests are valid from 2024 to 2124."""
+"""TLS certificates under a clock that is ahead. The certificates of these tests are valid from 2024 to 2124."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ YEARS_50, YEARS_101 = 50 * 365, 101 * 365
 
 @pytest.fixture
 def own(folder: Path, tmp_path: Path) -> Path:
-    """A directory that the test may change."""
+    """A copy of the directory that the test may change."""
     return Path(shutil.copytree(folder, tmp_path / "own"))
 
 
@@ -50,7 +50,7 @@ def ageing(settings: TlsSettings, clock: FakeClock) -> AgeingContext:
 
 
 def presented(context: ssl.SSLContext, settings: TlsSettings) -> x509.Certificate:
-    """What a client sees that trusts the authority; ``ssl.SSLCertVerificationError`` if it refuses."""
+    """The certificate that a client gets which trusts the authority. ``ssl.SSLCertVerificationError`` if it rejects it."""
     _, client = handshake(context, client_context(settings), "localhost")
     certificate = client.getpeercert(binary_form=True)
     assert certificate is not None
@@ -63,7 +63,7 @@ def test_while_the_clock_is_not_ahead_the_context_is_the_listener_s(
     current = ReloadableContext(settings_of(configure, folder))
     found = AgeingContext(current, clock, lambda: NOW_MS)
     assert found() is current.context
-    clock.now += 499  # two clocks are not read at the same moment
+    clock.now += 499  # less than the tolerance for clocks that are read one after the other
     assert found() is current.context
 
 

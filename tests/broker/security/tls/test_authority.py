@@ -1,4 +1,4 @@
-"""Certificates to throw away."""
+"""The certificate authority of --tls, whose certificates are for tests."""
 
 import stat
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ def test_this_machine_has_several_names():
 
 
 def test_the_chain_is_verified_by_others(authority, server):
-    """By the rules of another implementation, cryptography's own."""
+    """The chain is valid by the rules of an independent verifier, that of cryptography."""
     store = verification.Store([x509.load_der_x509_certificate(authority.certificate)])
     builder = verification.PolicyBuilder().store(store).time(NOW + timedelta(days=1))
     chain = builder.build_server_verifier(x509.DNSName("localhost")).verify(server.chain[0], [])

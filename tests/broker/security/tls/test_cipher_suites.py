@@ -1,4 +1,4 @@
-"""Cipher suites: Java's names and OpenSSL's."""
+"""The mapping of cipher suites from Java's names to OpenSSL's."""
 
 import ssl
 
@@ -11,7 +11,7 @@ from storage.config_def import ConfigError
 def test_openssl_has_each_suite_under_its_name():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     for java, name in cipher_suites.TLS12.items():
-        if "_DSS_" in java:  # OpenSSL may have been built without DSA
+        if "_DSS_" in java:  # OpenSSL may be built without DSA
             continue
         context.set_ciphers(f"{name}:@SECLEVEL=2")
         (found,) = (each for each in context.get_ciphers() if each["protocol"] != "TLSv1.3")
@@ -20,7 +20,7 @@ def test_openssl_has_each_suite_under_its_name():
 
 
 def assert_same_parts(java, description):
-    """OpenSSL describes a suite by its parts: `Kx=ECDH Au=RSA Enc=AESGCM(256) Mac=AEAD`."""
+    """OpenSSL describes a suite by its parts, such as `Kx=ECDH Au=RSA Enc=AESGCM(256) Mac=AEAD`."""
     exchange, cipher = java.removeprefix("TLS_").split("_WITH_")
     assert ("Kx=ECDH " in description) == exchange.startswith("ECDHE")
     assert ("Kx=DH " in description) == exchange.startswith("DHE")

@@ -1,4 +1,4 @@
-"""The contexts of TLS, by real handshakes in memory."""
+"""TLS contexts, tested by real handshakes in memory."""
 
 import os
 import ssl
@@ -23,7 +23,7 @@ RULES = parse_rules("DEFAULT")
 
 
 def pem(issued):
-    """Settings of a PEM key store."""
+    """The settings of a PEM key store with this certificate."""
     return {
         "keystore_type": "PEM",
         "keystore_key": issued.key_pem().decode(),
@@ -37,7 +37,7 @@ def trusting(authority):
 
 @pytest.fixture
 def listener(configure, server, authority):
-    """A server's context; with other settings for some."""
+    """A function that makes the TLS context of a listener, with other settings if given."""
 
     def context(**given):
         return server_context(configure(**pem(server), **trusting(authority) | given))
@@ -121,7 +121,7 @@ def test_the_certificate_of_a_client_does_not_make_a_server(configure, client, o
 
 
 def test_any_certificate_of_the_trust_store_is_an_anchor(configure, server):
-    """As in Java, one that is of no authority too."""
+    """As in Java, this includes a certificate that is not one of an authority."""
     anchor = server.chain[0].public_bytes(Encoding.PEM).decode()
     trusting_one = client_context(configure(truststore_type="PEM", truststore_certificates=anchor))
     handshake(server_context(configure(**pem(server))), trusting_one, "localhost")
@@ -216,7 +216,7 @@ def x509_pem(der):
 
 
 def test_an_rsa_key_and_an_ec_key_in_one_key_store(configure, tmp_path, authority, server, outgoing):
-    """A client gets the one whose cipher suites it has. Of two keys of a kind the first counts."""
+    """A client gets the key that fits its cipher suites. Of two keys of one type the first is used."""
     path = tmp_path / "keys.jks"
     unused = authority.issue("unused")
     keys = [entry("ec", server.key, server.certificate), entry("rsa", *self_signed_rsa(server.now))]
@@ -253,7 +253,7 @@ def self_signed_rsa(now):
 
 
 def test_no_private_key_is_left_on_the_disk(listener, outgoing, monkeypatch, tmp_path):
-    """Where there are no files in memory, the file can be read by its owner alone, and goes with the context's making."""
+    """Without memfd_create the key is in a file that only its owner may read, and that is deleted with the call."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     listener()
     assert list(tmp_path.iterdir()) == []

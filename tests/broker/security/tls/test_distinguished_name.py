@@ -1,4 +1,4 @@
-"""Distinguished names, as ``X500Principal.getName`` of Java 25 writes them."""
+"""Distinguished names in the format of ``X500Principal.getName`` of Java 25."""
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_the_subject_of_a_certificate(client):
 
 
 def test_the_subject_of_a_certificate_of_the_first_version():
-    """It has no field for its version."""
+    """An X.509 v1 certificate has no version field."""
     name = encoded([[("CN", UTF8, "old")]])
     other = der.encode(0x30)
     fields = der.encode(0x30, der.encode(0x02, b"\x01"), other, other, other, name, other)

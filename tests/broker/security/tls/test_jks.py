@@ -1,4 +1,4 @@
-"""Java's key stores: those that Java wrote, and those that it is to read."""
+"""JKS key stores: reading those that Java wrote, and writing those that Java is to read."""
 
 import pytest
 

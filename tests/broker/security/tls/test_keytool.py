@@ -1,4 +1,4 @@
-"""Java reads what is written here: its own ``keytool`` lists each store."""
+"""Java's ``keytool`` lists each key store that we write."""
 
 import subprocess
 

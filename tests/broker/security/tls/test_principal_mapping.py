@@ -1,4 +1,4 @@
-"""``ssl.principal.mapping.rules``: each name is what Kafka's ``SslPrincipalMapper`` makes of it, on Java 17."""
+"""``ssl.principal.mapping.rules``: the expected names are those of Kafka's ``SslPrincipalMapper`` on Java 17."""
 
 import pytest
 
@@ -12,7 +12,7 @@ THREE = "RULE:CN=(.*),OU=(.*),O=(.*)"
 @pytest.mark.parametrize(
     ("rules", "distinguished_name", "name"),
     [
-        # Kafka's documentation
+        # examples of Kafka's documentation
         (
             "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/",
             "CN=serviceuser,OU=ServiceUsers,O=Unknown,C=Unknown",

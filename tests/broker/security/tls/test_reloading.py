@@ -1,4 +1,4 @@
-"""New files and new settings of a listener that runs."""
+"""Changed files and changed settings of a running TLS listener."""
 
 import os
 
@@ -28,7 +28,7 @@ def put(path, issued):
 
 @pytest.fixture
 def settings_of(configure, authority):
-    """Of a listener with a PEM file; without one, with no key store."""
+    """A function that makes the settings of a listener with a PEM key store, or with none if the path is None."""
 
     def settings(path, **given):
         stores = {
@@ -53,7 +53,7 @@ def renewed(authority):
 
 
 def served(current):
-    """The certificate that a client sees."""
+    """The certificate that a client gets, in DER."""
     _, client = handshake(current.context, current.client_context, "localhost")
     return client.getpeercert(binary_form=True)
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_read_is_refused_in_kafkas_words(current, settings_of, tm
 
 
 def test_brokers_that_change_one_after_the_other_stay_connected(settings_of, key_file, authority, server):
-    """A certificate of another authority would cut off the brokers that do not have the new settings yet."""
+    """A certificate of another authority is rejected: brokers without the new settings could not connect any more."""
     current = ReloadableContext(settings_of(key_file), inter_broker=True)
     foreign = Authority.create(server.now, days=CENTURY_DAYS)
     put(key_file, foreign.issue("localhost", ["localhost", "127.0.0.1", "::1"], days=CENTURY_DAYS))

@@ -1,4 +1,4 @@
-"""The settings of TLS: what Kafka refuses, in its words, and what Odradek cannot obey."""
+"""TLS settings: those that Kafka rejects, with its messages, and those that Odradek cannot apply."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Key stores and trust stores in each form, and what is said of one that cannot be read."""
+"""Key stores and trust stores in every format, and the errors for those that cannot be read."""
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -15,7 +15,7 @@ from broker.security.tls.settings import TlsConfigError
 from broker.security.tls.stores import key_store, read_key_store, read_stores, read_trust_store
 
 PASSWORD = "changeit"
-# One key as `openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES` and `openssl ec` write it; the password is `keypass`.
+# One key, written by `openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES` and by `openssl ec`. The password is `keypass`.
 TRIPLE_DES_KEY = """-----BEGIN ENCRYPTED PRIVATE KEY-----
 MGgwHAYKKoZIhvcNAQwBAzAOBAhY7m7fVmzlzwICCAAESAKw70hdEa7x4tzd2H3T
 qnk/fQN1RhLuUm/8aUXoIPiFwL9ssfs4Z2ljfX6sE0jDZiYheZgwvJyni8jOrLZS
@@ -32,7 +32,7 @@ sUVTers/4xsIZ0Ck3VB4MyH7Qvxx6L49sQ==
 
 @pytest.fixture
 def pem_keys(configure, server):
-    """A PEM key store in the settings, with another key than the server's if one is given."""
+    """A function that makes the settings of a PEM key store, with the server's key or with another one."""
 
     def settings(key=None, **given):
         return configure(
@@ -67,7 +67,7 @@ def refusal(read, *arguments):
     [("PKCS12", "server.p12"), ("pkcs12", "server.jks"), ("JKS", "server.jks"), ("JKS", "server.p12")],
 )
 def test_a_file_is_read_by_what_it_begins_with(configure, folder, server, type, file):
-    """Java reads JKS as PKCS12 and the other way round."""
+    """The format is detected from the content, as Java also reads JKS for PKCS12 and vice versa."""
     settings = configure(keystore_type=type, keystore_location=str(folder / file), keystore_password=PASSWORD)
     (key,) = read_key_store(settings.key_store)
     assert key == ("odradek", plain(server), der_chain(server))
@@ -248,7 +248,7 @@ def test_pem_trust_store_in_the_settings(configure, authority, server):
     ],
 )
 def test_trust_stores_that_java_wrote(configure, stores, file, password, count):
-    """The certificate of a key is trusted too, as in Java."""
+    """The certificate of a key entry is trusted too, as in Java."""
     settings = configure(truststore_location=str(stores / file), truststore_password=password)
     assert len(read_trust_store(settings.trust_store)) == count
 
