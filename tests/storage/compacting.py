@@ -1,4 +1,4 @@
-"""Compaction as the broker does it, in one call: the pass, then one exchange after the other."""
+"""Compaction in one call, in the steps of the broker: one pass, then the replacement of one group after the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAPACITY = 100_000
 
 
 def part_of(log: Log, checkpoint: int | None = None, now_ms: int = NOW_MS) -> LogToClean:
-    """What may be compacted of a log whose records are all committed."""
+    """The part of the log that may be compacted, if all of its records are committed."""
     unstable = log.producers.first_unstable_offset(log.log_end_offset)
     last_stable_offset = log.log_end_offset if unstable is None else min(unstable, log.log_end_offset)
     return compactable(log, first_dirty_offset(log, checkpoint)[0], last_stable_offset, now_ms)
@@ -64,7 +64,7 @@ def compact(
     upper_bound: int | None = None,
     map_capacity: int = CAPACITY,
 ) -> int | None:
-    """One pass; returns up to where the log is clean now, None where there was nothing to do."""
+    """Run one pass. Returns the first dirty offset after it, None if there was nothing to compact."""
     part = part_of(log, checkpoint, now_ms)
     if upper_bound is not None:
         part = part._replace(upper_bound=upper_bound)
@@ -79,7 +79,7 @@ def compact(
 
 
 class Countdown:
-    """Lets so many system calls pass and none after them, as a kill does."""
+    """Raises ``Killed`` after a number of system calls, as if the process had been killed."""
 
     def __init__(self, calls: int) -> None:
         self.calls = calls
@@ -91,7 +91,7 @@ class Countdown:
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """How many system calls change a file during ``work``."""
+    """The number of system calls that change a file during ``work``."""
     passages = []
     with on_passage(passages.append):
         work()
@@ -99,7 +99,7 @@ def calls_of(work: Callable[[], object]) -> int:
 
 
 def consumed(log: Log, *, read_committed: bool) -> list[Record]:
-    """What a consumer shows that reads the log from its start, some batches at a time (the Java client's algorithm)."""
+    """The records that a consumer gets from the start of the log, a few batches at a time (the Java client's algorithm)."""
     records: list[Record] = []
     offset = log.log_start_offset
     unstable = log.producers.first_unstable_offset(log.log_end_offset)
@@ -122,7 +122,7 @@ def consumed(log: Log, *, read_committed: bool) -> list[Record]:
 
 
 def latest(records: Iterable[Record]) -> dict[bytes, tuple[int, bytes]]:
-    """Of each key the last record, less what a tombstone has removed."""
+    """Offset and value of the last record of each key, without keys whose last record is a tombstone."""
     found: dict[bytes, tuple[int, bytes]] = {}
     for record in records:
         assert record.key is not None

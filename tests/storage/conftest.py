@@ -1,4 +1,4 @@
-"""A log in a folder of its own."""
+"""A log in a directory of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make_log(directory: Path) -> MakeLog:
-    """A log that begins empty, with the given settings."""
+    """A function that creates an empty log with the given settings."""
 
     def make(**settings: Any) -> Log:
         return Log(directory, TOPIC_ID, LogConfig(**settings))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The process of the crash test that is killed: it opens the logs, writes, and says through a pipe what is there."""
+"""The child process of the crash test: it appends to logs and reports each append through a pipe until it is killed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.storage.load import Flush, Load, open_logs
 
 STEPS_PER_FLUSH = 25
 STEPS_MAX = 5_000
-"""No test needs a child for so long: it would be the fault of the test."""
+"""Limit for a child that is never killed because of an error in the test."""
 
 
 def write_until_killed(root: Path, seed: int, pipe: Connection, numbers: dict[tuple[int, int], int]) -> None:
-    """Append for ever; beside it, in a thread, fsync and checkpoint."""
+    """Append forever, while a thread syncs and writes checkpoints."""
     logs = open_logs(root)
     load = Load(logs, Random(seed), lambda one: os.write(pipe.fileno(), one.encode()), dict(numbers))
     thread = ThreadPoolExecutor(1)

@@ -1,4 +1,4 @@
-"""A process that dies at one of its system calls, without a process."""
+"""Simulates a process that is killed at one of its system calls."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from storage import files
 
 
 class Killed(BaseException):
-    """Where the process would have died: nothing that catches errors catches this."""
+    """Raised at the system call where the process is killed. It is not an Exception, so no error handler catches it."""
 
 
 class Dying(files.System):
-    """Lets so many changing calls pass; of the next one, if it writes to a log, ``torn`` bytes get through."""
+    """A system that allows ``calls`` changing calls. The next call writes only ``torn`` bytes, if it is a write to a log."""
 
     def __init__(self, calls: int, torn: int) -> None:
         self._calls = calls
@@ -42,7 +42,7 @@ def _write_part(fd: int, chunks: Sequence[bytes], position: int, length: int) ->
 
 
 def survived(work: Callable[[], object], calls: int, torn: int = 0) -> bool:
-    """Whether ``work`` came to its end before the process died."""
+    """Run ``work`` with a ``Dying`` system. True if it ended before the process was killed."""
     before = files.use_system(Dying(calls, torn))
     try:
         with contextlib.suppress(Killed):

@@ -1,7 +1,7 @@
-"""A load for logs, and what must be true of them afterwards, whatever happened in between.
+"""A load for logs, and checks that must hold afterwards, whatever failures came in between.
 
-Producers without ids, idempotent ones that repeat what was not acknowledged, and transactions over all logs. Each batch
-says in its value who made it and the how-manieth of his it is, so that a lost one and a second one are both seen.
+There are producers without ids, idempotent producers that retry what was not acknowledged, and transactions over all logs.
+The value of each batch contains its producer and its number, so that lost and duplicated batches are noticed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ACKNOWLEDGED_BYTES = _ACKNOWLEDGED.size
 
 
 class Acknowledged(NamedTuple):
-    """A batch that its maker was told of."""
+    """A batch whose append was acknowledged."""
 
     partition: int
     base_offset: int
@@ -40,14 +40,14 @@ class Acknowledged(NamedTuple):
     crc: int
     producer_id: int
     number: int
-    """Of an idempotent producer's batch in this partition; -1 for others."""
+    """Number of the idempotent producer's batch in this partition, -1 for other producers."""
 
     def encode(self) -> bytes:
         return _ACKNOWLEDGED.pack(*self)
 
     @classmethod
     def decode(cls, content: bytes) -> list[Acknowledged]:
-        """As many as are whole."""
+        """Decode all complete entries."""
         whole = len(content) // _ACKNOWLEDGED.size * _ACKNOWLEDGED.size
         return [cls(*row) for row in _ACKNOWLEDGED.iter_unpack(content[:whole])]
 
@@ -57,7 +57,7 @@ def path_of(root: Path, partition: int) -> Path:
 
 
 def open_logs(root: Path, *, clean: bool = False, config: LogConfig = CONFIG) -> list[Log]:
-    """The logs of a folder, opened as a broker does after a crash (or not)."""
+    """Open the logs of a directory as a broker does, after a crash or a clean stop."""
     points = read_offsets(root / RECOVERY_POINTS)
     return [
         open_log(
@@ -69,9 +69,9 @@ def open_logs(root: Path, *, clean: bool = False, config: LogConfig = CONFIG) ->
 
 
 class Flush:
-    """A checkpoint of what was flushed before, and fsync of all that is there now.
+    """Syncs everything that is in the logs now, and writes a checkpoint of what earlier flushes have synced.
 
-    ``run`` may do its work in another thread; ``finish`` says that it has.
+    ``run`` may run in another thread. ``finish`` must be called after it.
     """
 
     def __init__(self, root: Path, logs: list[Log], *, sealed_only: bool = False) -> None:
@@ -97,13 +97,13 @@ class Flush:
 
 @dataclass
 class Load:
-    """What clients do to logs, one batch a ``step``; ``tell`` hears of each batch that is there."""
+    """Appends of clients, one batch in each ``step``. ``tell`` is called for each acknowledged batch."""
 
     logs: list[Log]
     rng: Random
     tell: Callable[[Acknowledged], object]
     next_numbers: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(producer id, partition) -> the number of the batch that comes next, repeated until it is acknowledged."""
+    """The number of the next batch, by (producer id, partition). It is repeated until it is acknowledged."""
     made: int = 0
 
     def step(self) -> None:
@@ -119,7 +119,7 @@ class Load:
             self.end(self.rng.choice(TRANSACTIONAL), committed=self.rng.random() < 0.5)
 
     def append(self, partition: int) -> None:
-        """A batch of a producer without an id."""
+        """Append a batch of a producer without an id."""
         self._append(partition, self._data(-1, self.made))
 
     def _data(self, producer_id: int, number: int) -> RecordBatch:
@@ -143,7 +143,7 @@ class Load:
 
     def _append_idempotent(self, partition: int, producer_id: int) -> None:
         number = self.next_numbers.get((producer_id, partition), 0)
-        # A repeat is the same to the last byte, so chance has no part in it.
+        # A retry must have the same bytes, so its value does not depend on the random generator.
         value = f"{producer_id} {number} {partition} ".encode() + bytes(number * 37 % 700)
         batch = data(1 + number % 3, producer=(producer_id, 0, _sequence(number)), value=value)
         known = self.logs[partition].producers.duplicate_of(batch)
@@ -175,12 +175,12 @@ class Load:
 
 
 def _sequence(number: int) -> int:
-    """Batches have one, two, three, one, ... records."""
+    """The base sequence of a batch, as batches have one, two, three, one, ... records."""
     return number // 3 * 6 + (0, 1, 3)[number % 3]
 
 
 def next_numbers(acknowledged: Iterable[Acknowledged]) -> dict[tuple[int, int], int]:
-    """What idempotent producers send next: a repeat of the first batch that they were not told of."""
+    """The number of the next batch of each idempotent producer: the first that was not acknowledged."""
     following: dict[tuple[int, int], int] = {}
     for one in acknowledged:
         if one.number >= 0:
@@ -189,18 +189,18 @@ def next_numbers(acknowledged: Iterable[Acknowledged]) -> dict[tuple[int, int], 
     return following
 
 
-# -- what must be true --------------------------------------------------------------------------------------------
+# -- checks -------------------------------------------------------------------------------------------------------
 
 
 def check(logs: list[Log], acknowledged: Iterable[Acknowledged]) -> None:
-    """Every acknowledged batch is there, once, in order, with its CRC; all else of the logs follows from the batches."""
+    """Each acknowledged batch is there once, in order, with its CRC, and all other files of a log agree with its batches."""
     found = [check_log(log) for log in logs]
     for one in acknowledged:
         assert found[one.partition].get(one.base_offset) == (one.last_offset, one.crc), one
 
 
 def check_log(log: Log) -> dict[int, tuple[int, int]]:
-    """Base offset -> (last offset, CRC) of a log that is whole in itself."""
+    """Check that a log is consistent. Returns (last offset, CRC) of its batches by base offset."""
     batches: dict[int, tuple[int, int]] = {}
     makers = set()
     end_offset = log.log_start_offset
@@ -219,7 +219,7 @@ def check_log(log: Log) -> dict[int, tuple[int, int]]:
 
 
 def check_producers(log: Log) -> None:
-    """Producers and aborted transactions are what a reader of all batches comes to."""
+    """The producer state and the aborted transactions equal those of a replay of all batches."""
     producers, aborted = ProducerStateManager(), []
     for batch in log.batches():
         marker = parse_end_txn_marker(batch) if batch.is_control else None
@@ -240,7 +240,7 @@ def check_producers(log: Log) -> None:
 
 
 def check_files(log: Log) -> None:
-    """After a clean close each entry of the indexes on the disk says something true of the batches."""
+    """Close the log cleanly, and check each entry of its index files against the batches."""
     log.close(clean=True)
     logs, offsets, times = (contents(log.directory, suffix) for suffix in ("log", "index", "timeindex"))
     for base, content in logs.items():

@@ -1,4 +1,4 @@
-"""What a log must hold, in memory: batches of records, and what follows from them for producers and readers."""
+"""A model of a log in memory: batches of records, and the producer state and visible records that follow from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Records = list[tuple[int, bytes, bytes | None]]
 
 
 class Stored(NamedTuple):
-    """One record; of a marker only the place and the time count."""
+    """One record. The record of a marker has only an offset and a timestamp."""
 
     offset: int
     time: int
@@ -36,25 +36,25 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Written:
-    """One batch."""
+    """One batch of the model."""
 
     base: int
     last: int
     size: int
     records: tuple[Stored, ...]
-    """What is left of them: compaction takes records and leaves the batch's borders."""
+    """The remaining records: compaction removes records but keeps the offsets of the batch."""
     time: int
-    """The largest of its records as it was written."""
+    """The largest timestamp of its records when it was written."""
     producer: tuple[int, int, int] = (-1, -1, -1)
     transactional: bool = False
     committed: bool | None = None
-    """Of a marker: which."""
+    """For a marker: whether it is a commit. None for other batches."""
     coordinator_epoch: int = -1
-    """Of a marker that compaction has not emptied."""
+    """For a marker that compaction has not emptied: its coordinator epoch."""
 
     @classmethod
     def of(cls, batch: RecordBatch) -> Written:
-        """A batch as it stands in a log."""
+        """The model of a batch in a log."""
         marker = parse_end_txn_marker(batch) if batch.is_control and batch.record_count else None
         return cls(
             batch.base_offset,
@@ -69,7 +69,7 @@ class Written:
             batch.max_timestamp,
             (batch.producer_id, batch.producer_epoch, batch.base_sequence),
             batch.is_transactional,
-            # A marker that compaction has emptied ends nothing any more: nothing is left to end.
+            # A marker that compaction has emptied has no effect: all data of its transaction has been removed before.
             (marker.committed if marker is not None else True) if batch.is_control else None,
             marker.coordinator_epoch if marker is not None else -1,
         )
@@ -77,7 +77,7 @@ class Written:
 
 @dataclass
 class Known:
-    """What there is to know of one producer."""
+    """The state of one producer."""
 
     epoch: int = -1
     last_sequence: int = -1
@@ -89,7 +89,7 @@ class Known:
 
 
 def producers_after(written: Iterable[Written]) -> tuple[dict[int, Known], set[int]]:
-    """The state of each producer, and the base offsets of aborted data batches."""
+    """The state of each producer, and the base offsets of the data batches that were aborted."""
     known: dict[int, Known] = {}
     aborted: set[int] = set()
     for batch in written:
@@ -101,7 +101,7 @@ def producers_after(written: Iterable[Written]) -> tuple[dict[int, Known], set[i
             entry.epoch, entry.last_sequence, entry.last_offset, entry.delta = epoch, -1, -1, 0
         entry.timestamp = batch.time
         if batch.committed is not None:
-            # Batches of later epochs keep it: an operator aborts their transaction with it (DescribeProducers).
+            # Later epochs have it too, as an operator needs it to abort their transactions (DescribeProducers).
             entry.coordinator_epoch = max(entry.coordinator_epoch, batch.coordinator_epoch)
             if not batch.committed:
                 aborted.update(data.base for data in entry.transaction)
@@ -116,7 +116,7 @@ def producers_after(written: Iterable[Written]) -> tuple[dict[int, Known], set[i
 
 
 def latest(written: list[Written], end_offset: int) -> dict[bytes, tuple[int, bytes]]:
-    """Of each key the last committed record below an offset, less what a tombstone has removed."""
+    """Offset and value of the last committed record below an offset, by key, without keys that end with a tombstone."""
     _, aborted = producers_after(written)
     found: dict[bytes, tuple[int, bytes]] = {}
     for batch in written:
@@ -131,12 +131,12 @@ def latest(written: list[Written], end_offset: int) -> dict[bytes, tuple[int, by
 
 
 def content(log: Log) -> list[Written]:
-    """What the files of a log hold, all of it."""
+    """All batches in the files of a log."""
     return [Written.of(batch) for segment in log.segments for batch in segment.batches()]
 
 
 def is_left_of(before: list[Written], after: list[Written]) -> Iterator[str]:
-    """What is wrong if ``after`` is to be what a compaction has left of ``before``."""
+    """Errors in ``after`` as a result of compacting ``before``."""
     were = {batch.base: batch for batch in before}
     for batch in after:
         was = were.get(batch.base)
@@ -149,7 +149,8 @@ def is_left_of(before: list[Written], after: list[Written]) -> Iterator[str]:
 
 
 def survived_as(what: str, done: bool, before: list[Written], after: list[Written]) -> bool:
-    """Whether all is there still that was before a death; what was under way is done, undone, or so in part if it may."""
+    """Whether ``after`` is valid after a crash: everything earlier is there, the crashed operation is done, undone, or in
+    part if it may be."""
     if what in ("append", "end"):
         return after[: len(before)] == before and len(after) - len(before) in ((1,) if done else (0, 1))
     if what == "truncate":
@@ -160,7 +161,7 @@ def survived_as(what: str, done: bool, before: list[Written], after: list[Writte
 
 
 def visible(data: bytes, aborted: list[AbortedTransaction]) -> list[int]:
-    """What a read_committed consumer shows of these bytes: the client's own algorithm, by batches."""
+    """Offsets that a read_committed consumer returns for these bytes (the client's own algorithm, applied to batches)."""
     coming = sorted(aborted, key=lambda entry: entry.first_offset)
     active: set[int] = set()
     shown = []

@@ -1,4 +1,4 @@
-"""Logs for tests: made of the fewest words, and read back with nothing but `struct` and the layout of the specs."""
+"""Short functions that make logs for tests, and readers of their files that use only `struct` and the specified layout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def options(clean: bool = True, **changes: Any) -> OpenOptions:
 
 
 def reopen(log: Log, *, clean: bool = True, **changes: Any) -> Recovered:
-    """Open the same folder again; the log given is left as a killed process leaves it, or closed before."""
+    """Open the log's directory again. The given log is closed before, or counts as one of a killed process."""
     return open_log(log.directory, options(clean, config=log.config, **changes))
 
 
@@ -37,7 +37,7 @@ def data(
     value: bytes = b"value",
     compression: int = 0,
 ) -> RecordBatch:
-    """A batch of ``count`` records; ``producer`` is (id, epoch, base sequence)."""
+    """A batch of ``count`` records. ``producer`` is (id, epoch, base sequence)."""
     records = [(timestamp_ms, b"key", value) for _ in range(count)]
     producer_id, epoch, sequence = producer
     return RecordBatch.parse(
@@ -53,7 +53,7 @@ def data(
 
 
 def append(log: Log, count: int = 1, *, leader_epoch: int = 0, now_ms: int = NOW_MS, **batch: Any) -> int:
-    """Append one batch (see ``data``); returns its base offset."""
+    """Append one batch (see ``data``) and return its base offset."""
     made = data(count, **batch)  # type: ignore[arg-type]
     return log.append_data(made, leader_epoch, now_ms, made.max_timestamp)
 
@@ -68,7 +68,7 @@ def end(
     leader_epoch: int = 0,
     now_ms: int = NOW_MS,
 ) -> int:
-    """Append the marker that ends a producer's transaction; returns its offset."""
+    """Append the marker that ends a producer's transaction, and return its offset."""
     marker = EndTxnMarker(committed, coordinator_epoch)
     made = end_txn_marker(
         producer_id, epoch, committed=committed, coordinator_epoch=coordinator_epoch, timestamp_ms=now_ms
@@ -78,7 +78,7 @@ def end(
 
 @dataclass
 class Indexes:
-    """What the index files of a segment must hold (`OffsetIndex`, `TimeIndex`)."""
+    """The expected content of a segment's index files (`OffsetIndex`, `TimeIndex`)."""
 
     offsets: bytes
     times: bytes
@@ -112,12 +112,12 @@ def aborted(content: bytes) -> list[tuple[int, int, int, int]]:
 
 
 def contents(directory: Path, suffix: str) -> dict[int, bytes]:
-    """The files of one kind by their offset."""
+    """The contents of the files with this suffix, by base offset."""
     return {int(path.stem): path.read_bytes() for path in sorted(directory.glob(f"*.{suffix}"))}
 
 
 def assert_indexes_match_the_log(log: Log) -> None:
-    """All indexes on the disk are what a reader of the `.log` files alone would compute."""
+    """Compare all index files with those computed from the `.log` files alone."""
     for base, content in contents(log.directory, "log").items():
         expected = indexes(content, base, log.config.index_interval_bytes)
         assert (log.directory / f"{base:020d}.index").read_bytes() == expected.offsets

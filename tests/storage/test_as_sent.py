@@ -1,5 +1,5 @@
-"""The short forms of an append say no more than the full rules (ADR 23): `passes_as_sent`, `continues`, and `Room`, which
-says only of what `_must_roll` lets in that the segment takes it."""
+"""The fast paths of an append decide like the full checks (ADR 23): `passes_as_sent`, `continues`, and `Room`, which reports
+space in a segment only for batches for which `_must_roll` does not roll."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storage.topic_configs import NEVER
 from storage.validation import BatchLimits, Checked, Valid, check, passes_as_sent, stamp
 from tests.storage.logs import NOW_MS
 
-# Where each field of a batch's header lies, how it is packed, and values on both sides of what is plain.
+# (format, position) of each field in a batch's header, and values that a fast path accepts and that it does not.
 FIELDS = {
     "base_offset": (">q", 0, (0, 1, -1)),
     "attributes": (">h", 21, (0, 1, 4, 5, 7, 0x08, 0x10, 0x18, 0x20, 0x40)),

@@ -1,4 +1,4 @@
-"""What a recovery makes of batches of any size: smaller and larger than what is read at once, whole and damaged."""
+"""Recovery of batches that are smaller and larger than its read window, valid and damaged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.storage.logs import NOW_MS, append, assert_indexes_match_the_log, con
 from tests.support.batches import stored
 
 VALUES = [100, 70_000, 100, 2 * REPLAY_BYTES, 100, 100, 900_000, 300_000, 70_000, 100]
-"""Bytes of the record of each batch: in one piece for the CRC and in several, in one window and across two."""
+"""Sizes of the batches' records: CRCs over one and several chunks, batches inside one read window and across two."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Compaction's decisions one by one; `test_compaction_kafka.py` compares whole logs with what Kafka's cleaner leaves."""
+"""Single decisions of compaction. `test_compaction_kafka.py` compares whole logs with the results of Kafka's cleaner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.storage.logs import NOW_MS, TOPIC_ID, contents, end, reopen
 
 
 def keyed(log: Log, *pairs: tuple[str, str | None], **batch: Any) -> int:
-    """One batch of (key, value) records; returns its base offset."""
+    """Append one batch of (key, value) records and return its base offset."""
     records = [(NOW_MS, key.encode(), None if value is None else value.encode()) for key, value in pairs]
     producer_id, epoch, sequence = batch.pop("producer", (-1, -1, -1))
     made = RecordBatch.parse(
@@ -62,7 +62,7 @@ def test_of_each_key_the_last_record_stays(log: Log):
     log.roll(NOW_MS)
     keyed(log, ("a", "3"))
     assert compact(log) == 5
-    # The active segment is neither compacted nor asked.
+    # The active segment is not compacted, and its records do not count as later ones.
     assert shown(log) == {2: (b"a", b"2"), 3: (b"c", b"1"), 4: (b"b", b"2"), 5: (b"a", b"3")}
     assert (log.log_start_offset, log.log_end_offset) == (0, 6)
     assert len(log.segments) == 2
@@ -127,7 +127,7 @@ def test_the_markers_of_a_transaction_go_after_its_data(log: Log):
         keyed(log, ("a", "x"), producer=(7 + committed, 0, 0), transactional=True)
         end(log, 7 + committed, committed=committed)
     keyed(log, ("a", "last"))
-    # Their producers are known by later batches.
+    # Later batches of both producers keep them in the producer state.
     keyed(log, ("z", "1"), producer=(7, 0, 1))
     keyed(log, ("z", "2"), producer=(8, 0, 1))
     log.roll(NOW_MS)
@@ -136,7 +136,7 @@ def test_the_markers_of_a_transaction_go_after_its_data(log: Log):
         compact(log, now_ms=NOW_MS + now_ms)
         markers.append([(b.base_offset, b.delete_horizon_ms) for b in log.batches() if b.is_control])
     horizon_ms = NOW_MS + 1001
-    # The first pass finds data before them, the second none.
+    # The first pass finds data of the transactions below the markers, the second pass none.
     assert markers == [[(1, None), (3, None)], *[[(1, horizon_ms), (3, horizon_ms)]] * 3, []]
     assert contents(log.directory, "txnindex") == {}
 
@@ -145,7 +145,7 @@ def test_the_transaction_index_tells_of_data_that_was_there_during_the_pass(log:
     keyed(log, ("a", "x"), producer=(7, 0, 0), transactional=True)
     log.roll(NOW_MS)
     end(log, 7, committed=False)
-    # Else the producer's last batch would stay, empty, and with it the entry.
+    # Without it the producer's last batch would be kept, empty, and with it the index entry.
     keyed(log, ("b", "x"), producer=(7, 0, 1))
     log.roll(NOW_MS)
     compact(log)
@@ -269,6 +269,6 @@ def test_offsets_of_a_group_fit_its_index():
         [0, 2**31 - 1],
         [2**31, 2**31 + 5],
     ]
-    # An empty one may lie anywhere.
+    # An empty segment does not need to fit.
     far[2] = Sized(Source(2**31, 0), 0, 0)
     assert [len(group) for group in groups(far, 1000, 1000, 2**31 + 9)] == [3, 1]

@@ -1,4 +1,4 @@
-"""Killed between any two system calls of a compaction, or of the recovery after it: no record is lost or duplicated."""
+"""A kill between any two system calls of a compaction, or of the recovery after it, loses and duplicates no record."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LATER_MS = NOW_MS + 5000
 
 
 class Before(NamedTuple):
-    """A folder at rest, and what it says."""
+    """The directory of a closed log, and its content."""
 
     folder: Path
     end_offset: int
@@ -44,21 +44,21 @@ class Before(NamedTuple):
     committed: dict[bytes, tuple[int, bytes]]
     records: dict[int, Record]
     last_batches: dict[int, tuple[int, int, int]]
-    """Of each producer: epoch, last sequence, last offset."""
+    """(epoch, last sequence, last offset) of each producer."""
 
 
 @pytest.fixture(scope="module")
-def room() -> Iterator[Path]:
-    """Memory, where there is some: this is not about the speed of a disk."""
-    where = next((room for room in ("/dev/shm",) if os.access(room, os.W_OK)), None)
+def scratch() -> Iterator[Path]:
+    """A temporary directory, in memory if possible, as the disk does not matter here."""
+    where = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
     with tempfile.TemporaryDirectory(prefix="compaction-", dir=where) as folder:
         yield Path(folder)
 
 
 @pytest.fixture(scope="module")
-def before(room: Path) -> Before:
-    """A log that was compacted once, so that horizons have come, and is dirty again."""
-    folder = room / "before" / "topic-0"
+def before(scratch: Path) -> Before:
+    """A log that was compacted once, so that its tombstones have delete horizons, and has a dirty part again."""
+    folder = scratch / "before" / "topic-0"
     log = Log(folder, TOPIC_ID, CONFIG)
     first_dirty = 0
     for turn in range(2):
@@ -117,7 +117,7 @@ def work_on(log: Log, before: Before) -> int | None:
 
 
 def check(before: Before, folder: Path, recovery_point: int) -> None:
-    """The folder opens, and says what it said before, less what compaction may take."""
+    """Open the directory and check that it has the former content, but for what compaction may remove."""
     log = opening(folder, recovery_point=recovery_point)
     assert (log.log_start_offset, log.log_end_offset) == (0, before.end_offset)
     offsets = [(batch.base_offset, batch.last_offset) for batch in log.batches()]
@@ -126,7 +126,7 @@ def check(before: Before, folder: Path, recovery_point: int) -> None:
     for record in consumed(log, read_committed=False):
         assert record == before.records[record.offset]
     assert last_batches(log) == before.last_batches
-    # Big files are only renamed: a thread removes them.
+    # Files with the suffix .deleted are removed by a thread.
     names = {path.suffix for path in folder.iterdir() if not path.name.endswith(".deleted")}
     assert names <= {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".metadata", ""}
     log.close(clean=False)
@@ -139,22 +139,22 @@ def points(before: Before, folder: Path) -> Iterator[int]:
     yield from range(total + 1)
 
 
-def test_a_kill_between_any_two_system_calls(before: Before, room: Path):
-    folder = room / "topic-0"
+def test_a_kill_between_any_two_system_calls(before: Before, scratch: Path):
+    folder = scratch / "topic-0"
     for calls in points(before, folder):
         log = opening(copy(before, folder), clean=True)
         survived(lambda log=log: work_on(log, before), calls)  # type: ignore[misc]
-        # With a recovery point and without: then all is read again.
+        # With the recovery point 0 recovery reads the whole log.
         check(before, folder, before.end_offset if calls % 2 else 0)
-        # What is left can be compacted as if nothing had been.
+        # The log can be compacted as usual.
         again = opening(folder, clean=True)
         assert work_on(again, before) is not None
         assert latest(consumed(again, read_committed=True)) == before.committed
 
 
-def test_a_kill_during_the_recovery_too(before: Before, room: Path):
-    folder = room / "topic-0"
-    half_done = room / "half-done"
+def test_a_kill_during_the_recovery_too(before: Before, scratch: Path):
+    folder = scratch / "topic-0"
+    half_done = scratch / "half-done"
     checked = 0
     for calls in points(before, folder):
         log = opening(copy(before, folder), clean=True)
@@ -173,9 +173,9 @@ def test_a_kill_during_the_recovery_too(before: Before, room: Path):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_power_cut_between_any_two_system_calls(before: Before, room: Path, seed: int):
-    """What was not synced may be gone; of the names in the folder, the last changes."""
-    folder, left = room / "whole" / "topic-0", room / "left"
+def test_a_power_cut_between_any_two_system_calls(before: Before, scratch: Path, seed: int):
+    """A power cut may lose what was not synced, and the last changes of file names in the directory."""
+    folder, left = scratch / "whole" / "topic-0", scratch / "left"
     for calls in points(before, folder):
         if calls % 3 != seed:
             continue

@@ -1,4 +1,4 @@
-"""Kafka's own `Cleaner`, on a copy of the same folder, leaves the same bytes."""
+"""Kafka's `Cleaner` on a copy of the same directory leaves the same bytes as our compaction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def java() -> JavaClients:
 
 
 def clean(java: JavaClients, folder: Path, now_ms: int, **given: Any) -> dict[str, int]:
-    """One pass of Kafka's; what it says of it."""
+    """Run one pass of Kafka's cleaner and return its statistics."""
     order = {"checkpoint": -1, "upper_bound": -1, "map_bytes": MAP_BYTES} | given
     settings = [f"{name}={value}" for name, value in (SETTINGS | order.get("settings", {})).items()]
     ran = java.tool(
@@ -50,7 +50,7 @@ def clean(java: JavaClients, folder: Path, now_ms: int, **given: Any) -> dict[st
 
 
 def put(log: Log, keys: str, *, tombstones: str = "", step_ms: int = 0, **batch: Any) -> None:
-    """One batch of a record for each letter of ``keys``; those in ``tombstones`` have no value."""
+    """Append a batch with a record for each letter of ``keys``. Those in ``tombstones`` have a null value."""
     now_ms = NOW_MS + log.log_end_offset
     records = [
         (
@@ -69,7 +69,7 @@ def put(log: Log, keys: str, *, tombstones: str = "", step_ms: int = 0, **batch:
 
 
 def plain(log: Log) -> None:
-    """Keys that come again, tombstones, records without a key, a few segments."""
+    """Repeated keys, tombstones, records without a key, several segments."""
     for number in range(60):
         put(
             log,
@@ -99,7 +99,7 @@ def log_append_time(log: Log) -> None:
 
 
 def idempotent(log: Log) -> None:
-    """Producers whose last batch is superseded by others, in each position of a segment."""
+    """Producers whose last batch has only superseded records, at each position of a segment."""
     for number in range(40):
         put(log, "ab", producer=(7 + number // 5, 0, 2 * (number % 5)), compression=number % 2)
     for number in range(40):
@@ -109,7 +109,7 @@ def idempotent(log: Log) -> None:
 
 
 def transactional(log: Log) -> None:
-    """Commits, aborts, empty transactions, some that span segments, three producers between each other, an open end."""
+    """Commits, aborts, empty transactions, transactions over several segments, interleaved producers, and an open one."""
     sequence = {1: 0, 2: 0, 3: 0}
     for number in range(60):
         for producer_id in (1, 2, 3):
@@ -160,7 +160,7 @@ def make(directory: Path, scene: Callable[[Log], None], **settings: Any) -> Log:
 
 
 def same(ours: Path, theirs: Path) -> None:
-    """The same segments and the same batches; to the byte, but that codecs may squeeze differently."""
+    """Both have the same segments and batches, byte for byte, but that compressed bytes may differ."""
     mine, kafkas = contents(ours, "log"), contents(theirs, "log")
     assert list(mine) == list(kafkas)
     for base, content in mine.items():
@@ -195,7 +195,7 @@ def test_four_passes_leave_what_kafkas_leave(java: JavaClients, tmp_path: Path, 
     shutil.copytree(log.directory, theirs)
     before = log.size
     last = part_of(log).upper_bound
-    # A third of the log, a second third before any horizon, all of it after the first horizon, once more after all.
+    # A third of the log, a second third before any delete horizon, then all of it after the first horizon.
     below = [segment.base_offset for segment in log.segments if segment.base_offset < last]
     bounds = [below[len(below) // 3], below[2 * len(below) // 3]]
     checkpoint = -1
@@ -210,7 +210,7 @@ def test_four_passes_leave_what_kafkas_leave(java: JavaClients, tmp_path: Path, 
         assert checkpoint_after == answer["end_offset"]
         same(log.directory, theirs)
         checkpoint = answer["end_offset"]
-    # Dirty again from the beginning, as after a lost checkpoint: every horizon has passed.
+    # The whole log again, as after a lost checkpoint, when every horizon has passed.
     answer = clean(java, theirs, NOW_MS + 10 * HOUR_MS)
     assert compact(log, now_ms=NOW_MS + 10 * HOUR_MS) == answer["end_offset"]
     same(log.directory, theirs)
@@ -218,7 +218,7 @@ def test_four_passes_leave_what_kafkas_leave(java: JavaClients, tmp_path: Path, 
 
 
 def test_the_scenes_have_it_all(tmp_path: Path):
-    """What the comparison would not be worth much without."""
+    """The logs contain every case that the comparison is for."""
     log = make(tmp_path / "idempotent-0", idempotent)
     compact(log)
     assert [batch.producer_id for batch in log.batches() if not batch.record_count] == [*range(7, 15), 99]
@@ -230,12 +230,12 @@ def test_the_scenes_have_it_all(tmp_path: Path):
     assert sum(batch.is_control and batch.has_delete_horizon for batch in first) > 5
     assert any(batch.is_control and not batch.has_delete_horizon for batch in first)
     assert any(contents(log.directory, "txnindex").values())
-    # The second pass finds markers without data, the third one those whose time has come.
+    # The second pass finds markers without data, the third one markers whose delete horizon has passed.
     compact(log, now_ms=NOW_MS + 2 * HOUR_MS)
     compact(log, now_ms=NOW_MS + 4 * HOUR_MS)
     then = list(log.batches())
     assert sum(batch.is_control for batch in then) < markers / 4
-    # Of each producer the marker that knows its epoch.
+    # Of each producer the marker with its current epoch is kept.
     assert [batch.producer_id for batch in then if batch.is_control and not batch.record_count] == [
         4,
         1,
@@ -245,7 +245,7 @@ def test_the_scenes_have_it_all(tmp_path: Path):
 
 
 def test_a_small_map_takes_more_passes(java: JavaClients, tmp_path: Path):
-    """Kafka's has 24 bytes for a key and leaves a tenth free."""
+    """Kafka's offset map uses 24 bytes for a key, and a tenth of it stays free."""
     log = make(tmp_path / "topic-0", compressed)
     theirs = tmp_path / "kafka" / "topic-0"
     shutil.copytree(log.directory, theirs)
@@ -301,7 +301,7 @@ def test_what_may_be_compacted(
 
 
 def test_kafkas_tool_reads_what_is_left(java: JavaClients, tmp_path: Path):
-    """It says of ours what it says of Kafka's: that offsets are missing, and nothing else."""
+    """kafka-dump-log reports the same for both directories: missing offsets, and nothing else."""
     log = make(tmp_path / "topic-0", transactional)
     theirs = tmp_path / "kafka" / "topic-0"
     shutil.copytree(log.directory, theirs)
@@ -318,7 +318,7 @@ def test_kafkas_tool_reads_what_is_left(java: JavaClients, tmp_path: Path):
             given = ",".join(str(path) for path in sorted(folder.glob(f"*.{suffix}")) if path.stat().st_size)
             dumped = java.tool("org.apache.kafka.tools.DumpLogSegments", *flags, "--files", given)
             assert dumped.status == 0
-            # What it says at the end comes in no certain order.
+            # The order of its final messages is undefined.
             said = sorted(dumped.err.replace(str(folder), "").splitlines())
             assert all("Non-consecutive offsets" in line or "is followed by" in line for line in said)
             ran.append((dumped.out.replace(str(folder), ""), said))

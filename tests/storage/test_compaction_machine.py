@@ -1,6 +1,6 @@
-"""Random histories, compacted again and again and killed on the way: what readers and producers may rely on stays.
+"""Random histories with repeated compactions and kills in between keep what consumers and producers rely on.
 
-ODRADEK_LOG_EXAMPLES=5000 runs it for longer.
+ODRADEK_LOG_EXAMPLES=5000 runs more examples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.recovery import OpenOptions, open_log
 from tests.storage.compacting import compact, consumed, latest, part_of
 from tests.storage.dying import survived
 from tests.storage.logs import NOW_MS, TOPIC_ID, options
-from tests.storage.test_log_machine import ROOM
+from tests.storage.test_log_machine import SCRATCH
 
 CONFIG = LogConfig(
     cleanup_policy=("compact",), segment_bytes=600, index_interval_bytes=150, delete_retention_ms=100
@@ -47,7 +47,7 @@ class Written:
 class CompactionMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="compaction-machine-", dir=ROOM))
+        self.home = Path(tempfile.mkdtemp(prefix="compaction-machine-", dir=SCRATCH))
         self.log = Log(self.home / "topic-0", TOPIC_ID, CONFIG)
         self.log.create(NOW_MS)
         self.now_ms = NOW_MS
@@ -59,7 +59,7 @@ class CompactionMachine(RuleBasedStateMachine):
         self.sequences: dict[int, int] = {}
         self.epochs: dict[int, int] = {}
         self.last: dict[int, RecordBatch] = {}
-        """Of each producer its last batch, as it was sent."""
+        """The last batch of each producer, as it was sent."""
         self.end = 0
 
     def teardown(self) -> None:
@@ -153,7 +153,7 @@ class CompactionMachine(RuleBasedStateMachine):
             end = compact(self.log, self.checkpoint, now_ms=self.now_ms, map_capacity=keys_in_map)
             assert end is not None
             assert part.first_dirty_offset < end <= part.upper_bound
-            # A horizon takes up to eight bytes more in the times of records and markers.
+            # A delete horizon takes up to eight more bytes in the timestamp deltas of records and markers.
             assert self.log.size <= before + 8 * self.end
             self.checkpoint = end
 
@@ -169,7 +169,7 @@ class CompactionMachine(RuleBasedStateMachine):
     def restart(self, clean: bool, snapshots: bool) -> None:
         self.log.close(clean=clean)
         if not snapshots and not clean:
-            # Then all that is known of producers is what is left of the log.
+            # Then the producer state is rebuilt from the remaining batches.
             for path in self.log.directory.glob("*.snapshot"):
                 path.unlink()
         self._open(clean=clean)
@@ -180,10 +180,10 @@ class CompactionMachine(RuleBasedStateMachine):
     def _opening(self, *, clean: bool) -> OpenOptions:
         return options(clean, config=CONFIG, now_ms=self.now_ms, producer_id_expiration_ms=2**62)
 
-    # -- always -------------------------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------------------
 
     def _committed(self) -> list[Written]:
-        """What is not aborted: with what is still open."""
+        """Records that are not aborted, including those of open transactions."""
         return [record for record in self.written if record.transaction not in self.aborted]
 
     @invariant()

@@ -1,4 +1,4 @@
-"""Topic settings. The texts of errors were taken from Kafka 4.3.1's own validators."""
+"""Topic settings. The error messages were recorded from Kafka 4.3.1's validators."""
 
 from dataclasses import fields
 

@@ -1,6 +1,6 @@
-"""Processes that are killed while they write: what they were told is there, once, in order, whole.
+"""Processes that are killed while they write: each acknowledged batch is there once, in order, and complete.
 
-``ODRADEK_KILLS=5000`` for longer.
+``ODRADEK_KILLS=5000`` runs more kills.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from tests.storage.load import ACKNOWLEDGED_BYTES, Acknowledged, check, check_fi
 KILLS = int(os.environ.get("ODRADEK_KILLS", "100"))
 KILLS_PER_FOLDER = 20
 ACKNOWLEDGED_MAX = 150
-"""How many batches a child may be told of before it is killed."""
+"""Maximum number of batches that a child acknowledges before it is killed."""
 
-# Children are forked from a process that has imported everything and has one thread.
+# The server process that forks the children has imported everything and has one thread.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.storage.crashing"])
 
 
 def write_and_be_killed(root: Path, rng: Random, told: list[Acknowledged]) -> list[Acknowledged]:
-    """Let a child write and kill it at a random moment; returns what it was told."""
+    """Let a child process write, and kill it at a random moment. Returns the batches that it acknowledged."""
     reader, writer = PROCESSES.Pipe(duplex=False)
     child = PROCESSES.Process(
         target=write_until_killed, args=(root, rng.getrandbits(32), writer, next_numbers(told))
     )
     child.start()
     writer.close()
-    # 0: while it opens the logs.
+    # 0: killed while it opens the logs.
     wanted = rng.choice((0, 1, rng.randint(1, ACKNOWLEDGED_MAX))) * ACKNOWLEDGED_BYTES
     heard = b""
     with reader:
         while len(heard) < wanted:
             more = os.read(reader.fileno(), 1 << 16)
-            assert more, "it has ended by itself"
+            assert more, "the child has ended by itself"
             heard += more
-        for _ in range(rng.randrange(30_000)):  # up to a millisecond
+        for _ in range(rng.randrange(30_000)):  # up to about a millisecond
             pass
         child.kill()
         while more := os.read(reader.fileno(), 1 << 16):

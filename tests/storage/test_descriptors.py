@@ -1,4 +1,4 @@
-"""Files are opened also when the process has no descriptor left."""
+"""Log files can be opened when the process has no file descriptor left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from storage.folder import Folder
 
 
 class UsedUp:
-    """A process that may open so many files more, as ``os.open`` and ``os.close``."""
+    """Replaces ``os.open`` and ``os.close`` as in a process that may open only so many more files."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -51,8 +51,8 @@ class UsedUp:
 
 @pytest.fixture
 def used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[UsedUp]:
-    """Two spare descriptors, and no other."""
-    # What earlier tests have left in this process: each would give a descriptor.
+    """A process with two spare descriptors and no others."""
+    # Close files of earlier tests in this process, each of which could free a descriptor.
     SPARES.drop()
     files.DESCRIPTORS.rest(len(files.DESCRIPTORS))
     process = UsedUp(2)

@@ -1,4 +1,4 @@
-"""The log directory: its lock, its mark of a clean stop, its small files, its folders (`LogManager`)."""
+"""The log directory: its lock, the marker file of a clean stop, its checkpoint files, its partitions (`LogManager`)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_mark_is_there_only_after_a_clean_stop(opened: Callable[[], LogDirec
     assert (tmp_path / CLEAN_MARK).read_bytes() == b'{"version":0,"brokerEpoch":11}'
     directory = opened()
     assert directory.was_clean
-    assert not (tmp_path / CLEAN_MARK).exists()  # gone before clients are served
+    assert not (tmp_path / CLEAN_MARK).exists()  # removed before clients are served
     directory.close(clean=False)
     assert not opened().was_clean
 
@@ -85,7 +85,7 @@ def test_a_directory_without_partitions_is_clean(opened: Callable[[], LogDirecto
     assert opened().was_clean
 
 
-# -- folders ----------------------------------------------------------------------------------------------------
+# -- partition directories --------------------------------------------------------------------------------------
 
 
 def test_names_are_split_at_the_last_dash_and_others_are_no_partitions(
@@ -148,7 +148,7 @@ def test_a_partition_is_deleted_again_before_the_files_of_the_last_time_are_gone
     assert len(list(directory.doomed_directories())) == 2
 
 
-# -- small files ------------------------------------------------------------------------------------------------
+# -- checkpoint files -------------------------------------------------------------------------------------------
 
 
 def test_partition_metadata_is_43_bytes(tmp_path: Path):

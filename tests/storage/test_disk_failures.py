@@ -1,6 +1,6 @@
-"""Disks that write a part, are full, or fail at any call: what was acknowledged is there after the next opening.
+"""Disks with short writes, full disks, and disks that fail at any call: acknowledged batches are there after a restart.
 
-``ODRADEK_DISK_FAILURES=100`` runs so many times as many seeds.
+``ODRADEK_DISK_FAILURES=100`` runs as many times as many seeds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Story:
-    """A broker's storage: a failure takes it out of service, and after some repairs it is opened again."""
+    """A broker's storage. A failure takes it out of service, and after some repairs it is opened again."""
 
     def __init__(self, disk: Disk, rng: Random) -> None:
         self.disk = disk
@@ -46,7 +46,7 @@ class Story:
         self.open()
 
     def open(self) -> None:
-        """The disk may fail once more while the logs are opened; that must do no harm either."""
+        """Open the logs. The disk may fail once more during this, which must do no harm either."""
         for log in self.logs:
             log.close(clean=False)
         while True:
@@ -102,11 +102,11 @@ def test_what_was_acknowledged_survives_a_failing_disk(tmp_path, seed):
         check(open_logs(tmp_path, clean=True), story.acknowledged)
 
 
-# -- files of the wrong kind --------------------------------------------------------------------------------------
+# -- unexpected files ---------------------------------------------------------------------------------------------
 
 
 def old_message(magic: int, offset: int, value: bytes) -> bytes:
-    """A message of format 0 or 1: attributes, a timestamp from 1 on, no key."""
+    """A message of the format 0 or 1 without a key. It has a timestamp in format 1."""
     stamp = NOW_MS.to_bytes(8, "big") if magic else b""
     body = (
         bytes([magic, 0])
@@ -133,7 +133,7 @@ def test_messages_of_an_old_format_are_refused_and_kept(make_log: MakeLog, magic
     ):
         reopen(log, clean=clean)
     assert path.read_bytes() == content
-    # A torn one is as good as none.
+    # An incomplete message is handled like a missing one.
     path.write_bytes(content[:-1])
     recovered = reopen(log, clean=clean)
     assert (recovered.log.log_end_offset, recovered.cut_bytes) == (3, len(old) - 1)
@@ -141,7 +141,7 @@ def test_messages_of_an_old_format_are_refused_and_kept(make_log: MakeLog, magic
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_directory_in_a_file_s_place_is_named(make_log: MakeLog, clean: bool):
-    """As good as a file that may not be read, which root always may."""
+    """A directory stands for a file that may not be read, as root may read every file."""
     log = make_log()
     append(log, 3)
     log.close(clean=True)

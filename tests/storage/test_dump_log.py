@@ -1,4 +1,4 @@
-"""Kafka's own `DumpLogSegments` reads every file kind that a log is made of, and sees in it what was written."""
+"""Kafka's `DumpLogSegments` reads every kind of file of a log, and prints what was written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.java, pytest.mark.xdist_group("jvm")]
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
-    """Every kind of batch in several segments, with two restarts, one of them a kill."""
+    """A log with every kind of batch in several segments, with two restarts, one of them after a kill."""
     directory = tmp_path_factory.mktemp("dump") / "orders-by-day-0"
     log = Log(directory, TOPIC_ID, LogConfig(segment_bytes=3000, index_interval_bytes=200))
     log.assign_epoch(2)
@@ -116,7 +116,7 @@ def test_an_index_that_is_off_by_one_would_be_noticed(log: Log, tmp_path: Path):
     for suffix, entry in (("index", 8), ("timeindex", 12)):
         path = copy / f"{log.segments[1].base_offset:020d}.{suffix}"
         content = bytearray(path.read_bytes())
-        content[3 if suffix == "index" else entry - 1] ^= 1  # the last byte of the first entry's offset
+        content[3 if suffix == "index" else entry - 1] ^= 1  # the last byte of the offset in the first entry
         path.write_bytes(content)
         with pytest.raises(AssertionError, match=r"ismatch|not found"):
             dump([path])

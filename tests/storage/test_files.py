@@ -1,4 +1,4 @@
-"""Writes that fail or stop half-way: the file ends at a batch border, and the error names it."""
+"""Writes that fail or stop half-way: the file then ends at a batch boundary, and the error has its name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def log(make_log: MakeLog) -> Log:
 
 
 def short_write(length: int) -> Callable[[int, Buffers, int], int]:
-    """The system takes only so many bytes at once."""
+    """A pwritev that writes at most so many bytes."""
 
     def pwritev(fd: int, chunks: Buffers, position: int) -> int:
         return os.pwrite(fd, b"".join(chunks)[:length], position)
@@ -38,7 +38,7 @@ def short_write(length: int) -> Callable[[int, Buffers, int], int]:
 
 
 def failing_after(length: int, code: int) -> Callable[[int, Buffers, int], int]:
-    """Some bytes reach the file, then the disk is full, or broken."""
+    """A pwritev that writes so many bytes and then raises an error, as on a full or broken disk."""
 
     def pwritev(fd: int, chunks: Buffers, position: int) -> int:
         os.pwrite(fd, b"".join(chunks)[:length], position)
@@ -70,7 +70,7 @@ def test_a_failed_write_is_cut_off_again(
     assert log.log_end_offset == 1
     assert log.producers.snapshot() == before
     assert len(list(stored(contents(directory, "log")[0]))) == 1
-    # There is room again.
+    # The disk has space again.
     assert append(log, producer=(1, 0, 1)) == 1
     log.close(clean=True)
     assert [batch.base_offset for batch in reopen(log).log.batches()] == [0, 1]
@@ -241,7 +241,7 @@ def test_what_comes_while_a_sync_runs_is_not_taken_for_synced(
     synced: list[int] = []
 
     def meanwhile(fd: int) -> None:
-        """The loop cuts the file and writes as much again while the thread waits for the disk."""
+        """Truncate the file and write as many bytes again, as the event loop may do while a thread waits for the disk."""
         if not synced:
             file.truncate(0)
             file.append([b"other"], 5)
@@ -256,7 +256,7 @@ def test_what_comes_while_a_sync_runs_is_not_taken_for_synced(
 
 
 def test_a_file_whose_sync_failed_stays_failed(log: Log, monkeypatch: pytest.MonkeyPatch):
-    """The system reports lost pages once, and the next fsync succeeds."""
+    """The operating system reports lost pages once, and the next fsync succeeds."""
 
     def broken(fd: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -265,13 +265,13 @@ def test_a_file_whose_sync_failed_stays_failed(log: Log, monkeypatch: pytest.Mon
         patch.setattr(files.System, "fsync", staticmethod(broken))
         with pytest.raises(StorageError, match="Input/output error"):
             log.active.sync()
-    log.active.rest()  # forgets files that another object would know as much of
+    log.active.rest()  # closes its files, so the failure must be known elsewhere
     append(log)
     with pytest.raises(StorageError, match="Input/output error"):
         log.active.sync()
 
 
-# -- folders ----------------------------------------------------------------------------------------------------
+# -- directories ------------------------------------------------------------------------------------------------
 
 
 def test_folders_are_made_and_removed_with_what_they_lie_in_and_what_is_in_them(tmp_path: Path):

@@ -26,7 +26,7 @@ def time_entries(log: Log) -> list[tuple[int, int]]:
     return list(struct.iter_unpack(">qi", b"".join(contents(log.directory, "timeindex").values())))
 
 
-# -- what is written --------------------------------------------------------------------------------------------
+# -- entries ----------------------------------------------------------------------------------------------------
 
 
 def test_an_entry_names_the_last_offset_of_a_batch_and_where_the_batch_begins(make_log: MakeLog):
@@ -94,7 +94,7 @@ def test_a_roll_seals_the_indexes_of_the_segment(make_log: MakeLog):
     assert_indexes_match_the_log(log)
 
 
-# -- what is found ----------------------------------------------------------------------------------------------
+# -- look-ups ---------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 500)), max_size=30), st.integers(0, 2000))
@@ -125,7 +125,7 @@ def test_entries_are_found_wherever_they_are(
     saves: list[int],
     targets: list[int],
 ):
-    """In the file, in memory, or, when it was opened again, all in the file."""
+    """Entries are in the file and in memory, and all in the file after the index was opened again."""
     folder = tmp_path_factory.mktemp("index")
     index = OffsetIndex(folder / "index", 100, fresh=True)
     times = TimeIndex(folder / "timeindex", 100, fresh=True)
@@ -186,7 +186,7 @@ def test_entries_wait_in_memory_until_a_sync(make_log: MakeLog, directory: Path)
 
 
 def test_an_index_that_became_shorter_is_a_storage_error(tmp_path: Path):
-    """Not a crash, as with a mapping."""
+    """With a memory-mapped file this would crash the process."""
     path = tmp_path / "0.index"
     path.write_bytes(b"".join(struct.pack(">ii", n, n) for n in range(1, 5000)))
     index = OffsetIndex(path, 0)
@@ -197,7 +197,7 @@ def test_an_index_that_became_shorter_is_a_storage_error(tmp_path: Path):
 
 
 def test_what_does_not_rise_is_not_counted(tmp_path: Path):
-    """A power cut may leave zeros, or another file's past, in the middle of what was not synced."""
+    """A power cut may leave zeros or another file's former content in the part that was not synced."""
     path, times = tmp_path / "0.index", tmp_path / "0.timeindex"
     path.write_bytes(struct.pack(">8i", 1, 10, 2, 20, 0, 0, 4, 40))
     times.write_bytes(struct.pack(">qiqiqi", 100, 1, 0, 0, 300, 3))
@@ -230,7 +230,7 @@ def test_the_zeros_of_a_preallocated_index_are_no_entries(tmp_path: Path, entrie
     assert len(index) == len(entries)
     assert list(index.rows()) == entries
     assert index.last_position() == (entries[-1][1] if entries else 0)
-    # The next entry takes the place of the zeros.
+    # The next entry overwrites the zeros.
     index.append(1 << 25, 1 << 26)
     index.save()
     assert list(struct.iter_unpack(">ii", path.read_bytes())) == [*entries, (1 << 25, 1 << 26)]
@@ -264,7 +264,7 @@ def test_only_the_first_aborted_transaction_makes_the_file(make_log: MakeLog, di
     log = make_log()
     append(log, producer=(1, 0, 0), transactional=True)
     end(log, 1, committed=True)
-    end(log, 2, committed=False)  # an empty transaction: nothing to hide
+    end(log, 2, committed=False)  # an empty transaction, so the index needs no entry
     assert list(directory.glob("*.txnindex")) == []
     append(log, producer=(1, 0, 1), transactional=True)
     end(log, 1, committed=False)
@@ -272,7 +272,7 @@ def test_only_the_first_aborted_transaction_makes_the_file(make_log: MakeLog, di
 
 
 def test_two_overlapping_aborts_are_listed_in_marker_order(make_log: MakeLog, directory: Path):
-    """An entry's last stable offset is the first offset of the transaction that is still open (`TransactionIndex`)."""
+    """The last stable offset of an entry is the first offset of the transaction that is still open (`TransactionIndex`)."""
     log = make_log()
     append(log, producer=(33, 0, 0), transactional=True)
     append(log, producer=(34, 0, 0), transactional=True)
@@ -328,12 +328,12 @@ def test_truncation_forgets_the_transactions_whose_markers_go(tmp_path: Path):
     assert not index.path.exists()
 
 
-# -- written anew -----------------------------------------------------------------------------------------------
+# -- rebuilding -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("there", [b"", bytes(8), bytes(11), b"wrong" * 8, bytes(400), None])
 def test_an_index_that_is_made_anew_holds_just_that_whatever_was_there(tmp_path: Path, there: bytes | None):
-    """What has its beginning already is only added to."""
+    """A file that already has the first of these entries is only appended to."""
     path = tmp_path / "0.index"
     if there is not None:
         path.write_bytes(there)

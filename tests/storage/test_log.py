@@ -1,4 +1,4 @@
-"""`Log`: where batches stand, when segments roll (`LogSegment.shouldRoll`), what readers get (`LocalLog.read`)."""
+"""`Log`: positions of batches, when segments roll (`LogSegment.shouldRoll`), what fetches return (`LocalLog.read`)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def bases(log: Log) -> list[int]:
 
 
 def read_offsets(log: Log, offset: int, end_offset: int, max_bytes: int = 1 << 20) -> list[tuple[int, int]]:
-    """(base offset, last offset) of the whole batches in a span."""
+    """(base offset, last offset) of the complete batches that a read returns."""
     span = log.read(offset, end_offset, max_bytes, whole_first_batch=True)
     if span is None:
         return []
     return [(batch.base_offset, batch.last_offset) for batch in whole_batches(span.bytes())]
 
 
-# -- making a partition -----------------------------------------------------------------------------------------
+# -- creating a partition ---------------------------------------------------------------------------------------
 
 
 def test_nothing_is_on_the_disk_before_the_first_append(make_log: MakeLog, directory: Path):
@@ -146,7 +146,7 @@ def test_segments_roll_by_the_records_time_not_by_the_clock_s(make_log: MakeLog)
     assert bases(log) == [0]
     append(log, timestamp_ms=6001, now_ms=10**9)
     assert bases(log) == [0, 2]
-    append(log, timestamp_ms=100, now_ms=10**9)  # time may go back
+    append(log, timestamp_ms=100, now_ms=10**9)  # timestamps may decrease
     assert bases(log) == [0, 2]
 
 
@@ -174,7 +174,7 @@ def test_compacted_logs_roll_in_time_for_max_compaction_lag_ms(
 def test_a_segment_whose_first_batch_has_no_timestamp_rolls_by_the_clock(make_log: MakeLog):
     log = make_log(segment_ms=1000)
     append(log, timestamp_ms=-1, now_ms=50)
-    append(log, timestamp_ms=10**6, now_ms=1050)  # the second batch's timestamp decides nothing
+    append(log, timestamp_ms=10**6, now_ms=1050)  # only the first batch's timestamp of a segment counts
     append(log, timestamp_ms=10**7, now_ms=1050)
     assert bases(log) == [0]
     append(log, timestamp_ms=-1, now_ms=1051)
@@ -207,22 +207,20 @@ def test_jitter_brings_the_roll_forward(directory: Path):
     assert bases(log) == [0]
     append(log, timestamp_ms=701)
     assert bases(log) == [0, 2]
-    assert bounds == [1000, 1000]  # jitter is below min(segment.jitter.ms, segment.ms)
+    assert bounds == [1000, 1000]  # the jitter is below min(segment.jitter.ms, segment.ms)
 
 
 def test_a_full_offset_index_rolls(make_log: MakeLog):
-    log = make_log(
-        index_interval_bytes=0, segment_index_bytes=24
-    )  # three entries; time: one and the final one
+    # Room for three entries in the offset index, for one and the final one in the time index.
+    log = make_log(index_interval_bytes=0, segment_index_bytes=24)
     for _ in range(6):
         append(log, timestamp_ms=-1)
     assert bases(log) == [0, 4]
 
 
 def test_a_full_time_index_rolls_and_keeps_room_for_its_final_entry(make_log: MakeLog, directory: Path):
-    log = make_log(
-        index_interval_bytes=0, segment_index_bytes=36
-    )  # four entries; time: two and the final one
+    # Room for four entries in the offset index, for two and the final one in the time index.
+    log = make_log(index_interval_bytes=0, segment_index_bytes=36)
     for number in range(6):
         append(log, timestamp_ms=NOW_MS + number)
     assert bases(log) == [0, 3]
@@ -278,7 +276,7 @@ def test_a_roll_without_producers_writes_a_snapshot_without_entries(make_log: Ma
 # -- reading ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batches", [5, 600])  # the newest 256 are found in memory, the others by the index
+@pytest.mark.parametrize("batches", [5, 600])  # the newest 256 are found in memory, the others with the index
 @pytest.mark.parametrize("interval", [0, 200, 10**6])
 def test_a_span_begins_with_the_batch_that_holds_the_offset(make_log: MakeLog, batches: int, interval: int):
     log = make_log(index_interval_bytes=interval)
@@ -324,7 +322,7 @@ def test_nothing_at_or_beyond_the_bound_is_read(make_log: MakeLog):
     for _ in range(3):
         append(log, 2)
     assert read_offsets(log, 0, 4) == [(0, 1), (2, 3)]
-    assert read_offsets(log, 0, 3) == [(0, 1)]  # a bound inside a batch leaves the whole batch out
+    assert read_offsets(log, 0, 3) == [(0, 1)]  # a batch that contains the end offset is not read
     assert read_offsets(log, 1, 2) == [(0, 1)]
     assert read_offsets(log, 2, 2) == []
     assert read_offsets(log, 6, 6) == []
@@ -347,7 +345,7 @@ def test_an_offset_that_was_compacted_away_is_found_in_the_next_batch(make_log: 
     log = make_log(segment_bytes=2 * SIZE)
     append(log)
     log.log_end_offset = 10
-    append(log)  # fills the segment: offsets 0 and 10
+    append(log)  # fills the segment, with the offsets 0 and 10
     log.log_end_offset = 20
     append(log)
     log.close(clean=True)
@@ -396,7 +394,7 @@ def test_aborted_transactions_come_in_marker_order(make_log: MakeLog):
     end(log, 34, committed=False)
     end(log, 33, committed=False)
     assert aborted_for(log, 0, 5) == [(34, 1), (33, 0)]
-    assert aborted_for(log, 4, 5) == [(33, 0)]  # begun before the offset, ended after it
+    assert aborted_for(log, 4, 5) == [(33, 0)]  # it began before the offset and ended after it
 
 
 def test_the_search_goes_on_in_later_segments_until_nothing_earlier_can_follow(make_log: MakeLog):
@@ -417,7 +415,7 @@ def test_the_search_goes_on_in_later_segments_until_nothing_earlier_can_follow(m
 
 
 def test_more_aborted_transactions_than_needed_may_come_but_never_fewer(make_log: MakeLog):
-    """The bound is found in the sparse index: the first entry behind the bytes, else the segment's end."""
+    """Their upper bound comes from the sparse index: the first entry behind the bytes, or the end of the segment."""
     log = make_log(index_interval_bytes=0)
     for sequence in range(3):
         append(log, producer=(sequence, 0, 0), transactional=True)
@@ -487,7 +485,7 @@ def test_the_largest_timestamp_is_found_and_markers_count(make_log: MakeLog):
 
 @pytest.mark.parametrize("segment_bytes", [2 * SIZE, 100 * SIZE])
 def test_the_largest_timestamp_may_stand_below_the_log_start(make_log: MakeLog, segment_bytes: int):
-    """DeleteRecords leaves it in its segment, and Kafka's ListOffsets -3 names it."""
+    """DeleteRecords leaves the record in its segment, and ListOffsets with the timestamp -3 returns it, as in Kafka."""
     log = make_log(segment_bytes=segment_bytes)
     for time in (10, 70, 20, 30):
         append(log, timestamp_ms=time)
@@ -607,7 +605,7 @@ def test_a_clean_stop_writes_one_snapshot_at_the_end(make_log: MakeLog, director
     append(log, 2, producer=(4, 1, 13), timestamp_ms=NOW_MS + 9, transactional=True)
     log.close(clean=True)
     (content,) = contents(directory, "snapshot").values()
-    # version, crc; one entry: id, epoch, last sequence, last offset, delta, timestamp, coordinator epoch, txn start
+    # version, CRC, then one entry: id, epoch, last sequence, last offset, delta, timestamp, coordinator epoch, txn start
     assert struct.unpack_from(">h", content) == (1,)
     assert struct.unpack_from(">i", content, 6) == (1,)
     assert struct.unpack_from(">qhiqiqiq", content, 10) == (4, 1, 14, 5, 1, NOW_MS + 9, 6, 4)

@@ -1,4 +1,4 @@
-"""A log driven at random beside a model in memory. ODRADEK_LOG_EXAMPLES=5000 runs it for longer."""
+"""Random operations on a log, compared with a model in memory. ODRADEK_LOG_EXAMPLES=5000 runs more examples."""
 
 from __future__ import annotations
 
@@ -43,31 +43,31 @@ CONFIG = LogConfig(
     cleanup_policy=("compact", "delete"),
 )
 EXAMPLES = int(os.environ.get("ODRADEK_LOG_EXAMPLES", "100"))
-# Recovery is not about the speed of a disk; memory is quicker where there is some.
-ROOM = next((room for room in ("/dev/shm",) if os.access(room, os.W_OK)), None)
+# The files are in memory if possible, as the disk does not matter here.
+SCRATCH = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
 
 
 def opening(*, clean: bool = True, **changes: Any) -> OpenOptions:
-    """Timestamps of a few milliseconds make every log old: nothing expires here."""
+    """Options with which no producer expires, as timestamps of a few milliseconds make every log look old."""
     return options(clean, config=CONFIG, producer_id_expiration_ms=2**62, **changes)
 
 
 class LogMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="log-machine-", dir=ROOM))
+        self.home = Path(tempfile.mkdtemp(prefix="log-machine-", dir=SCRATCH))
         self.log = Log(self.home / "topic-0", TOPIC_ID, CONFIG)
         self.written: list[Written] = []
         self.start = self.end = 0
         self.coordinator_epoch = 0
         self.now_ms = NOW_MS
-        # Producers whose batches lie below the log start, or were compacted away, may be forgotten, as in Kafka.
+        # False: producers whose batches are below the log start or compacted away may be missing, as in Kafka.
         self.exact = True
         self.recovery_point = 0
-        # Of the segment that holds the recovery point: its base, and how much of it was synced.
+        # The base offset of the segment with the recovery point, and how many of its bytes are synced.
         self.synced = (0, 0)
         self.clean_up_to: int | None = None
-        # Only what is committed is compacted, and no truncation goes below that.
+        # Only committed batches are compacted, and no truncation goes below them.
         self.compacted_below = 0
 
     def teardown(self) -> None:
@@ -101,7 +101,7 @@ class LogMachine(RuleBasedStateMachine):
         self._wrote()
 
     def _wrote(self) -> None:
-        """The last batch of the log is new."""
+        """Add the last batch of the log to the model."""
         place = self.log.locate(self.log.log_end_offset - 1)
         assert place is not None
         data = place.segment.log.read(place.position, place.size)
@@ -110,7 +110,7 @@ class LogMachine(RuleBasedStateMachine):
         self.end = self.written[-1].last + 1
 
     def _next(self, producer_id: int) -> tuple[int, int]:
-        """(epoch, sequence) that a producer goes on with."""
+        """The epoch and sequence of the producer's next batch."""
         entry = self.log.producers.entries.get(producer_id)
         return (0, 0) if entry is None else (entry.epoch, entry.last_sequence + 1)
 
@@ -137,14 +137,14 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(records=RECORDS, producer_id=PRODUCERS)
     def append_in_the_next_epoch(self, records: Records, producer_id: int) -> None:
-        """The producer was initialized again, and the transaction before has ended."""
+        """The producer was initialized again, after its last transaction has ended."""
         known = producers_after(self.written)[0].get(producer_id)
         if known is not None and not known.transaction:
             self._append(records, (producer_id, known.epoch + 1, 0), transactional=True)
 
     @rule(producer_id=st.sampled_from([1, 2, 3, 9]))
     def repeat(self, producer_id: int) -> None:
-        """A producer's last batch comes again: it is recognised, wherever the log has been meanwhile."""
+        """A producer's last batch is sent again, and recognized as a duplicate after any other operations."""
         known = producers_after(self.written)[0].get(producer_id)
         entry = self.log.producers.entries.get(producer_id)
         if known is None or entry is None or known.epoch != entry.epoch or known.last_offset < self.start:
@@ -196,7 +196,7 @@ class LogMachine(RuleBasedStateMachine):
         self.recovery_point = self.log.recovery_point
         self.synced = (self.log.active.base_offset, self.log.active.size)
 
-    # -- shortening ---------------------------------------------------------------------------------------------
+    # -- truncation and retention -------------------------------------------------------------------------------
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
@@ -207,7 +207,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.log.exists)
     @rule(share=st.floats(0, 1))
     def drop_oldest(self, share: float) -> None:
-        """What retention does."""
+        """Delete the oldest segments, as retention does."""
         count = int(len(self.log.segments) * share * share)
         if count == len(self.log.segments) and not self.log.active.size:
             count -= 1
@@ -253,9 +253,9 @@ class LogMachine(RuleBasedStateMachine):
             self._check_compacted(before, stable, sequences)
 
     def _sequences(self) -> dict[int, tuple[int, int]]:
-        """What each producer may be asked for: (sequence, offset) of its last record, where the log has that.
+        """(sequence, offset) of the last record of each producer, if the log has it.
 
-        Compaction keeps a producer's last batch; when that is truncated away, the one before may be gone, as in Kafka.
+        Compaction keeps a producer's last batch. If that batch is truncated, the one before may be gone, as in Kafka.
         """
         known, _ = producers_after(self.written)
         return {
@@ -274,7 +274,7 @@ class LogMachine(RuleBasedStateMachine):
     def _check_compacted(
         self, before: list[Written], stable: int, sequences: dict[int, tuple[int, int]]
     ) -> None:
-        """The last committed value of each key is as before, nothing is new, and all keeps its place and its sequence."""
+        """The last committed value of each key is unchanged, and no batch is new or has another offset or sequence."""
         assert list(is_left_of(before, self.written)) == []
         assert latest(self.written, stable) == latest(before, stable)
         untouched = [batch for batch in before if batch.base >= stable]
@@ -284,7 +284,7 @@ class LogMachine(RuleBasedStateMachine):
             assert (known[producer_id].last_sequence, known[producer_id].last_offset) == sequence
         self.exact = self.exact and self.written == before
 
-    # -- stopping and starting ----------------------------------------------------------------------------------
+    # -- stops, kills and starts --------------------------------------------------------------------------------
 
     def _open(self, *, clean: bool, recovery_point: int = 0) -> Recovered:
         segment_base = self.log.active.base_offset if self.log.exists else self.start
@@ -316,7 +316,7 @@ class LogMachine(RuleBasedStateMachine):
         lost=st.sets(st.sampled_from(["index", "timeindex", "txnindex"])),
     )
     def kill(self, torn: int, garbage: bytes, share: float, lost: set[str]) -> None:
-        """The last segment loses bytes that were not synced and gains others; index files of these are gone."""
+        """Kill the process: the last segment loses unsynced bytes and has garbage instead, some index files are lost."""
         log = self.log
         log.close(clean=False)
         active = log.active
@@ -324,7 +324,7 @@ class LogMachine(RuleBasedStateMachine):
         size = max(active.size - torn, synced)
         data = active.log.path.read_bytes()
         if garbage and size < len(data):
-            # Zeros in the place of zeros would make the batch whole again.
+            # The same byte would make the batch valid again.
             garbage = bytes([data[size] ^ 0xFF]) + garbage[1:]
         active.log.path.write_bytes(data[:size] + garbage)
         recovery_point = int(share * self.recovery_point)
@@ -338,7 +338,7 @@ class LogMachine(RuleBasedStateMachine):
             self._check_indexes()
 
     def _cut(self, base: int, size: int) -> None:
-        """Forget what the last segment lost."""
+        """Remove from the model what the last segment has lost."""
         position, kept = 0, []
         for batch in self.written:
             if batch.base >= base:
@@ -360,7 +360,7 @@ class LogMachine(RuleBasedStateMachine):
     def killed_in(
         self, what: str, calls: int, torn: int, records: Records, producer_id: int, share: float
     ) -> None:
-        """The process dies at one of the system calls of what it does; what it was writing is torn."""
+        """Kill the process at one of the system calls of an operation. Its last write is incomplete."""
         work: dict[str, Callable[[], object]] = {
             "append": lambda: self.append_transactional(records, producer_id),
             "end": lambda: self.end_transaction(producer_id, share < 0.5, False, share < 0.25, 7),
@@ -383,7 +383,7 @@ class LogMachine(RuleBasedStateMachine):
         self.written, self.end = content(self.log), self.log.log_end_offset
         self.start = self.log.log_start_offset
         if before and before[-1].last + 1 < start and not self.written:
-            before = []  # a log that ends below its start begins again there, as with Kafka's LogLoader
+            before = []  # a log whose end is below its start restarts empty at its start, like with Kafka's LogLoader
         if what == "compact":
             self._check_compacted(before, stable, sequences)
         else:
@@ -399,7 +399,7 @@ class LogMachine(RuleBasedStateMachine):
         calls=st.integers(0, 60),
     )
     def killed_compacting(self, several: list[Records], producer_id: int, calls: int) -> None:
-        """Often enough, at every step of it."""
+        """Kill the process at a system call of a compaction. A rule of its own makes this frequent enough."""
         self.append_several(several, producer_id)
         self.killed_in("compact", calls, 0, several[0], 1, 0.0)
 
@@ -408,7 +408,7 @@ class LogMachine(RuleBasedStateMachine):
             self.log.roll(self.now_ms)
 
     def _check_indexes(self) -> None:
-        """A recovery from offset 0 writes every index anew; the folder is copied, to leave this one alone."""
+        """A recovery from offset 0 rebuilds every index. It runs on a copy of the directory, to keep this one unchanged."""
         copy = self.home / "copy-0"
         shutil.copytree(self.log.directory, copy)
         whole = replace(opening(clean=False), log_start_offset=self.start)
@@ -424,7 +424,7 @@ class LogMachine(RuleBasedStateMachine):
         if not self.exact:
             for producer_id, state in known.items():
                 if state.last_offset >= self.start:
-                    # The marker that raised the epoch may be compacted away.
+                    # The marker that has raised the epoch may have been compacted away.
                     assert entries[producer_id].epoch >= state.epoch
                     if entries[producer_id].epoch == state.epoch:
                         assert entries[producer_id].last_sequence == state.last_sequence
@@ -490,7 +490,7 @@ class LogMachine(RuleBasedStateMachine):
         found = self.log.find_timestamp(time)
         assert (None if found is None else found[:2]) == expected
 
-    # -- always -------------------------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------------------
 
     @invariant()
     def offsets_and_bytes_agree(self) -> None:
@@ -499,7 +499,7 @@ class LogMachine(RuleBasedStateMachine):
         assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start, self.end)
         assert self.log.log_start_offset <= self._last_stable_offset() <= self.end
         assert self.log.size == sum(batch.size for batch in self.written)
-        if not self.compacted_below:  # a horizon for tombstones may make a batch longer than it was
+        if not self.compacted_below:  # a delete horizon may make a batch longer than it was
             assert all(segment.size <= CONFIG.segment_bytes for segment in self.log.segments[:-1])
 
     @invariant()

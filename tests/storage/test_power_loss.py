@@ -1,6 +1,6 @@
-"""Power cuts between any two system calls: what was synced is there, and what is there is a beginning of what was written.
+"""Power cuts between any two system calls: synced batches are there, and the log is a prefix of what was written.
 
-``ODRADEK_POWER_CUTS=100`` runs so many times as many seeds.
+``ODRADEK_POWER_CUTS=100`` runs as many times as many seeds.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ TIMES = int(os.environ.get("ODRADEK_POWER_CUTS", "1"))
 STEPS = 80
 CUTS_PER_RUN = 8
 FIRST_SYNCS = (10, 11)
-"""After them each log has a recovery point; without one a gap between segments may be a compaction's."""
+"""After them each log has a recovery point. Without one, a gap between segments may be the result of a compaction."""
 
 
 class Outages:
-    """Takes the power away at some of the system calls, each time into another folder, and goes on."""
+    """Takes a snapshot of the disk after a power cut, at some of the system calls, in a new directory each time."""
 
     def __init__(self, disk: Disk, target: Path, rng: Random, calls: int, look: Callable[[], object]) -> None:
         self.folders: list[tuple[Path, object]] = []
@@ -62,7 +62,7 @@ class Outages:
 
 
 def run(root: Path, seed: int, *, sync_always: bool, calls: int) -> tuple[Outages, list[Acknowledged]]:
-    """A load on a disk whose power fails; each outage with how many batches were written and acknowledged by then."""
+    """Run a load. Returns the outages, with the number of written and acknowledged batches at each, and all batches."""
     rng = Random(seed)
     (root / "disk").mkdir(parents=True)
     disk = Disk(root / "disk")
@@ -72,7 +72,7 @@ def run(root: Path, seed: int, *, sync_always: bool, calls: int) -> tuple[Outage
     with disk.in_use():
         logs = open_logs(disk.root)
         load = Load(logs, rng, written.append)
-        for partition in (0, 1, 2) * 2:  # the last flushed record is not vouched for: it takes two
+        for partition in (0, 1, 2) * 2:  # twice, as the recovery point does not cover the last flushed record
             load.append(partition)
         for step in range(STEPS):
             load.step()
@@ -148,7 +148,7 @@ def test_a_staged_power_loss_leaves_what_was_synced_and_no_byte_more(tmp_path, s
 
 
 CUTS = range(20)
-"""Seeds: some leave only what was synced, others all or a part of the rest."""
+"""Seeds of power cuts: some lose everything that was not synced, others keep all or a part of it."""
 
 
 def after_each_cut(disk: Disk, target: Path, *, clean: bool = False) -> Iterator[list[Log]]:
@@ -158,7 +158,7 @@ def after_each_cut(disk: Disk, target: Path, *, clean: bool = False) -> Iterator
 
 
 def flush(disk: Disk, logs: list[Log], *, sealed_only: bool = False) -> None:
-    """fsync, and a checkpoint that says so."""
+    """Sync the logs and write a checkpoint of it."""
     for _ in range(2):
         once = Flush(disk.root, logs, sealed_only=sealed_only)
         once.run()
@@ -226,7 +226,7 @@ SMALL_FILES = (
 @pytest.mark.parametrize("state", ["missing", "empty", "zeros", "old"])
 @pytest.mark.parametrize("pattern", SMALL_FILES)
 def test_a_small_file_that_is_missing_or_empty_or_old_stops_no_start(tmp_path, pattern, state):
-    """After a crash. Index files are so only where the recovery point does not vouch for them."""
+    """This is so after a crash. Index files may only be like this above the recovery point."""
     logs = open_logs(tmp_path)
     written: list[Acknowledged] = []
     load = Load(logs, Random(5), written.append)

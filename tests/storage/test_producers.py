@@ -1,4 +1,4 @@
-"""What a partition knows of its producers: every rule of the append, of markers, of the stable offset, of time."""
+"""The producer state of a partition: the rules of appends, markers, the last stable offset and expiration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ME, OTHER = 7, 8
 NOW = 1_000
 SEQUENCE_MAX = 2**31 - 1
 ALL_CURRENT = object()
-"""Present whatever guard is current."""
+"""Guard argument of `Log.send`: whichever guard is current."""
 
 
 def batch(sequence: int, *, epoch: int = 0, count: int = 1, pid: int = ME, txn: bool = False) -> RecordBatch:
@@ -32,7 +32,7 @@ def batch(sequence: int, *, epoch: int = 0, count: int = 1, pid: int = ME, txn: 
 
 
 class Log:
-    """The producers of a log whose records are not kept."""
+    """The producer state of a log without its records."""
 
     def __init__(self, *, verification_enabled: bool = True) -> None:
         self.producers = ProducerStateManager()
@@ -51,7 +51,7 @@ class Log:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         timestamp_ms: int = NOW,
     ) -> int | ErrorCode:
-        """The base offset of the batch, wherever it is now; or why it was refused."""
+        """Append a batch. Returns its base offset, also for a duplicate, or the error."""
         sent = batch(sequence, epoch=epoch, count=count, pid=pid, txn=txn)
         known = self.producers.duplicate_of(sent)
         if known is not None:
@@ -68,7 +68,7 @@ class Log:
         return base
 
     def ask(self, sequence: int = 0, *, epoch: int = 0, pid: int = ME, v2: bool = False, now_ms: int = NOW):
-        """The leader is about to ask the coordinator."""
+        """Start a verification, as the leader does before it sends the request to the coordinator."""
         return self.producers.start_verification(pid, epoch, sequence, supports_epoch_bump=v2, now_ms=now_ms)
 
     def begin(self, sequence: int = 0, *, epoch: int = 0, pid: int = ME, count: int = 1, v2: bool = False):
@@ -106,7 +106,7 @@ def log():
     return Log()
 
 
-# -- repeats ------------------------------------------------------------------------------------------------
+# -- duplicates ---------------------------------------------------------------------------------------------
 
 
 def test_a_repeat_gets_its_old_offset_and_is_not_appended(log):
@@ -187,7 +187,7 @@ def test_after_a_gap_the_missing_batch_still_fits(log):
 def test_after_the_largest_sequence_comes_0(log):
     assert log.send(2_147_483_646, count=3) == 0
     assert log.entry().last_sequence == 0
-    assert log.send(2_147_483_646, count=3) == 0, "a repeat is found across the wrap"
+    assert log.send(2_147_483_646, count=3) == 0, "a duplicate is found across the wrap of the sequence"
     assert log.send(2) is OUT_OF_ORDER
     assert log.send(1) == 3
 
@@ -358,7 +358,7 @@ def test_version_1_goes_on_counting_in_the_next_transaction(log):
 def test_the_verification_entry_decides_whether_a_marker_removes_the_guard(
     log, marker_epoch, guard_epoch, v2, version, survives
 ):
-    """`UnifiedLog.updateProducers` looks at the entry; the marker's own transaction version says nothing of it."""
+    """`UnifiedLog.updateProducers` looks at the entry, and not at the marker's own transaction version."""
     guard = log.ask(epoch=guard_epoch, v2=v2)
     log.mark(epoch=marker_epoch, version=version)
     assert log.producers.is_guard_current(ME, guard) is survives
@@ -373,7 +373,7 @@ def test_a_marker_leaves_the_guards_of_others_alone(log):
 # -- markers ------------------------------------------------------------------------------------------------
 
 
-# open transaction?, marker epoch against the entry's epoch 5, expected with version 1 and with version 2
+# open transaction?, marker epoch (the entry's epoch is 5), result with version 1, result with version 2
 MARKER_EPOCHS = [
     (True, 4, STALE, STALE),
     (True, 5, OK, STALE),
@@ -410,7 +410,7 @@ def test_markers_are_fenced_by_the_coordinators_epoch(log, epoch, expected):
 
 @pytest.mark.parametrize("epoch", [4, 5])
 def test_batches_keep_the_coordinators_epoch_of_the_last_marker(log, epoch):
-    """Those of the marker's epoch (version 2) and of a later one: an operator aborts their transaction with it."""
+    """Batches in the marker's epoch (version 2) and in a later one have it: an operator needs it to abort them."""
     log.begin(0, epoch=3)
     log.mark(epoch=4, coordinator_epoch=9, version=2)
     log.begin(0, epoch=epoch)
@@ -454,7 +454,7 @@ def test_the_epoch_before_the_marker_of_version_2_is_refused(log):
 
 
 def test_a_repeat_of_a_transaction_that_version_1_has_ended_is_still_known(log):
-    """The verification stops it before that; what is left is the memory of the batch."""
+    """Verification would reject it before that. The last batches are remembered all the same."""
     log.begin(0)
     log.mark()
     assert log.send(0, txn=True) == 0
@@ -467,7 +467,7 @@ def test_a_second_marker_changes_nothing_but_the_time(log):
     assert log.unstable is None
 
 
-# -- the stable offset and the aborted index ----------------------------------------------------------------
+# -- the last stable offset and the index of aborted transactions -------------------------------------------
 
 
 def test_nothing_is_unstable_without_a_transaction(log):
@@ -502,18 +502,18 @@ def test_a_transaction_stays_unstable_until_its_marker_is_committed(log):
     log.mark()
     unstable = log.producers.first_unstable_offset
     assert unstable(0) == 0
-    assert unstable(1) == 0, "the marker at offset 1 is not below the high watermark"
+    assert unstable(1) == 0, "the marker at offset 1 is not below the high watermark of 1"
     assert unstable(2) is None
 
 
 def test_an_ended_transaction_with_an_early_start_holds_back_later_ones(log):
-    log.begin(0, pid=1)  # 0
-    log.begin(0, pid=2)  # 1
-    log.mark(pid=2)  # 2
-    log.mark(pid=1)  # 3
+    log.begin(0, pid=1)  # offset 0
+    log.begin(0, pid=2)  # offset 1
+    log.mark(pid=2)  # offset 2
+    log.mark(pid=1)  # offset 3
     unstable = log.producers.first_unstable_offset
     assert unstable(2) == 0
-    assert unstable(3) == 0, "the second marker is in the log and not yet committed"
+    assert unstable(3) == 0, "the second marker is in the log but not yet committed"
     assert unstable(4) is None
 
 
@@ -536,7 +536,7 @@ def test_a_commit_is_not_indexed(log):
     assert log.mark(committed=True) is None
 
 
-# -- time ---------------------------------------------------------------------------------------------------
+# -- expiration ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("now_ms", "is_gone"), [(NOW + 99, False), (NOW + 100, True), (NOW + 101, True)])
@@ -551,7 +551,7 @@ def test_an_idle_producer_expires(log, now_ms, is_gone):
 def test_it_is_the_time_of_the_record_that_counts(log):
     log.send(0, timestamp_ms=NOW - 500)
     assert log.producers.expire(NOW, 100) == [ME]
-    assert log.send(0) == 1, "the same batch again: it is not remembered"
+    assert log.send(0) == 1, "the same batch is appended again, as it is not remembered"
 
 
 def test_a_marker_renews_the_time(log):
@@ -580,7 +580,7 @@ def test_a_question_that_was_never_answered_expires_by_the_clock(log, now_ms, is
 
 
 def restored(log: Log, now_ms: int = NOW, expiration_ms: int = 100) -> Log:
-    """After a restart: through the bytes of a snapshot file."""
+    """The log after a restart, with the producers from the bytes of a snapshot file."""
     after = Log()
     entries = producer_snapshot.decode(producer_snapshot.encode(log.producers.snapshot()))
     after.producers = ProducerStateManager.restore(entries, now_ms, expiration_ms)

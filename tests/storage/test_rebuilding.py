@@ -1,4 +1,4 @@
-"""Files beside a log that are lost or damaged: what the log says takes their place, and one line tells it."""
+"""Lost and damaged files beside a log are rebuilt from the log, with one log line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def epochs_of(log: Log) -> list[tuple[int, int]]:
 
 @pytest.fixture
 def led(tmp_path: Path) -> Log:
-    """Four leaders, each of ten batches."""
+    """A log with batches of four leader epochs, ten of each."""
     log = new_log(tmp_path)
     for epoch in (0, 2, 5, 6):
         for _ in range(10):
@@ -79,7 +79,7 @@ def test_an_epoch_without_a_record_is_no_damage(led: Log) -> None:
 
 
 def remove_segment(log: Log, index: int) -> tuple[int, int]:
-    """Delete all files of a segment; (first, last) of its offsets."""
+    """Delete all files of a segment. Returns its (first, last) offset."""
     segment, following = log.segments[index : index + 2]
     for suffix in SEGMENT_SUFFIXES:
         segment.path(suffix).unlink(missing_ok=True)
@@ -96,7 +96,7 @@ def test_a_deleted_segment_is_told_and_readers_go_on_behind_it_as_on_kafka(tmp_p
     assert recovered.gaps == [(first, last)]
     span = recovered.log.read(first, recovered.log.log_end_offset, 1 << 20, whole_first_batch=True)
     assert span is not None
-    assert span.base_offset == last + 1  # `LocalLog.read`: the next segment that has something
+    assert span.base_offset == last + 1  # like `LocalLog.read`, which continues in the next segment with data
 
 
 def test_what_compaction_has_removed_is_no_gap(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_what_compaction_has_removed_is_no_gap(tmp_path: Path) -> None:
 
 
 def aborted(log: Log) -> list[tuple[int, int, int]]:
-    """(producer id, first and last offset) of what the log lists."""
+    """(producer id, first offset, last offset) of the entries in the index of aborted transactions."""
     return [
         (entry.producer_id, entry.first_offset, entry.last_offset)
         for segment in log.segments
@@ -160,7 +160,7 @@ def test_an_abort_without_data_is_listed_nowhere_and_lacks_no_index(tmp_path: Pa
 
 
 def test_an_abort_whose_data_lies_below_the_log_start_lacks_no_index(tmp_path: Path) -> None:
-    """A truncation reads the producers again from the log start on: the marker that comes again ends no transaction."""
+    """A truncation rebuilds the producer state from the log start, so the repeated marker ends no transaction."""
     log = new_log(tmp_path)
     append(log, transactional=True, producer=(1, 0, 0))
     log.advance_log_start(1)

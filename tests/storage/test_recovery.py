@@ -1,4 +1,4 @@
-"""Opening a partition's folder (`LogLoader`): what a clean stop, a crash and other programs leave behind."""
+"""Opening a partition's directory (`LogLoader`) after a clean stop, after a crash, and with files of other programs."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def offsets(log: Log) -> list[int]:
 
 @pytest.fixture
 def three_segments(make_log: MakeLog) -> Log:
-    """Offsets 0 to 9 of one producer, segments 0, 4 and 8, an index entry for every batch but the first."""
+    """A log with the offsets 0 to 9 of one producer, segments 0, 4 and 8, index entries for all batches but the first."""
     log = make_log(segment_bytes=4 * SIZE, index_interval_bytes=0)
     for sequence in range(10):
         append(log, producer=(1, 0, sequence), timestamp_ms=NOW_MS + sequence)
     return log
 
 
-# -- clean ------------------------------------------------------------------------------------------------------
+# -- after a clean stop -----------------------------------------------------------------------------------------
 
 
 def test_after_a_clean_stop_everything_is_as_it_was_and_nothing_is_read(three_segments: Log, directory: Path):
@@ -80,7 +80,7 @@ def test_an_open_transaction_comes_back(make_log: MakeLog):
 
 
 def test_after_a_clean_stop_only_the_last_batch_of_a_producer_is_remembered(make_log: MakeLog):
-    """The snapshot has no more than that, as Kafka's."""
+    """The producer snapshot has only the last batch, like Kafka's."""
     log = make_log()
     for sequence in range(3):
         append(log, producer=(1, 0, sequence))
@@ -102,7 +102,7 @@ def test_after_a_kill_the_last_five_batches_of_a_producer_are_remembered(
     segment_bytes: int,
     recovery_point: int,
 ):
-    """A client has five requests in flight: whichever of them it repeats is a duplicate, and no gap."""
+    """A client has up to five requests in flight: each of them that it retries is a duplicate, and none is out of order."""
     monkeypatch.setattr(checking, "REPLAY_BYTES", window_bytes)
     log = make_log(segment_bytes=segment_bytes)
     for sequence in range(8):
@@ -113,14 +113,16 @@ def test_after_a_kill_the_last_five_batches_of_a_producer_are_remembered(
     producers = reopen(log, clean=False, recovery_point=recovery_point).log.producers
     found = [producers.duplicate_of(data(producer=(1, 0, sequence))) for sequence in range(8)]
     assert [known.first_offset if known else None for known in found] == [None] * 3 + [6, 8, 10, 12, 14]
-    assert [batch.first_sequence for batch in producers.entries[2].batches] == [0], "a new epoch begins anew"
+    assert [batch.first_sequence for batch in producers.entries[2].batches] == [0], (
+        "batches of earlier epochs are dropped"
+    )
 
 
 @pytest.mark.parametrize("recovery_point", [0, 2])
 def test_after_a_kill_a_marker_above_the_high_watermark_still_holds_the_lso(
     make_log: MakeLog, recovery_point: int
 ):
-    """``UnifiedLog.loadProducersFromRecords``: the log alone does not say what is committed."""
+    """``UnifiedLog.loadProducersFromRecords``: the log alone does not show what is committed."""
     log = make_log()
     append(log, producer=(1, 0, 0), transactional=True)
     end(log, 1, committed=True)
@@ -132,7 +134,7 @@ def test_after_a_kill_a_marker_above_the_high_watermark_still_holds_the_lso(
 
 
 def test_after_a_clean_stop_a_marker_above_the_high_watermark_still_holds_the_lso(make_log: MakeLog):
-    """The snapshot at the log end does not say where a transaction began that has ended."""
+    """The snapshot at the log end does not contain the first offsets of transactions that have ended."""
     log = make_log()
     append(log, producer=(1, 0, 0), transactional=True)
     end(log, 1, committed=False)
@@ -143,7 +145,7 @@ def test_after_a_clean_stop_a_marker_above_the_high_watermark_still_holds_the_ls
     log = reopen(log, high_watermark=3).log
     assert [log.producers.first_unstable_offset(high_watermark) for high_watermark in (3, 4)] == [2, None]
     indexed = log.segments[0].transaction_index.from_offset(0)
-    assert [entry.last_offset for entry in indexed] == [1, 3], "and is indexed once"
+    assert [entry.last_offset for entry in indexed] == [1, 3], "each abort is indexed once"
     log.close(clean=True)
     assert reopen(log, high_watermark=4).log.producers.first_unstable_offset(4) is None
 
@@ -207,7 +209,7 @@ def test_after_a_kill_indexes_and_producers_are_rebuilt(three_segments: Log, dir
 def test_only_batches_from_the_recovery_point_on_are_read(
     three_segments: Log, recovery_point: int, first: int, scanned: int
 ):
-    """From the last index entry below it on: segments 0 and 4 were sealed, the entries of segment 8 were in memory."""
+    """They are read from the last index entry below it: segments 0 and 4 were synced, the index of segment 8 was not."""
     recovered = reopen(three_segments, clean=False, recovery_point=recovery_point)
     assert recovered.first_scanned == first
     assert recovered.scanned_bytes == scanned * SIZE
@@ -274,7 +276,7 @@ def test_damage_below_the_recovery_point_is_not_looked_for(three_segments: Log, 
 def test_offsets_that_do_not_rise_end_the_log(three_segments: Log, directory: Path, field: str, value: int):
     path = directory / name(4, "log")
     raw = bytearray(path.read_bytes())
-    struct.pack_into(field, raw, SIZE, value)  # the base offset lies outside of what the CRC covers
+    struct.pack_into(field, raw, SIZE, value)  # the CRC does not cover the base offset
     path.write_bytes(raw)
     assert offsets(reopen(three_segments, clean=False).log) == [0, 1, 2, 3, 4]
 
@@ -294,7 +296,7 @@ def test_aborted_transactions_are_indexed_again(make_log: MakeLog, directory: Pa
     recovered = reopen(log, clean=False)
     assert contents(directory, "txnindex") == written
     assert recovered.log.producers.snapshot() == expected
-    # Once more with the files in place, and with a recovery point inside: nothing is listed twice.
+    # Again with the index files in place, and with a recovery point in the middle: no entry is duplicated.
     for point in (0, log.segments[2].base_offset):
         reopen(log, clean=False, recovery_point=point)
         assert contents(directory, "txnindex") == written
@@ -342,11 +344,11 @@ def test_epochs_beyond_the_recovered_end_are_forgotten(make_log: MakeLog, direct
     assert reopen(log, clean=False).log.epochs.entries() == [(0, 0), (1, 1)]
 
 
-# -- after a crash, with most of a segment flushed --------------------------------------------------------------
+# -- after a crash, with most of a segment synced ---------------------------------------------------------------
 
 
 def flush(log: Log) -> int:
-    """As a broker does in the background; returns the recovery point that it may write then."""
+    """Sync the log as the broker does in the background. Returns the recovery point that it may write then."""
     log.take_snapshot()
     for segment in log.flush_targets():
         segment.sync()
@@ -356,7 +358,7 @@ def flush(log: Log) -> int:
 
 @pytest.fixture
 def half_flushed(make_log: MakeLog) -> tuple[Log, int]:
-    """One segment with aborted and committed transactions of two producers, the first half of it flushed."""
+    """A log of one segment, with aborted and committed transactions of two producers. Its first half is synced."""
     log = make_log(index_interval_bytes=200)
     point = 0
     for number in range(40):
@@ -384,7 +386,7 @@ def state_of(log: Log) -> object:
 
 
 def from_the_beginning(directory: Path, copy: Path, log: Log) -> object:
-    """What a recovery makes of the same files that believes nothing."""
+    """The state of a log that is recovered from copies of the `.log` files alone."""
     shutil.copytree(directory, copy)
     for suffix in ("index", "timeindex", "txnindex", "snapshot"):
         for path in copy.glob(f"*.{suffix}"):
@@ -466,7 +468,7 @@ def test_an_index_that_names_no_batch_is_not_believed(
 def test_producers_are_learned_from_the_flushed_snapshot_and_headers(
     make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
 ):
-    """What is read is in proportion to what was not flushed, and big batches are not read for their producers."""
+    """Recovery reads about as much as was not synced. Of large batches it reads only the headers for the producer state."""
     log = make_log(segment_bytes=1_000_000)
     for sequence in range(30):
         append(log, producer=(1, 0, sequence), value=bytes(100_000))
@@ -491,7 +493,8 @@ def test_producers_are_learned_from_the_flushed_snapshot_and_headers(
     read = 0
     for path in log.directory.glob("*.snapshot"):
         path.unlink()
-    again = reopen(recovered.log, clean=True)  # all of the log, for its producers alone
+    # Reads the headers of the whole log to rebuild the producer state.
+    again = reopen(recovered.log, clean=True)
     assert again.log.producers.snapshot() == recovered.log.producers.snapshot()
     assert read < 34 * 20_000
 
@@ -513,7 +516,7 @@ def test_files_awaiting_removal_are_removed(three_segments: Log, directory: Path
         (directory / leftover).write_bytes(b"leftover")
     recovered = reopen(three_segments)
     assert offsets(recovered.log) == list(range(10))
-    # Big files may take long to remove: the caller that opened the log does it.
+    # Large files may take long to delete, so the caller that opened the log does it.
     assert sorted(recovered.doomed) == [
         directory / name(0, "log.cleaned.deleted"),
         directory / name(2, "log.deleted"),
@@ -532,7 +535,7 @@ def swap(directory: Path, base: int, content: bytes) -> None:
 def test_a_finished_compaction_takes_the_place_of_the_segments_it_covers(
     three_segments: Log, directory: Path
 ):
-    """Segments 0 and 4 became one of the batches 1 and 6; the renaming was cut short."""
+    """Compaction had replaced segments 0 and 4 by one with the batches 1 and 6, and was killed while renaming."""
     three_segments.close(clean=True)
     logs = contents(directory, "log")
     swap(directory, 0, logs[0][SIZE : 2 * SIZE] + logs[4][2 * SIZE : 3 * SIZE])
@@ -617,7 +620,7 @@ def test_indexes_that_kafka_preallocated_and_did_not_close_are_rebuilt(three_seg
 def test_a_folder_copied_from_a_running_broker_opens_in_a_clean_directory(
     three_segments: Log, directory: Path, tmp_path: Path
 ):
-    """Zero-filled indexes, a torn last batch, no snapshot at the end: and the clean mark speaks for all folders."""
+    """It has preallocated indexes, an incomplete last batch and no snapshot, but the clean mark is for all partitions."""
     with (directory / name(8, "index")).open("ab") as file:
         file.write(bytes(8000))
     with (directory / name(8, "timeindex")).open("ab") as file:
@@ -636,7 +639,7 @@ def test_a_folder_copied_from_a_running_broker_opens_in_a_clean_directory(
 
 
 def test_a_log_that_was_not_sealed_still_knows_its_largest_timestamp(three_segments: Log):
-    """As after a stop in which this partition was offline: its indexes on the disk are older than its log."""
+    """This is so after a stop during which the partition was offline: its index files are older than its log."""
     log = reopen(three_segments, clean=True).log
     assert log.active.max_timestamp_ms == NOW_MS + 9
     found = log.find_timestamp(NOW_MS + 9)
@@ -721,7 +724,7 @@ def test_a_log_start_at_the_end_keeps_the_segments(three_segments: Log):
     assert list(log.batches()) == []
 
 
-# -- refused ----------------------------------------------------------------------------------------------------
+# -- logs that are not opened -----------------------------------------------------------------------------------
 
 
 def test_a_log_that_cannot_be_read_is_named(three_segments: Log, directory: Path):
@@ -733,7 +736,7 @@ def test_a_log_that_cannot_be_read_is_named(three_segments: Log, directory: Path
         reopen(three_segments)
 
 
-# -- any damage -------------------------------------------------------------------------------------------------
+# -- random damage ----------------------------------------------------------------------------------------------
 
 
 def test_every_cut_of_the_tail_leaves_a_valid_prefix(make_log: MakeLog, directory: Path, tmp_path: Path):

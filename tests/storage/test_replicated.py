@@ -1,4 +1,4 @@
-"""What a follower's log does with its leader's bytes: the same files, the same producers, and what is cut off again."""
+"""A follower's log gets the same files and producer state as its leader's, also after a truncation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def follower(tmp_path: Path) -> Log:
 
 
 def copy(leader: Log, follower: Log, max_bytes: int = 1 << 20) -> None:
-    """All that the leader has, in pieces that cut batches."""
+    """Append all of the leader's log to the follower's, in pieces that may end inside a batch."""
     while follower.log_end_offset < leader.log_end_offset:
         span = leader.read(follower.log_end_offset, leader.log_end_offset, max_bytes, whole_first_batch=True)
         assert span is not None
@@ -36,7 +36,8 @@ def copy(leader: Log, follower: Log, max_bytes: int = 1 << 20) -> None:
 
 
 def fill(log: Log) -> None:
-    """Two leader epochs, several segments, an open, a committed and an aborted transaction, a dozen of one producer."""
+    """Append batches of two leader epochs in several segments, an open, a committed and an aborted transaction, and an
+    idempotent producer's twelve batches."""
     for sequence in range(12):
         append(log, producer=(7, 0, sequence))
     append(log, 3, producer=(1, 4, 0), transactional=True, leader_epoch=2)
@@ -48,7 +49,7 @@ def fill(log: Log) -> None:
 
 
 def same(left: Log, right: Log) -> None:
-    """The files of both, the last index entries included, and all that they remember."""
+    """Both logs have the same files, including the last index entries, and the same state in memory."""
     for log in (left, right):
         if log.exists:
             log.active.save_indexes()
@@ -128,7 +129,7 @@ def test_what_was_cut_off_and_copied_again_leaves_no_trace(leader: Log, follower
     copy(leader, follower)
     for log in (leader, follower):
         assert contents_of(log) == contents_of(leader)
-    # Of producers whose batches were not read again a snapshot knows the last one, as in Kafka.
+    # For producers whose batches were not read again, the snapshot has only the last batch, as in Kafka.
     assert follower.producers.snapshot() == leader.producers.snapshot()
     assert follower.epochs.entries() == leader.epochs.entries()
     follower.close(clean=False)
@@ -164,7 +165,7 @@ def test_a_flush_that_began_before_a_truncation_vouches_for_nothing(follower: Lo
 
 
 def test_a_compaction_that_began_before_a_truncation_is_not_installed(follower: Log):
-    """Its sources were sealed; the last of them takes appends again after the cut, and has another content when it rolls."""
+    """The last of its sources is appended to after the truncation, so it has another content when it is sealed again."""
     while len(follower.segments) < 3:
         append(follower)
     sources = follower.segments[:2]

@@ -1,4 +1,4 @@
-"""Which segments go, when, and why: Kafka's rules as tables."""
+"""Which segments retention deletes, when, and for which reason: Kafka's rules as tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT = 1000
 
 @dataclass(frozen=True)
 class Piece:
-    """A segment of ten offsets."""
+    """A segment with ten offsets."""
 
     base_offset: int
     size: int
@@ -31,7 +31,7 @@ def log_of(
     high_watermark: int | None = None,
     modified_ms: int = NOW_MS,
 ) -> Ageing[Piece]:
-    """(size, how long ago its newest record is, None for no timestamps) of each segment, ten offsets each."""
+    """A log of segments that are given as (size, age of the newest record, None without timestamps)."""
     segments = [
         Piece(10 * index, size, -1 if age_ms is None else NOW_MS - age_ms)
         for index, (size, age_ms) in enumerate(pieces)
@@ -64,9 +64,9 @@ def counts(log: Ageing[Piece], config: LogConfig, limit: int = LIMIT) -> dict[st
         ((DAY_MS + 1, 5, 5), 1),
         ((DAY_MS, 5, 5), 0),
         ((DAY_MS + 1, DAY_MS + 1, 5), 2),
-        ((DAY_MS + 1, DAY_MS + 1, DAY_MS + 1), 3),  # the active one too
-        ((5, DAY_MS + 1, 5), 0),  # only from the beginning on
-        ((DAY_MS + 1, -DAY_MS, DAY_MS + 1), 1),  # a timestamp in the future stops it
+        ((DAY_MS + 1, DAY_MS + 1, DAY_MS + 1), 3),  # including the active segment
+        ((5, DAY_MS + 1, 5), 0),  # deletion begins only with the oldest segment
+        ((DAY_MS + 1, -DAY_MS, DAY_MS + 1), 1),  # a segment with a timestamp in the future stops the deletion
         ((-1, 5, 5), 0),
     ],
 )
@@ -108,7 +108,7 @@ def test_retention_ms_zero_leaves_only_this_millisecond():
         (-1, 0),
         (301, 0),
         (300, 0),
-        (201, 0),  # at least so many bytes remain
+        (201, 0),  # at least retention.bytes must remain
         (200, 1),
         (199, 1),
         (100, 2),
@@ -150,13 +150,13 @@ def test_compact_and_delete_deletes():
     assert counts(log, config_of(cleanup_policy=("compact", "delete"), retention_ms=DAY_MS)) == {"TIME": 1}
 
 
-# -- together ---------------------------------------------------------------------------------------------------
+# -- combinations -----------------------------------------------------------------------------------------------
 
 
 def test_the_rules_apply_one_after_the_other():
     log = log_of((100, 5), (100, 5), (100, 2 * DAY_MS), (100, 5), log_start_offset=10)
     found = log.expired(config_of(retention_bytes=200, retention_ms=DAY_MS), NOW_MS, LIMIT)
-    # What the first rule takes counts no more for the second, and so on.
+    # Each rule sees the log without the segments that earlier rules have selected.
     assert found == [
         Expired(Reason.LOG_START, 1, 100),
         Expired(Reason.SIZE, 1, 100),
@@ -173,7 +173,7 @@ def test_nothing_beyond_the_high_watermark_goes(high_watermark, expired, setting
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
 def test_a_limit_gives_a_beginning_of_the_same(limit):
-    """Applied again and again it comes to the same segments for the same reasons."""
+    """Repeated with the same limit, it selects the same segments for the same reasons as without a limit."""
     pieces = [(100, 5), (100, 5), (100, 2 * DAY_MS), (100, 2 * DAY_MS), (100, 5)]
     config = config_of(retention_bytes=300, retention_ms=DAY_MS)
     wanted = counts(log_of(*pieces, log_start_offset=10), config)
@@ -201,7 +201,7 @@ def test_a_limit_gives_a_beginning_of_the_same(limit):
     assert taken == wanted
 
 
-# -- when to look again -----------------------------------------------------------------------------------------
+# -- the next check ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

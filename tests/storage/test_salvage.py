@@ -1,4 +1,4 @@
-"""A log is read past damage: what is sound is found, and each damaged stretch is told once."""
+"""A damaged log is read past the damage: every valid batch is found, and each damaged range is reported once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCHES = 40
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    """Batches of two records with offsets 0, 2, 4 and so on; an index entry about every third; two segments."""
+    """A log in two segments, with batches of two records at offsets 0, 2, 4 and so on, and sparse index entries."""
     made = Log(tmp_path / "t-0", TOPIC_ID, LogConfig(index_interval_bytes=200, segment_bytes=2048))
     for number in range(BATCHES):
         append(made, 2, value=b"value %d" % number)
@@ -50,7 +50,7 @@ def flip(path: Path, position: int, bit: int) -> None:
 
 
 def read(log: Log, offset: int = 0) -> tuple[list[int], list[Damaged]]:
-    """Base offsets of the sound batches, and the damage."""
+    """(base offsets of the valid batches, damaged ranges) from this offset on."""
     found = list(log.sound_batches(offset))
     damaged = [each for each in found if isinstance(each, Damaged)]
     return [each.base_offset for each in found if isinstance(each, RecordBatch)], damaged
@@ -74,7 +74,7 @@ def test_one_damaged_byte_costs_one_batch(log: Log, number: int, field: int) -> 
 
 
 def test_any_flipped_bit_costs_at_most_one_batch_and_its_neighbour(log: Log) -> None:
-    """A base offset is covered by no CRC: some flips of it cannot be told from an offset of the batch beside it."""
+    """The CRC does not cover the base offset, so a flipped one may look like that of the next batch."""
     rng = random.Random(5)
     for _ in range(300):
         path, position, size, base_offset = rng.choice(places(log))
@@ -83,7 +83,7 @@ def test_any_flipped_bit_costs_at_most_one_batch_and_its_neighbour(log: Log) -> 
         offsets, damaged = read(log)
         flip(path, place, bit)
         if place - position in range(12, 16):
-            assert (len(offsets), damaged) == (BATCHES, [])  # the leader epoch
+            assert (len(offsets), damaged) == (BATCHES, [])  # the CRC does not cover the leader epoch
         else:
             assert len(offsets) >= BATCHES - 2, (place - position, bit)
             assert damaged, (place - position, bit)
@@ -112,7 +112,7 @@ def test_zeros_at_the_end_of_a_segment_hide_its_last_batches_only(log: Log) -> N
 
 
 def test_reading_goes_on_in_the_middle_of_damage(log: Log) -> None:
-    """A loader reads in slices: what was told is not told again, what follows is found."""
+    """A loader reads in slices: damage before the slice is not reported again, and the batches after it are found."""
     path, position, _, base_offset = places(log)[5]
     overwrite(path, position + 8, b"\x7f\xff\xff\xff")
     for offset in range(2 * BATCHES):

@@ -1,4 +1,4 @@
-"""Logs of very many segments: what is found does not depend on how many there are, nor on what rests meanwhile."""
+"""Logs with very many segments: look-ups do not depend on their number, nor on which segments have closed their files."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ BATCHES_EACH = 3
 
 
 def generate(directory: Path, segments: int) -> tuple[Log, list[int]]:
-    """A log as a clean stop leaves it, every file written in one go; the timestamps of its batches, by offset.
+    """Write a log as a clean stop leaves it, each file in one call. Returns it with the timestamps of its batches, by
+    offset.
 
-    Time goes up and down from segment to segment, so that the largest so far is not the segment's own.
+    Timestamps rise and fall from segment to segment, so the largest one so far is not always in the segment itself.
     """
     directory.mkdir()
     template = bytearray(data().data)
@@ -85,7 +86,7 @@ def check_searches(log: Log, times: list[int], searches: int) -> None:
 
 
 def test_in_many_segments_offsets_and_times_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """With files for a few of them open at a time."""
+    """Only a few of the segments have their files open at a time."""
     held: Recent[Segment] = Recent(limit=16)
     monkeypatch.setattr(segment_module, "OPEN_SEGMENTS", held)
     monkeypatch.setattr(DESCRIPTORS, "limit", 8)
@@ -93,7 +94,7 @@ def test_in_many_segments_offsets_and_times_are_found(tmp_path: Path, monkeypatc
     check_searches(log, times, 500)
     assert len(held) <= 16
     assert len(DESCRIPTORS) <= 8
-    # What was dropped has left nothing behind, and what is new counts.
+    # Deleted segments are not found any more, and new ones are.
     dropped = log.drop_oldest(300, NOW_MS)
     assert len(dropped) == 900
     assert log.size == (len(times) - 900) * data().size
@@ -144,7 +145,7 @@ def test_a_segment_that_rests_keeps_what_only_it_knows(make_log: MakeLog):
     for number in range(5):
         append(log, timestamp_ms=NOW_MS + number)
     active = log.active
-    active.rest()  # entries that no file has yet
+    active.rest()  # closes the files, while some index entries are only in memory
     assert active.offset_index.last_position() == 4 * data().size
     log.flush_targets()
     active.rest()
@@ -154,12 +155,12 @@ def test_a_segment_that_rests_keeps_what_only_it_knows(make_log: MakeLog):
     assert [batch.base_offset for batch in log.batches()] == list(range(6))
 
 
-# -- the compact arrays beside a plain list ---------------------------------------------------------------------
+# -- the compact arrays, compared with a plain list -------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Plain:
-    """As much of a segment as its list looks at."""
+    """A segment with the attributes that a list of segments uses."""
 
     base_offset: int
     size: int

@@ -1,4 +1,4 @@
-"""What a client may append, and as which bytes (Kafka's ``LogValidator``)."""
+"""Which batches a client may append, and the bytes that are appended (Kafka's ``LogValidator``)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOUR_MS = 3_600_000
 
 
 def with_header(layout: str, at: int, value: int, batch: RecordBatch | None = None) -> RecordBatch:
-    """A batch with one field of its header changed, and the CRC that belongs to that."""
+    """A batch with one field of its header changed, and a valid CRC."""
     raw = bytearray((batch or data(3)).data)
     struct.pack_into(layout, raw, at, value)
     struct.pack_into(">I", raw, 17, crc32c(bytes(raw[21:])))
@@ -78,7 +78,7 @@ def test_a_batch_is_refused(
 
 
 def test_checks_come_in_kafka_s_order():
-    """Base offset, size, CRC: each hides the next."""
+    """The order is base offset, size, CRC: a failed check hides the later ones."""
     raw = bytearray(flipped().data)
     small = LogConfig(max_message_bytes=10)
     struct.pack_into(">q", raw, 0, 1)
@@ -126,7 +126,7 @@ def test_a_compacted_topic_wants_keys(codec: int):
 
 
 def test_refusals_have_kafka_s_words():
-    """``LogValidator``: clients show the text of a single record, or that of all."""
+    """``LogValidator``: clients show the message of a single record, or the message for all."""
     batch = RecordBatch.parse(build_batch([(NOW_MS, None, b"v")]))
     found = run_check(check(batch, LogConfig(cleanup_policy=("compact",)), NOW_MS, partition="orders-7"))
     assert isinstance(found, Invalid)
@@ -217,11 +217,11 @@ def test_records_that_do_not_decompress_are_refused():
     assert isinstance(found, Invalid)
 
 
-# What a batch may claim
+# Claims of a batch's header
 
 
 def made_of(body: bytes, count: int, codec: int = 0) -> RecordBatch:
-    """A batch of these records, which may be anything."""
+    """A batch with this body, which may be anything."""
     template = bytearray(build_batch([(NOW_MS, b"k", b"v")])[:61])
     struct.pack_into(">h", template, 21, codec)
     struct.pack_into(">i", template, 23, count - 1)
@@ -257,7 +257,7 @@ def test_records_of_a_batch_have_a_bound(config: LogConfig):
 @pytest.mark.parametrize("codec", range(1, 5))
 @pytest.mark.parametrize("limit", [10_000, 1_000_000])
 def test_decompressed_bytes_have_a_bound(codec: int, limit: int):
-    """Refused with the error on which producers part a batch; the bound is below and above what is done at once."""
+    """The error makes producers split the batch. The limits are below and above what is decompressed in one slice."""
     body = encode_record(0, 0, b"k", bytes(limit))
     found = validate(
         made_of(body, 1, codec), COMPACTED, NOW_MS, limits=BatchLimits(decompressed_bytes_max=limit)
@@ -281,7 +281,7 @@ def test_large_bytes_are_decompressed_and_compressed_in_a_thread():
     compress = steps.send(decompress())
     assert compress is not None
     give_back = steps.send(compress())
-    assert give_back is not None, "to return 100 MB to the system takes the loop 25 ms"
+    assert give_back is not None, "returning 100 MB to the system would block the event loop for 25 ms"
     with pytest.raises(StopIteration) as end:
         steps.send(give_back())
     assert end.value.value.batch.plain_body() == body
@@ -305,7 +305,7 @@ def test_uncompressed_deltas_are_the_producer_s_affair():
 
 @pytest.mark.parametrize("codec", range(1, 5))
 def test_compressed_deltas_are_0_1_2(codec: int):
-    """Kafka wants to build the batch anew, and falls over the contents that it has skipped."""
+    """Kafka would rebuild the batch, and fails because it has not read its records."""
     found = validate(with_deltas([0, 0, 0], codec), COMPACTED, NOW_MS)
     assert isinstance(found, Invalid)
     assert found.error is ErrorCode.unknown_server_error
