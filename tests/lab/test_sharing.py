@@ -1,4 +1,4 @@
-"""The interval of the interpreter while threads work beside the loop."""
+"""The interpreter's switch interval while threads work beside the event loop."""
 
 from __future__ import annotations
 

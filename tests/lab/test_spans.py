@@ -18,7 +18,7 @@ from tests.support.deadlines import HANG_S
 
 @contextmanager
 def collector() -> Iterator[tuple[str, list[Span]]]:
-    """The URL of something that takes spans over OTLP, and what it has got."""
+    """An OTLP/HTTP server: its URL, and the list of spans that it has received."""
     got: list[Span] = []
 
     class Collector(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A Prometheus of Debian's scrapes a broker at work, and answers what the dashboard asks it."""
+"""Debian's Prometheus scrapes a broker with load, and the queries of the dashboard return series."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SCRAPE_S = 1
 
 @contextmanager
 def prometheus(target: str, folder: Path) -> Iterator[str]:
-    """Its URL; it scrapes each second."""
+    """Start a Prometheus that scrapes the target each second, and yield its URL."""
     config = {
         "global": {"scrape_interval": f"{SCRAPE_S}s", "scrape_timeout": f"{SCRAPE_S}s"},
         "scrape_configs": [{"job_name": "odradek", "static_configs": [{"targets": [target]}]}],
     }
-    # JSON is YAML.
+    # Prometheus reads YAML, of which JSON is a subset.
     (folder / "prometheus.yml").write_text(json.dumps(config))
     address = f"127.0.0.1:{free_port()}"
     with (folder / "prometheus.log").open("wb") as log:
@@ -54,19 +54,19 @@ def prometheus(target: str, folder: Path) -> Iterator[str]:
 
 
 def query(url: str, expression: str) -> list[Any]:
-    """The series of an instant query."""
+    """The series of an instant query, none if Prometheus does not listen yet."""
     asked = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
     try:
         with urllib.request.urlopen(asked, timeout=HANG_S) as answer:
             found = json.load(answer)
-    except urllib.error.URLError:  # it does not listen yet
+    except urllib.error.URLError:  # Prometheus does not listen yet
         return []
     assert found["status"] == "success", found
     return list(found["data"]["result"])
 
 
 def work(bootstrap_servers: str, number: int) -> None:
-    """A transaction with a consumer's offsets, and a producer that is fenced."""
+    """Fence a producer whose transaction contains a consumer's offsets, and commit another transaction."""
     common = {"bootstrap.servers": bootstrap_servers}
     consumer = Consumer({**common, "group.id": "workers", "auto.offset.reset": "earliest"})
     consumer.subscribe(["orders"])
@@ -86,7 +86,7 @@ def work(bootstrap_servers: str, number: int) -> None:
     successor.begin_transaction()
     successor.produce("orders", f"order-{number}")
     successor.commit_transaction(TEST_S)
-    # Those of the transaction went with it.
+    # The offsets were aborted together with the transaction of the fenced producer.
     consumer.commit(offsets=[TopicPartition("orders", 0, number)], asynchronous=False)
     consumer.close()
 

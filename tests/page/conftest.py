@@ -1,4 +1,4 @@
-"""A broker of three nodes with transactions in it, and its page in a headless Chromium."""
+"""A broker of three nodes with transactions, and its control page in a headless Chromium."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.deadlines import HANG_S
 
 @dataclass
 class Staged:
-    """``billing`` has committed, aborted and committed; ``forgetful`` has left its transaction open in orders-0."""
+    """A broker: ``billing`` has committed, aborted and committed, ``forgetful`` has a transaction open in orders-0."""
 
     broker: odradek.Broker
     billing: Producer
@@ -38,7 +38,7 @@ def transactional(broker: odradek.Broker, transactional_id: str) -> Producer:
 
 
 def transaction(producer: Producer, *values: str, commit: bool | None = True) -> None:
-    """Of records in orders-0; ``commit`` None leaves it open."""
+    """Write records to orders-0 in a transaction, and commit or abort it, or leave it open if ``commit`` is None."""
     producer.begin_transaction()
     for value in values:
         producer.produce("orders", value, partition=0)
@@ -62,7 +62,7 @@ def staged() -> Iterator[Staged]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Until a module ends: other modules have event loops of their own."""
+    """A browser for one module, as other modules have event loops of their own."""
     with chromium() as found:
         yield found
 

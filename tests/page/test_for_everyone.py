@@ -1,4 +1,4 @@
-"""The page without a mouse, with a screen reader, on a phone and on a wall."""
+"""The control page with a keyboard only, with a screen reader, on a phone and on a large screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page shows, as functions: which events of a timeline, which outcome of a batch, which rules, which colours."""
+"""The JavaScript functions of the control page: which events, outcomes, rules and colours it shows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Call = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def call() -> Iterator[Call]:
-    """Call a function of a module of the page: ``call("events.js", "folded", events)``."""
+    """Call a function in a module of the page: ``call("events.js", "folded", events)``."""
     assert NODE is not None
     script = str(Path(__file__).with_name("javascript.mjs"))
     with subprocess.Popen(
@@ -107,7 +107,7 @@ def named(call: Call, each: list[object]) -> Any:
 def test_the_batch_that_holds_readers_is_shown_however_far_away_it_is(call: Call) -> None:
     held = [batch(5, producer=7), batch(6, producer=8), batch(7, "data", -1)]
     kept = [batch(900, producer=8), batch(901, "commit", 8), batch(902, producer=9)]
-    # Whether producer 8 has ended what it wrote at 6 is not known: a marker may be among those that are not shown.
+    # The outcome of the batch at 6 of producer 8 is unknown: its marker may be among the batches that are not shown.
     expected = ["open", "unknown", "plain", "committed", None, "open", 3]
     assert outcomes(call, kept, held, 5) == expected
 
@@ -133,7 +133,7 @@ def test_the_rule_that_holds_a_transaction_is_named(call: Call) -> None:
     assert call("held.js", "holders", txn, [both]) == [{**expected, "partitions": ["orders-0", "orders-1"]}]
     assert call("held.js", "holders", txn, [fault(transactional_id="other")]) == []
     assert call("held.js", "holders", txn, [fault(transactional_id=None)]) == []
-    # A request with the markers of several transactions.
+    # One request with the markers of several transactions.
     several = fault(at="WriteTxnMarkers", transactional_id=None, partitions=["orders-1", "x-0"])
     (found,) = call("held.js", "holders", txn, [several])
     assert (found["isSure"], found["partitions"]) == (False, ["orders-1"])
@@ -198,13 +198,13 @@ def test_avro_is_decoded_by_its_schema(call: Call) -> None:
         "parent": None,
     }
     assert decoded(call, PAYMENT, INNER) == expected
-    # Behind Confluent's zero and schema id, and behind Avro's own mark and fingerprint.
+    # Behind Confluent's zero byte and schema id, and behind the marker and fingerprint of Avro's single-object encoding.
     assert decoded(call, PAYMENT, b"\x00\x00\x00\x00\x07" + INNER) == expected
     assert decoded(call, PAYMENT, b"\xc3\x01" + bytes(8) + INNER) == expected
     nested = INNER[:-1] + b"\x02" + INNER
     assert decoded(call, PAYMENT, nested)["parent"] == expected
     assert decoded(call, "string", b"\x06abc") == "abc"
-    # Beyond what a number of JavaScript holds exactly.
+    # Larger than the integers that a JavaScript number represents exactly.
     assert decoded(call, "long", b"\xfe" + b"\xff" * 8 + b"\x01") == str(2**63 - 1)
 
 

@@ -1,4 +1,4 @@
-"""Each view of the page shows what is there, follows it without a reload, and does what its buttons say."""
+"""Each view of the control page shows the state, updates without a reload, and its buttons work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def row(page: Page, name: str) -> Locator:
 
 
 def detail(page: Page, text: str) -> Locator:
-    """The line below a strip; the batch's own title says the same."""
+    """The line of details below a strip. The title of the batch has the same text."""
     return page.locator(".detail", has_text=text)
 
 
@@ -250,7 +250,7 @@ def test_an_hour_passes_and_the_open_transaction_is_aborted(open_page: Open, sta
     page = open_page("cluster")
     page.get_by_role("button", name="1 h").click()
     expect(page.get_by_text("ahead of real time")).to_be_visible()
-    # As `odradek clock advance 1h` does.
+    # The same domains as with `odradek clock advance 1h`.
     assert {name for name, ms in staged.broker.clock.ahead_ms.items() if ms} == {"transactions", "ids"}
     page.get_by_role("link", name="Transactions").click()
     expect(row(page, "forgetful")).to_contain_text("CompleteAbort")
@@ -361,5 +361,5 @@ def test_a_view_that_is_left_leaves_no_stream_open(open_page: Open, staged: Stag
         for name in ("Partitions", "Trace", "Groups", "Transactions"):
             page.get_by_role("link", name=name).click()
             expect(page.get_by_role("heading", name=name, level=2)).to_be_visible()
-    # Chromium has six connections to a host: a leak would leave none for this.
+    # Chromium opens at most six connections to a host: leaked streams would leave none for this request.
     expect(row(page, "billing")).to_be_visible()

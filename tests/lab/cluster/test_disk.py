@@ -1,4 +1,4 @@
-"""A node whose disk loses what was not synced, or is damaged: what it has afterwards, as its clients see it."""
+"""A node whose disk loses unsynced data or is damaged: its logs after that, and what its clients see."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNSYNCED = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
 }
-"""Nothing is synced but what a test asks for."""
+"""Settings with which nothing is synced unless a test does it."""
 
 
 class Story:
@@ -47,7 +47,7 @@ class Story:
 
     def write(self, *texts: str, topic: str = "orders") -> None:
         producer = ConfluentProducer(self.broker.bootstrap, idempotent=False)
-        for text in texts:  # one batch each
+        for text in texts:  # a batch for each record
             producer.send(topic, [text], partition=0)
         producer.close()
 
@@ -64,7 +64,7 @@ class Story:
             offset = read.next_offset
 
     def on(self, node_id: int, topic: str = "orders") -> Partition:
-        """The replica on a running node."""
+        """The replica of the partition on a running node."""
         node = self.broker.cluster.running(node_id)
         assert node is not None
         partition = node.replicas.get(topic, 0)
@@ -85,7 +85,7 @@ class Story:
         self.run(self.broker.cluster.settled())
 
     def flush(self, node_id: int = 1) -> None:
-        """Sync the whole log."""
+        """Sync the whole log of the partition."""
 
         def sync() -> None:
             flush = Flush(self.on(node_id).log, whole=True)
@@ -140,7 +140,7 @@ def test_the_ledger_has_what_the_last_replica_in_sync_loses(tmp_path):
         eventually(lambda: story.log_end(other) == 3)
         losses = story.broker.cluster.injection.losses
         story.lose_power(leader)
-        assert losses.list() == ()  # the other node leads, and has them
+        assert losses.list() == ()  # the other node becomes leader, and has the records
         story.lose_power(other)
         [loss] = losses.list()
         assert (loss.topic, loss.partition, loss.records) == ("orders", 0, 3)
@@ -177,7 +177,7 @@ def test_each_record_stays_where_each_is_synced(tmp_path, rolls):
             story.lose_power()
             story.start()
             assert story.values() == written
-            # Again, before anything new is synced, and after a kill too.
+            # Lose power again before anything new is synced, with a kill before it.
             story.kill()
             story.start()
             story.lose_power()

@@ -1,4 +1,4 @@
-"""A reset beside what is under way in the cluster."""
+"""A reset of the cluster while other operations are under way."""
 
 from __future__ import annotations
 

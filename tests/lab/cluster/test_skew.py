@@ -1,4 +1,4 @@
-"""Nodes whose clocks are ahead of the cluster's or behind it: what their clients and their coordinators see of that."""
+"""Nodes whose clocks are ahead of the cluster's clock or behind it, as their clients and coordinators see them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 WRITTEN = ("transactions", "ids", "retention", "groups")
-"""They move together here, so that a skew alone makes the difference between what is written and what ages."""
+"""Advanced together in these tests, so that only a skew makes timestamps differ from the clock of their timers."""
 SETTINGS = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
@@ -44,7 +44,7 @@ class Story:
         self.broker.call(lambda: skew(self.broker.cluster, node_id, skew_ms))
 
     def create(self, name: str, **configs: str) -> str:
-        """Partition 0 is node 1's, partition 1 is node 2's."""
+        """Create a topic whose partition 0 is on node 1, and partition 1 on node 2."""
         topic = NewTopic(
             name,
             assignments=[(0, [1]), (1, [2])],
@@ -68,26 +68,26 @@ class Story:
         return node
 
     def log_start(self, topic: str, partition: int) -> int:
-        """As the leader of the partition has it."""
+        """The log start offset at the leader of the partition."""
         held = self.broker.call(lambda: self.node(partition + 1).replicas.get(topic, partition))
         assert held is not None
         return held.log_start_offset
 
     def move(self, topic: str, node_id: int) -> None:
-        """Let this node coordinate everything of an internal topic."""
+        """Make a node the coordinator of everything in an internal topic."""
         state = self.broker.cluster.metadata.topic(topic)
         assert state is not None
         if state.partitions[0].leader != node_id:
             self.broker.run(self.broker.cluster.metadata.replication_control.move_leader(topic, 0, node_id))
 
     def transactions(self) -> dict[str, Any]:
-        """The transactional ids that node 2 coordinates."""
+        """The transactions that node 2 coordinates, by transactional id."""
         entries = self.broker.call(lambda: self.node(2).transactions.all_entries())
         assert not isinstance(entries, int), entries
         return {entry.txn.transactional_id: entry.txn for entry in cast("Any", entries)}
 
     def open_transaction(self, transactional_id: str) -> ConfluentProducer:
-        """Its coordinator is node 1, and its time-out is a minute."""
+        """Begin a transaction with a timeout of a minute, coordinated by node 1, and write a record."""
         producer = ConfluentProducer(self.broker.bootstrap, transactional_id=transactional_id)
         producer.init()
         self.move(TRANSACTION_STATE, 1)
@@ -213,7 +213,7 @@ def test_a_coordinator_that_is_ahead_expires_committed_offsets_earlier(story: St
 
 @contextmanager
 def member(story: Story) -> Iterator[Consumer]:
-    """One that has not asked yet who coordinates its group."""
+    """A consumer with a group that has not looked for its coordinator yet."""
     consumer = Consumer({"bootstrap.servers": story.broker.bootstrap, "group.id": "readers"})
     yield consumer
     consumer.close()

@@ -1,4 +1,4 @@
-"""Snapshots of a cluster in this process: what comes back, byte for byte, and what goes on."""
+"""Snapshots of a cluster in this process: what a restore brings back, byte for byte, and what continues unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Story:
-    """A cluster, and the snapshots of it."""
+    """A cluster and its snapshots."""
 
     def __init__(self, broker: InProcess) -> None:
         self.broker = broker
@@ -55,7 +55,7 @@ class Story:
         producer.close()
 
     def values(self, topic: str = "orders", partition: int = 0) -> list[str]:
-        """What a read_committed consumer gets of the leader."""
+        """The values that a read_committed consumer reads from the leader."""
         control = cast("Control", SimpleNamespace(cluster=self.broker.cluster))
         found: list[str] = []
         form = RecordsForm(topic=topic, partition=partition, offset=0)
@@ -83,10 +83,10 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
 
 
 def logs(root: Path) -> dict[str, bytes]:
-    """The bytes of all partitions' logs but those of the metadata."""
+    """The bytes of all partitions' segment files but those of the metadata log."""
     found = {}
     for folder, folders, files in os.walk(root):
-        # A thread of the broker removes those of deleted partitions meanwhile.
+        # A thread of the broker may delete directories of deleted partitions at the same time.
         folders[:] = [
             each
             for each in folders
@@ -144,7 +144,7 @@ def test_a_transaction_that_was_open_is_open_and_a_later_commit_is_gone(story: S
             {("orders", 0)},
         )
         assert story.values() == ["a"]
-    # The next producer of the id aborts it, as after any restart.
+    # The next InitProducerId of the transactional id aborts the transaction, as after any restart.
     again = story.producer("payments")
     again.begin()
     again.send("orders", ["again"])
@@ -352,6 +352,6 @@ def test_nothing_is_left_after_the_end_and_another_broker_takes_nothing_away(tmp
             broker.run(start_another())
         assert snapshot.path.is_dir()
     assert not snapshot.path.parent.exists()
-    snapshot.path.mkdir(parents=True)  # as after a kill
+    snapshot.path.mkdir(parents=True)  # a killed broker leaves its snapshots behind
     with InProcess(tmp_path):
         assert not snapshot.path.parent.exists()

@@ -1,4 +1,4 @@
-"""A cluster in this process, with its control port open, and a caller."""
+"""A cluster in this process with its control port, and an HTTP client for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass
 class Caller:
-    """A caller that speaks HTTP, and sends a JSON content type where it changes something."""
+    """An HTTP client of the control port. It sends a JSON content type with requests that change something."""
 
     session: ClientSession
     url: str
@@ -32,7 +32,7 @@ class Caller:
     async def __call__(
         self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any]:
-        """(status, decoded body)."""
+        """Call the control port. Returns (status, decoded body)."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         headers = JSON if headers is None else headers
         async with self.session.request(method, self.url + path, data=data, headers=headers) as answer:
@@ -55,17 +55,17 @@ class Caller:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Let the loop turn until something has happened; the test as a whole is bounded."""
+    """Run the event loop until a condition is true. The test's timeout bounds the wait."""
     for _ in iter(lambda: bool(holds()), True):
         await asyncio.sleep(0)
 
 
 async def hang(caller: Caller) -> int:
-    """Leave a transaction open in orders-0 that no coordinator knows; its producer id."""
+    """Open a transaction in orders-0 that no coordinator knows. Returns its producer id."""
     body = {"partition": 0, "value": "v", "transactional_id": "lost", "end": "none"}
     written = await caller.post("/v1/topics/orders/records", body)
     node = caller.control.cluster.running_nodes()[0]
-    for shard in node.transactions._runtime.all():  # as if its state had been lost
+    for shard in node.transactions._runtime.all():  # lose the coordinator's state
         shard.entries.clear()
     return int(written["producer_id"])
 
@@ -75,7 +75,7 @@ OpenControl = Callable[..., Awaitable[Caller]]
 
 @pytest.fixture
 async def open_control(tmp_path: Path) -> AsyncIterator[OpenControl]:
-    """Open the control port of a new cluster; options are those of ``ControlListener``."""
+    """A function that starts a new cluster and opens its control port, with options of ``ControlListener``."""
     closing: list[Callable[[], Awaitable[object]]] = []
 
     async def open_(nodes: int = 1, environ: Mapping[str, str] | None = None, **options: Any) -> Caller:
@@ -99,5 +99,5 @@ async def open_control(tmp_path: Path) -> AsyncIterator[OpenControl]:
 
 @pytest.fixture
 async def caller(open_control: OpenControl) -> Caller:
-    """One node, all defaults."""
+    """A client of a cluster with one node and default options."""
     return await open_control()

@@ -1,4 +1,4 @@
-"""Who may call the control port."""
+"""Access control of the control port."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Calls on the nodes over HTTP by several callers at once: in their order, and never a 500.
+"""Concurrent calls on the nodes over HTTP run in the order of their arrival, and none gets a 500.
 
-`tests/broker/cluster/test_lifecycle.py` has every pair of them.
+`tests/broker/cluster/test_lifecycle.py` tests every pair of calls.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def test_a_watchdog_starts_nodes_beside_a_reset_and_a_restore(
 
 
 async def test_the_refusal_of_a_call_whose_caller_is_gone_is_no_failure(caller: Caller) -> None:
-    """The caller hangs up while the call waits for its turn; the call finds its node running."""
+    """The caller disconnects while its call is queued, and the call then fails because the node runs already."""
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     lifecycle = caller.control.cluster.lifecycle

@@ -1,4 +1,4 @@
-"""What the control port does to transactions, records, topics and groups by requests of its own."""
+"""Changes of the control port to transactions, records, topics and groups, for which it sends Kafka requests itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def open_one(caller: Caller, transactional_id: str = "payments", value: st
 
 
 async def read(caller: Caller, query: str = "") -> list[tuple[str, str | None]]:
-    """(value, outcome) of the records of orders-0, with those that read_committed readers do not get."""
+    """(value, outcome) of the records in orders-0, including those that read_committed consumers do not see."""
     answer = await caller.get(f"{RECORDS}?isolation=read_uncommitted{query}")
     return [(each["value"], each["outcome"]) for each in answer["records"]]
 
@@ -191,7 +191,7 @@ async def test_a_node_that_does_not_answer_is_named(
 ) -> None:
     monkeypatch.setattr("lab.control.node_requests.ANSWER_S_MAX", 0.02)
     caller = await open_control(nodes=2)
-    # With acks=all the leader waits for the follower.
+    # With acks=all the leader waits for the follower, which the rule cuts off.
     await caller.post("/v1/faults", {"rule": "cut 1 2"})
     status, answer = await caller("POST", RECORDS, {"partition": 0, "value": "v"})
     assert status == 409

@@ -1,4 +1,4 @@
-"""The clock at the control port: an advance under way, and how it ends."""
+"""The clock at the control port: progress of an advance, and how it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TWO_DAYS = {"by": "2d", "only": ["groups"]}
 
 
 def stop_each_second(clock: VirtualClock) -> None:
-    """A timer each virtual second: two days of it do not end while a test runs."""
+    """Set a timer for each virtual second, so that an advance by two days does not end while a test runs."""
 
     def again() -> None:
         clock.call_later_ms(1000, again, Domain.GROUPS)
@@ -64,7 +64,7 @@ async def test_an_advance_is_cancelled_with_those_that_wait_for_it(caller: Calle
 
 
 async def command(caller: Caller, *words: str, stderr: int = PIPE) -> Process:
-    """`odradek clock ...`, as people type it."""
+    """Run `odradek clock ...` as a command."""
     start = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"
     environment = {**os.environ, "ODRADEK_CONTROL": caller.url}
     words = (sys.executable, "-c", start, "clock", *words)
@@ -117,7 +117,7 @@ async def test_a_close_of_the_port_ends_an_advance(caller: Caller) -> None:
 async def test_two_days_beside_writers_are_one_round_of_the_flush(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round every five virtual seconds would be 34,560, each of which waits for the disk."""
+    """A flush each five virtual seconds would be 34,560 flushes, each of which waits for the disk."""
     synced: list[str] = []
 
     def sync(syncs: list[flushing._Sync]) -> None:

@@ -1,4 +1,4 @@
-"""`GET /v1/explain`: what can be asked, and how it is answered. tests/lab/explain/test_staged.py stages the troubles."""
+"""`GET /v1/explain`: its parameters and its response. tests/lab/explain/test_staged.py makes the troubles."""
 
 from __future__ import annotations
 
@@ -47,9 +47,8 @@ async def test_an_open_transaction_is_the_cause_by_its_topic_and_by_its_id(
                 assert "etl-1 (producer 0 epoch 0) has an open transaction" in first["lines"][0]
         [after] = (await caller.get("/v1/explain?transactional_id=etl-1"))["explanations"]
         assert after["cause"] == "nothing"
-        assert all_serve(
-            caller.control.cluster
-        )  # nothing has asked for the ids of the other partitions: there are none
+        # Asking for one transactional id loads only its own partition.
+        assert all_serve(caller.control.cluster)
 
 
 async def test_an_id_and_a_group_that_were_never_used_are_unknown(caller: Caller) -> None:
@@ -76,7 +75,7 @@ async def test_what_cannot_be_explained_is_refused(
 
 
 async def test_no_line_contradicts_another_while_a_client_writes(caller: Caller) -> None:
-    """What a group lags by, and what stands there: both of one moment, with batches and markers coming in between."""
+    """A group's lag and the records in it are from one moment, while batches and markers are appended in between."""
     bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
     place = aiokafka.TopicPartition("orders", 0)
     consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id="readers")
@@ -106,7 +105,7 @@ async def test_no_line_contradicts_another_while_a_client_writes(caller: Caller)
 
 
 async def test_without_any_node_that_runs_the_nodes_are_the_cause(caller: Caller) -> None:
-    """Also while the node is not there at all: it has been killed, and its next life has not opened its logs."""
+    """This includes a node that was killed and whose next life has not opened its logs yet."""
     bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="etl-1")
     async with producer, producer.transaction():

@@ -1,4 +1,4 @@
-"""No input, however odd, gets a 5xx from the control port, and every refusal is a sentence."""
+"""Random input never gets a 5xx response from the control port, and every error is a sentence."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lab.faults import ACTIONS
 from server.options import parse
 
 OPERATIONS = list(discover().values())
-# It would not end: the filters of the trace fuzz following.
+# Streams, which do not end. Fuzzing the filters of the trace covers those of follow_trace.
 ENDLESS = ("follow_trace", "watch")
 NO_JSON = {"capture_trace": b"/trace.pcap", "metrics": b"/metrics"}
-"""What ends, and is no JSON, with what its requests have in their paths."""
+"""Operations that end but do not return JSON, with the part of the path by which their requests are recognised."""
 
 
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Send bytes to a control port; the status and the body of what comes back, None for nothing."""
+    """A function that sends bytes to a control port. It returns the status and body of the response, None without one."""
     with asyncio.Runner() as runner:
 
         async def open_control() -> tuple[Cluster, ControlListener, int]:
@@ -90,7 +90,7 @@ names = st.sampled_from([*ACTIONS, *POINTS, "EndTxn", "Produce", "*", "NONE", "c
 
 @st.composite
 def values_of(draw: st.DrawFn, schema: Any) -> Any:
-    """Something like what a field wants, or something else."""
+    """A value that may fit the field, or any other."""
     return draw(st.one_of(numbers, names, st.booleans(), st.floats(0, 1), json_values))
 
 

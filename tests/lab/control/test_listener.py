@@ -1,4 +1,4 @@
-"""The control port before its first call, while its server is loaded, and when it takes over."""
+"""The control port before its first call, while its server is being loaded, and when the server takes over."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def open_listener(cluster: Cluster) -> AsyncIterator[Callable[..., Any]]:
     made: list[Looking] = []
 
     def looking() -> Looking:
-        assert not made, "it is made once"
+        assert not made, "the control is made once"
         made.append(control_of(cluster))
         return made[0]
 
@@ -67,11 +67,13 @@ async def open_listener(cluster: Cluster) -> AsyncIterator[Callable[..., Any]]:
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """The thread that loads waits until it is set."""
+    """An event for which the thread that loads the server waits."""
     go_on, load = threading.Event(), listening.load
 
     def wait_and_load(modules: Any) -> None:
-        assert threading.current_thread() is not threading.main_thread(), "the loop has other work"
+        assert threading.current_thread() is not threading.main_thread(), (
+            "loading must not block the event loop"
+        )
         assert go_on.wait(HANG_S)
         load(modules)
 
@@ -93,7 +95,7 @@ async def ask(listener: ControlListener, tls: ssl.SSLContext | None = None) -> b
 
 
 async def test_a_connection_that_says_nothing_loads_nothing(open_listener: Callable[..., Any]) -> None:
-    """As checks of a port do it."""
+    """Port checks connect without sending anything."""
     listener = await open_listener()
     silent = [socket.create_connection(("127.0.0.1", port_of(listener))) for _ in range(3)]
     await until(lambda: len(listener._accepted) == 3)
@@ -103,7 +105,7 @@ async def test_a_connection_that_says_nothing_loads_nothing(open_listener: Calla
     assert not listener._loading
     assert (await ask(listener)).startswith(b"HTTP/1.1 200")
     assert listener.is_loaded
-    silent[2].sendall(GET)  # it was there before the server
+    silent[2].sendall(GET)  # this connection is older than the server
     assert await asyncio.to_thread(silent[2].recv, 12) == b"HTTP/1.1 200"
     for each in silent:
         each.close()
@@ -248,11 +250,11 @@ def test_a_key_without_a_certificate_is_refused_at_the_start() -> None:
         tls_of("", "key.pem")
 
 
-# -- what is loaded -----------------------------------------------------------------------------------------------
+# -- loaded modules -----------------------------------------------------------------------------------------------
 
 
 def run(program: str) -> str:
-    """What a program prints in an interpreter of its own, as a broker begins."""
+    """Run a program in an interpreter that starts like a broker. Returns its output."""
     folders = [str(ROOT), *site_folders()]
     begin = (
         f"import sys; sys.path[:0] = {folders!r}\nfrom broker import late_modules; late_modules.install()\n"
@@ -265,7 +267,7 @@ def run(program: str) -> str:
 
 
 def test_neither_the_client_nor_openssl_is_loaded() -> None:
-    """They are half of the memory and of the time."""
+    """The HTTP client and ssl are half of the server's memory and loading time."""
     program = """
 import asyncio
 from lab.control import listener
@@ -279,7 +281,7 @@ print([name for name in ("aiohttp.web", "lab.control.routes.faults") if name not
 
 
 def test_the_rest_of_the_package_is_there_when_it_is_asked_for() -> None:
-    """What fetches keys for signed tokens is an HTTP client."""
+    """The component that fetches keys for signed tokens needs the HTTP client."""
     program = """
 from lab.control import http_library
 http_library.load()

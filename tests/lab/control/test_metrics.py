@@ -1,4 +1,4 @@
-"""``GET /metrics`` of a cluster at work, read by Prometheus' own parser."""
+"""``GET /metrics`` of a cluster with load, parsed by Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Scraped:
         self._samples = [sample for family in self.families.values() for sample in family.samples]
 
     def __call__(self, name: str, **labels: str) -> float:
-        """The value of the one sample of this name that has these labels."""
+        """The value of the only sample with this name and these labels."""
         (found,) = [
             each.value
             for each in self._samples
@@ -81,7 +81,7 @@ async def test_an_open_transaction_holds_the_last_stable_offset_and_is_seen_to(c
             (later,) = (await caller.get("/v1/views/transactions"))["transactions"]
             held = scraped("odradek_partition_last_stable_offset_lag_seconds", **place)
             oldest = scraped("odradek_oldest_open_transaction_seconds")
-            # In the order in which they were looked at.
+            # The three values were read in this order.
             assert 20 <= held <= oldest <= later["open_ms"] / 1000
             assert scraped("odradek_clock_ahead_seconds") == 20
         scraped = await scrape(caller)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, complete, and with examples that are true."""
+"""The OpenAPI document is valid and complete, and its examples are real responses."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ async def test_it_is_openapi_3_1(open_control: OpenControl, token: str) -> None:
 
 def _security(role: str | None, with_token: bool) -> list[object]:
     if role is None:
-        return []  # for health checks
+        return []  # health checks need no token
     return [{"token": [role]}] if with_token else ["inherited"]
 
 
 def test_which_operations_need_which_role() -> None:
-    """What looks is a GET, and no GET does more. The others are listed, so that a new one is thought about."""
+    """Reading operations are GET, and no GET changes anything. The others are listed, so that a new one needs a decision."""
     by_role: dict[Role, set[str]] = {role: set() for role in Role}
     for operation in OPERATIONS.values():
         by_role[operation.role].add(operation.name)
@@ -91,7 +91,7 @@ async def test_it_has_every_operation_with_a_sentence_and_an_example(caller: Cal
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_the_examples_are_what_the_schemas_say(caller: Caller, name: str) -> None:
-    # It comes with the validator of the document.
+    # jsonschema is installed together with the validator of the document.
     jsonschema = pytest.importorskip("jsonschema")
     operation = NAMES[name]
     document = await caller.get("/openapi.json")

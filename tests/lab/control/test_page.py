@@ -1,4 +1,4 @@
-"""The files of the page: which are there, who may have them, and that they stay small."""
+"""The files of the control page: which ones are served, to whom, and their size."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ async def test_each_call_wants_its_role(roles: Caller) -> None:
             if ROLES.index(role) >= ROLES.index(needed):
                 assert status == 200 or (status, role) == (409, "stop"), (method, path, role, answer)
             else:
-                # Of a rule it is known that it ends a node once it was read.
+                # Whether a rule ends a node is known only after its body was parsed, which needs the role stage.
                 first = "stage" if (path, role) == ("/v1/faults", "look") else needed
                 sentence = f"this needs the role {first}, and the token has the role {role}"
                 assert (status, answer) == (403, {"error": sentence}), (method, path, body)

@@ -1,4 +1,4 @@
-"""What the control port does, seen from outside and checked inside, with a real client where one is needed."""
+"""Effects of the control port's operations, seen over HTTP and checked in the cluster, with real clients if needed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_the_cluster_is_shown_with_who_leads_what(open_control: OpenContro
 async def test_a_node_is_killed_and_comes_back(open_control: OpenControl) -> None:
     caller = await open_control(nodes=3)
     killed = await caller.post("/v1/nodes/2/kill")
-    assert (killed["state"], killed["leads"]) == ("killed", {})  # others lead when it is answered
+    assert (killed["state"], killed["leads"]) == ("killed", {})  # the response comes after the elections
     assert (await caller.get("/health"))["status"] == "degraded"
     status, answer = await caller("POST", "/v1/nodes/2/stop")
     assert (status, answer["error"]) == (409, "node 2 is killed, not running")
@@ -173,7 +173,7 @@ async def test_a_leader_is_moved_to_a_replica_that_is_in_sync(open_control: Open
     path = "/v1/partitions/orders/0/move"
     moved = await caller.post(path, {"to": to})
     assert (moved["leader"], moved["leader_epoch"]) == (to, before["leader_epoch"] + 1)
-    assert await caller.post(path, {"to": to}) == moved  # it leads already
+    assert await caller.post(path, {"to": to}) == moved  # it is the leader already
     async with producing(caller, "payments") as producer:
         await transaction(producer)
     assert (await caller.get("/v1/partitions"))["partitions"][0]["high_watermark"] == 2

@@ -1,4 +1,4 @@
-"""The control port over HTTP: what is refused, with which sentence, and what is bounded."""
+"""The control port's HTTP server: rejected requests, their error sentences, and its limits."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def test_a_header_that_decides_is_given_once(caller: Caller) -> None:
 async def test_silent_connections_do_not_close_the_port(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The oldest without a call is closed for a new one; one that waits for its answer is not."""
+    """A new connection closes the oldest one without a call, but none that waits for its response."""
     monkeypatch.setattr(server, "control_connections_max", lambda: 3)
     host, port = caller.url.removeprefix("http://").split(":")
     rule = await caller.post("/v1/faults", {"rule": "EndTxn -> drop"})

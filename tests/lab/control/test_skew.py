@@ -1,4 +1,4 @@
-"""`POST /v1/nodes/{node_id}/skew`: what it takes, what keeps a skew, and what takes it away."""
+"""`POST /v1/nodes/{node_id}/skew`: accepted values, and which operations keep or remove a skew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operations on topics: bounds, bytes that are no text, hanging transactions."""
+"""The operations on topics: limits, bytes that are not text, hanging transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summaries and the stream that the page lives on, with a real producer's transactions."""
+"""The summaries and the event stream that the control page uses, with transactions of a real producer."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ async def batches(caller: Caller) -> list[Any]:
 
 
 class Watching:
-    """The events of a stream, as they come."""
+    """The events of a stream."""
 
     def __init__(self, lines: AsyncIterator[bytes]) -> None:
         self._lines = lines
 
     async def next(self, name: str) -> Any:
-        """The data of the next event of a name."""
+        """Wait for the next event of this name, and return its data."""
         found = ""
         async with asyncio.timeout(HANG_S):
             async for line in self._lines:
@@ -138,7 +138,7 @@ async def test_a_transaction_that_no_coordinator_knows_hangs(open_control: OpenC
         await producer.begin_transaction()
         await produce(producer, b"value")
     node = caller.control.cluster.running_nodes()[0]
-    for shard in node.transactions._runtime.all():  # as if its state had been lost
+    for shard in node.transactions._runtime.all():  # lose the coordinator's state
         shard.entries.clear()
     summary = await caller.get("/v1/views/transactions")
     assert summary["by_state"] == {"Hanging": 1}

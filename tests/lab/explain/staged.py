@@ -1,4 +1,4 @@
-"""Facts with defaults: a test names what is not as usual."""
+"""Facts for explanations, with defaults: a test gives only those that differ."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NODES = {1: "running", 2: "running", 3: "running"}
 
 
 def around(*rules: str, hits: int = 1, **more: Any) -> ClusterContext:
-    """A cluster of three nodes that run, with these rules, numbered from 1."""
+    """The context of a cluster of three running nodes with these fault rules, which are numbered from 1."""
     known = tuple(
         FaultRule(rule=rule, text=text, hits=hits, spent=False) for rule, text in enumerate(rules, 1)
     )
@@ -33,12 +33,12 @@ def around(*rules: str, hits: int = 1, **more: Any) -> ClusterContext:
 
 
 def foreign(**more: Any) -> ClusterContext:
-    """What is known of a cluster without a control port."""
+    """The context of a cluster without a control port."""
     return ClusterContext(nodes=NODES, **more)
 
 
 def nodes(**states: str) -> dict[int, str]:
-    """``nodes(n2="killed")``"""
+    """The states of the nodes, all running but those given: ``nodes(n2="killed")``."""
     return NODES | {int(name[1:]): state for name, state in states.items()}
 
 
@@ -77,7 +77,7 @@ def in_log(owner: TransactionFacts | None = None, **more: Any) -> OpenInLog:
 
 
 def at(*open_: OpenInLog, **more: Any) -> PartitionFacts:
-    """orders-0 on nodes 1 to 3, from 0 to 13; readers stop at 12 where a transaction is given."""
+    """Facts of orders-0 on nodes 1 to 3 with offsets 0 to 13. With an open transaction its last stable offset is 12."""
     usual = {
         "topic": "orders",
         "index": 0,

@@ -1,4 +1,4 @@
-"""What a group of a staged trouble does: a member of the classic protocol, and offsets without one."""
+"""Clients of the group in a staged trouble: a member of the classic protocol, and commits without a member."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def commit(stage: Stage, offset: int) -> None:
-    """Without a member, as the command for offsets does."""
+    """Commit an offset without being a member, as the command for offsets does."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topics = [OffsetCommitRequestTopic(name=stage.topic, partitions=[partition])]
     request = OffsetCommitRequest(group_id=stage.group, topics=topics)
@@ -51,7 +51,7 @@ def commit_in(stage: Stage, producer: Producer, offset: int) -> None:
 
 
 class Member:
-    """A member of the classic protocol, on connections of its own."""
+    """A member of the classic protocol, with connections of its own."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -100,7 +100,7 @@ class Member:
         return int(self._ask("heartbeat", request, 3).error_code)
 
     def until_rebalance(self) -> None:
-        """The other member's JoinGroup has come: this one is told to join again, and does not."""
+        """Send heartbeats until a rebalance begins because another member has joined. This member does not rejoin."""
         while not self.heartbeat():
             pass
 

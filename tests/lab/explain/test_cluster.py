@@ -1,4 +1,4 @@
-"""All that is wrong, the worst first; and what no explanation may do, whatever the facts."""
+"""The explanation of a whole cluster: all troubles, the worst first. Also rules that hold for every explanation."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_replicas_of_a_node_that_is_away_are_told_with_it() -> None:
     assert found.cause is Cause.UNDER_REPLICATED
 
 
-# -- whatever the facts -----------------------------------------------------------------------------------------
+# -- rules for every explanation --------------------------------------------------------------------------------
 
 TXNS = st.builds(
     txn,
@@ -233,7 +233,7 @@ IDS = st.builds(of_id, st.none() | TXNS, places=st.lists(PLACES, max_size=2).map
 
 
 def check(found: Explanation, context: ClusterContext) -> None:
-    """The rules for all words."""
+    """Check the rules for the text of an explanation."""
     assert found.lines
     assert len(set(found.lines)) == len(found.lines)
     text = "\n".join(found.lines)
@@ -247,7 +247,7 @@ def check(found: Explanation, context: ClusterContext) -> None:
     )
     assert not (found.cause is Cause.NOTHING and context.not_asked)
     assert all(line in found.lines for line in context.not_asked)
-    # A decided transaction has no timeout any more, and no line says both that one is open and that none is.
+    # A decided transaction has no timeout any more, so no explanation has both sentences.
     assert not ("has decided" in found.lines[0] and "times out" in found.lines[0])
     assert not ("no transaction of it is open" in text and "has an open transaction" in text)
 

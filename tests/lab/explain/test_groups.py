@@ -1,4 +1,4 @@
-"""Why a group does not go on: from facts to the first line, one row for each cause."""
+"""Explanations of a group: from facts to the first line, one row for each cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transactional id waits for: from facts to the first line, one row for each cause."""
+"""Explanations of a transactional id: from facts to the first line, one row for each cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why readers of a partition stop: from facts to the first line, one row for each cause."""
+"""Explanations of a partition whose readers stop: from facts to the first line, one row for each cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md, *Something is stuck*: each trouble is made, and `GET /v1/explain` says what the page says."""
+"""docs/troubleshooting.md, *Something stands still*: `GET /v1/explain` returns the page's line for each staged trouble."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
 }
 TOPIC, GROUP, ID = (f"odradek explain {what}" for what in ("TOPIC", "--group GROUP", "--id ID"))
-# Of what only a control port knows, what Kafka's protocol says instead.
+# The first line without a control port, for troubles whose usual first line needs one.
 BY_PROTOCOL = {
     (
         "a rule holds its marker",
@@ -75,7 +75,7 @@ QUESTIONS = {"TOPIC": "topic", "--group": "group", "--id": "transactional_id"}
 
 
 class Row(NamedTuple):
-    """A row of the table."""
+    """A row of the table in docs/troubleshooting.md."""
 
     trouble: str
     question: str
@@ -84,7 +84,7 @@ class Row(NamedTuple):
 
     @property
     def line_by_protocol(self) -> str | None:
-        """None where only the rules and the trace of a broker of ours tell the trouble."""
+        """The first line without a control port, None if the trouble can only be seen through one."""
         known = self.first_line if self.trouble in SEEN_BY_PROTOCOL else None
         return BY_PROTOCOL.get((self.trouble, self.question), known)
 
@@ -104,7 +104,7 @@ ROWS = list(rows())
 def broker() -> Iterator[odradek.Broker]:
     with odradek.Broker(nodes=3, settings=SETTINGS) as broker:
         yield broker
-        broker.kill()  # nothing of it is needed any more
+        broker.kill()  # faster than a stop
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def stage(broker: odradek.Broker) -> Iterator[Stage]:
 
 
 def explained(stage: Stage, question: str) -> list[dict[str, Any]]:
-    """``odradek explain --id ID``, by the control port."""
+    """The explanations that the control port returns for the question of a row, such as ``odradek explain --id ID``."""
     query: dict[str, object] = {}
     for word, name in QUESTIONS.items():
         if word in question:
@@ -130,7 +130,7 @@ def explained(stage: Stage, question: str) -> list[dict[str, Any]]:
 
 
 def typed(stage: Stage, question: str, **environ: str) -> str:
-    """The first line that the command prints."""
+    """The first line that the command of the question prints."""
     _, *words = (
         question.replace("TOPIC", f"{stage.topic}/{stage.partition}")
         .replace("GROUP", stage.group)

@@ -1,6 +1,6 @@
-"""The troubles of docs/troubleshooting.md, each made on a broker of three nodes: a function for a row, by its words.
+"""The troubles of docs/troubleshooting.md on a broker of three nodes: one function for each row, named by its words.
 
-Names are ``orders``, ``readers`` and ``etl-1``: the broker is reset after each.
+All use the names ``orders``, ``readers`` and ``etl-1``, as the broker is reset after each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ALONE = "a topic with one replica"
 
 @dataclass
 class Stage:
-    """A broker, and what is undone before it is reset."""
+    """A broker, and the callbacks that undo a trouble before the broker is reset."""
 
     broker: odradek.Broker
     cluster: Cluster = field(init=False)
@@ -46,10 +46,10 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.cluster = self.connect()
-        self.undo.callback(self._join)  # after all that lets their requests end
+        self.undo.callback(self._join)  # runs last, when all requests can end
 
     def connect(self) -> Cluster:
-        """Its connections are there until all else has been undone."""
+        """Connect to the cluster. The connections are closed after everything else is undone."""
         return self._clusters.enter_context(Cluster(self.broker.bootstrap_servers))
 
     def close(self) -> None:
@@ -61,7 +61,8 @@ class Stage:
         self.run("topic", "create", f"{self.topic}:{partitions}", f"--replicas={replicas}", *words)
 
     def create_elsewhere(self) -> int:
-        """A partition with one replica, which is not on the node that coordinates the id; that node."""
+        """Create the topic with one replica, and select a partition whose leader is not the id's coordinator. Returns the
+        node of the coordinator."""
         self.create(partitions=3, replicas=1)
         coordinator = self.cluster.coordinator(TRANSACTION, self.id)
         self.partition = next(
@@ -95,7 +96,7 @@ class Stage:
         producer.send(self.topic, self.partition, [(now_ms(), None, value) for value in values or (b"a",)])
 
     def open(self) -> Producer:
-        """A transaction with a record in the topic."""
+        """Begin a transaction and write a record to the topic."""
         producer = self.producer(self.id)
         self.send(producer)
         return producer
@@ -114,7 +115,7 @@ class Stage:
         return member
 
     def in_background(self, act: Callable[[], object]) -> None:
-        """A request without a response until the trouble is over."""
+        """Run a request in a thread, as it gets no response before the trouble is over."""
 
         def run() -> None:
             with suppress(ToolError):
@@ -167,7 +168,7 @@ def _(stage: Stage) -> None:
 def _(stage: Stage) -> None:
     coordinator = stage.create_elsewhere()
     producer = stage.open()
-    # Not before it is decided: the coordinator's replicas copy over that link too.
+    # The link is cut after the decision: the coordinator's partition is replicated over it too.
     with stage.broker.faults.add(f"txn.marker transactional_id={stage.id} -> hold") as rule:
         stage.end(producer)
         rule.wait()
@@ -195,8 +196,8 @@ def _(stage: Stage) -> None:
 def _(stage: Stage) -> None:
     TROUBLES["a rule lost its marker"](stage)
     stage.run("txn", "commit", "--partition", f"{stage.topic}/0", "--start-offset", "0")
-    stage.broker.clock.advance("10s")  # its transaction
-    stage.broker.clock.advance("10s", only="requests")  # its decision
+    stage.broker.clock.advance("10s")  # times out the transaction
+    stage.broker.clock.advance("10s", only="requests")  # times out the append of the decision
 
 
 @trouble("a transaction hangs")
@@ -378,7 +379,7 @@ def _(stage: Stage) -> None:
     stage.undo.callback(stage.broker.nodes[leader].kill)
 
 
-# -- what a log holds -------------------------------------------------------------------------------------------
+# -- the content of a log ---------------------------------------------------------------------------------------
 
 
 @trouble("a topic is empty")

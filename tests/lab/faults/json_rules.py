@@ -1,4 +1,4 @@
-"""Rules as the control port reads them."""
+"""Fault rules as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADD: Final = discover()["POST", "/v1/faults"]
 
 
 def rule_from_json(form: object) -> Rule:
-    """From the body of a call, or what stands under ``rule`` in it; ``ValueError`` with the sentence of the response."""
+    """Parse the JSON body of `POST /v1/faults`, or the value of its ``rule``. ``ValueError`` has the response's sentence."""
     body: Any = decode_body(ADD, json.dumps(form if isinstance(form, dict) else {"rule": form}).encode())
     try:
         return _rule(body)

@@ -1,4 +1,4 @@
-"""A broker of handlers with rules on it: real connections without sockets, and a clock that a test moves."""
+"""A broker of test handlers with fault rules: real connections without sockets, and a manual clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.clock import FakeClock
 
 
 class Counting:
-    """A handler that says how often it was asked, and by whom."""
+    """A handler that records how often it was called, and by which clients."""
 
     def __init__(self) -> None:
         self.members: list[str] = []
@@ -25,7 +25,7 @@ class Counting:
 
 
 class Stage:
-    """Rules, connections and steps of one broker."""
+    """The rules, connections and injection points of one broker."""
 
     def __init__(self, handlers: dict[int, Handler] | None = None, **powers: Any) -> None:
         self.heartbeats = Counting()
@@ -42,7 +42,7 @@ class Stage:
         return self.broker.connect()
 
     def step(self, name: str, at: InjectionPoint) -> None:
-        """Take a step; ``steps`` tells what became of it."""
+        """Reach an injection point. ``steps`` then has the name of the step, with the error if a rule refuses it."""
 
         def refuse(code: ErrorCode) -> None:
             self.steps.append(f"{name} {code.name}")

@@ -1,4 +1,4 @@
-"""The parts of an ACL in a rule, and what `remove-acls` and `add-acl` make of them."""
+"""The fields of an ACL in a rule, and the ACLs that `remove-acls` and `add-acl` make of them."""
 
 from __future__ import annotations
 

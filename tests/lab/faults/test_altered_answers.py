@@ -1,4 +1,4 @@
-"""Responses with other values in their fields: copies, at any depth, only what the version has."""
+"""Responses with altered fields: a rule changes a copy, at any depth, and only fields of the version."""
 
 from __future__ import annotations
 

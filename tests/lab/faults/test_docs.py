@@ -1,4 +1,4 @@
-"""Every rule that docs/faults.md shows is one, every action and point is shown, and the bounds are those of the code."""
+"""Every rule in docs/faults.md is valid, every action and point is shown there, and its bounds are those of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules at work: on real connections and at steps, with what each action promises."""
+"""Fault rules on real connections and at injection points, and the effect of each action."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.lab.faults.stage import Stage
 
 @pytest.fixture(autouse=True)
 def node_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node of these connections has an id, and knows topics by name only."""
+    """Give the node of these connections an id, and no topic ids."""
     monkeypatch.setattr(NODE, "node_id", 1, raising=False)
     monkeypatch.setattr(NODE, "topic_name", lambda topic_id: None, raising=False)
 
@@ -77,7 +77,7 @@ async def test_a_spent_rule_stays_listed_but_hangs_no_more() -> None:
     assert (active.matches, active.hits, active.spent) == (2, 1, True)
 
 
-# ---- requests and their answers
+# ---- requests and their responses
 
 
 async def test_an_error_is_answered_and_nothing_handled() -> None:
@@ -131,7 +131,7 @@ async def test_a_lost_answer_is_handled_to_its_end_first() -> None:
     peer = stage.connect()
     peer.send(heartbeat(1))
     assert active.spent
-    assert not peer.transport.closing  # it waits, as it would without the rule
+    assert not peer.transport.closing  # the request waits, as it would without the rule
     await parking.release()
     assert peer.transport.closing
     assert peer.answered() == []
@@ -293,7 +293,7 @@ async def test_a_release_picks_what_it_names() -> None:
     assert stage.faults.release(active.id, only=Match(partition=3, topic="b")) == 1
     assert stage.faults.release(active.id, 1, Match(transactional_id="x")) == 1
     assert stage.faults.release(active.id, only=Match(node=2)) == 0
-    assert stage.faults.release(active.id, only=Match(client_id="*")) == 0  # steps have no client
+    assert stage.faults.release(active.id, only=Match(client_id="*")) == 0  # injection points have no client
     assert stage.steps == ["b-3", "a-3"]
     assert stage.faults.release(active.id, only=Match(topic="b")) == 1
     assert stage.steps == ["b-3", "a-3", "b-4"]
@@ -320,7 +320,7 @@ async def test_a_released_request_meets_no_rule_but_the_one_that_is_named() -> N
     peer.send(heartbeat(1))
     elsewhere = stage.add("Produce -> drop")
     stage.faults.release(holds.id, to=elsewhere.id)
-    await asyncio.sleep(0)  # what is answered is written at the end of the turn
+    await asyncio.sleep(0)  # responses are written at the end of the turn
     assert peer.answered() == [1]
     assert (bystander.matches, elsewhere.matches) == (0, 0)
 
@@ -332,7 +332,7 @@ async def test_a_released_request_is_handled_if_the_other_rule_does_not_hit_it()
     peer.send(heartbeat(1))
     other = stage.add("Heartbeat nth=2 -> drop")
     stage.faults.release(holds.id, to=other.id)
-    await asyncio.sleep(0)  # what is answered is written at the end of the turn
+    await asyncio.sleep(0)  # responses are written at the end of the turn
     assert (other.matches, other.hits) == (1, 0)
     assert peer.answered() == [1]
 
@@ -347,7 +347,7 @@ async def test_a_released_request_can_be_held_again_and_refused() -> None:
     assert (len(holds.held), len(again.held), peer.answered()) == (0, 1, [])
     refuses = stage.add("Heartbeat nth=1 -> error FENCED_INSTANCE_ID")
     assert stage.faults.release(again.id, to=refuses.id) == 1
-    await asyncio.sleep(0)  # what is answered is written at the end of the turn
+    await asyncio.sleep(0)  # responses are written at the end of the turn
     assert peer.answered() == [1]
     assert stage.heartbeats.members == []
     assert [each["errors"] for each in again.to_json()["released"]] == [["FENCED_INSTANCE_ID"]]
@@ -544,7 +544,7 @@ async def test_a_rule_looks_at_partitions(condition: str, hit: bool) -> None:
     assert active.hits == hit
 
 
-# ---- steps
+# ---- injection points
 
 
 def write(partition: int = 0, topic: str = "orders", node_id: int = 1) -> InjectionPoint:
@@ -630,7 +630,7 @@ async def test_what_is_released_early_waits_for_what_is_held_before_it() -> None
 
 
 class Cluster:
-    """Nodes that can be killed and started again; each life is another object."""
+    """Nodes that can be killed and started again. Each life of a node is another object."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, Any] = {1: NODE}
@@ -873,7 +873,7 @@ async def test_an_active_rule_tells_all_of_itself() -> None:
 
 
 def without_acknowledgement(correlation_id: int) -> bytes:
-    """A Produce with acks=0."""
+    """A Produce request with acks=0."""
     from protocol.messages.produce import ProduceRequest
     from tests.broker.net.test_connection import request
 

@@ -1,4 +1,4 @@
-"""The answer that says an error: for each API and version that is served, where Kafka puts the code, and nowhere else."""
+"""Error responses of fault rules: for each API and version, the error code is exactly where Kafka puts it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ APIS = discover()
 CODE = ErrorCode.coordinator_load_in_progress
 TOP = "error_code"
 
-# By AbstractRequest.getErrorResponse of each API in Kafka 4.3.1: from which version on the code stands where.
+# From AbstractRequest.getErrorResponse of each API in Kafka 4.3.1: (first version, the fields with the error code).
 WHERE: dict[str, list[tuple[int, set[str]]]] = {
     "add_raft_voter": [(0, {TOP})],
     "alter_client_quotas": [(0, {"entries.error_code"})],
@@ -117,13 +117,13 @@ OF_ACLS = {
     "operation": 3,
     "permission_type": 3,
 }
-"""Kafka reads no ACL of an unknown kind."""
+"""Kafka rejects ACLs of an unknown type."""
 
 
 def sample(struct: Any, number: int = 0, *, sparse: bool = False) -> Any:
-    """A request with something in every field, and two of everything that there may be several of.
+    """A request with a value in every field, and two elements in every array.
 
-    A ``sparse`` one has null for each value that may be null, but for records, without which Kafka has no error to say.
+    A ``sparse`` request has null in each nullable field but records, as Kafka makes no error response without records.
     """
     values: dict[str, Any] = {}
     for wire in struct.__wire__:
@@ -149,7 +149,7 @@ def _value(wire: Any, number: int, sparse: bool) -> Any:
 
 
 def codes(value: Any, path: str = "") -> Iterator[tuple[str, int]]:
-    """All error codes in an entity of kio, with the way to them."""
+    """All error codes in a message of kio, with their field paths."""
     assert is_dataclass(value)
     for each in fields(value):
         content = getattr(value, each.name)
@@ -167,7 +167,7 @@ def encoded(key: int, version: int, answer: Any) -> bytes:
 
 
 READABLE = [each for each in EVERY_VERSION if each[0] != "create_delegation_token"]
-"""By kio, which takes no time of -1 there; test_error_answers_kafka.py compares it byte for byte."""
+"""kio cannot decode the time -1 in the others. test_error_answers_kafka.py compares those byte for byte."""
 
 
 @pytest.mark.parametrize(("name", "key", "version"), READABLE)
@@ -179,7 +179,7 @@ def test_an_error_stands_where_kafka_puts_it(name: str, key: int, version: int) 
     found = list(codes(kio))
     said = {path for path, code in found if code == CODE}
     assert said == where(name, version)
-    # Where it stands it stands in each entry; nothing else says that all is well.
+    # If an error code is in the entries, each entry has it, and no other code field says success.
     assert [path for path, code in found if code != CODE and path in said] == []
     assert client_codec(key, version).decode(data) is not None
 

@@ -1,4 +1,4 @@
-"""The answers that say an error, as Kafka's own getErrorResponse builds them: nearly all of them byte for byte."""
+"""Error responses of fault rules, compared with those of Kafka's getErrorResponse, nearly all of them byte for byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.javaprog import java_clients
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("jvm")]
 
-# Kafka collects partitions in a hash map; it says the error in words, too; and see `alike`.
+# Reasons: Kafka collects partitions in a hash map, or adds an error message. `alike` has the others.
 NOT_BY_BYTE = {
     "produce",
     "write_txn_markers",
@@ -39,7 +39,7 @@ def test_every_error_answer_is_kafka_s_own(tmp_path: Path, sparse: bool) -> None
     for name, key, version in EVERY_VERSION:
         asked = sample(at_version(key, version, "request"), sparse=sparse)
         if name == "produce":
-            asked.acks = 1  # with 0 there is no answer
+            asked.acks = 1  # with acks=0 there is no response
         body = b"".join(map(bytes, client_codec(key, version).encode(asked)))
         lines.append(f"{key} {version} {CODE.value} {body.hex()}")
         request = request_codec(key, version).decode(body)
@@ -59,13 +59,13 @@ def test_every_error_answer_is_kafka_s_own(tmp_path: Path, sparse: bool) -> None
 
 def alike(name: str, mine: Any, kafka: Any) -> bool:
     if name == "list_partition_reassignments":
-        # Kafka names the partitions that it was asked about, without an error.
+        # Kafka returns the requested partitions, without an error.
         return bool(mine.error_code == kafka.error_code and not mine.topics)
     return plain(mine) == plain(kafka)
 
 
 def plain(value: Any) -> Any:
-    """A message without its texts, and without the order of its entries."""
+    """A message without its error messages and without the order of its entries, for comparison."""
     if isinstance(value, Message):
         return [
             (name, plain(getattr(value, name))) for name, *_ in value.__fields__ if name != "error_message"

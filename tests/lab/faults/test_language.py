@@ -1,4 +1,4 @@
-"""The fault language: its text and JSON forms say the same, and what makes no sense is refused with a sentence."""
+"""The language of fault rules: its text and JSON forms are equivalent, and invalid rules are rejected with a sentence."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_json_has_short_forms() -> None:
     assert rule_from_json(form) == parse_rule("Produce version=9 -> error NOT_LEADER_OR_FOLLOWER")
 
 
-# ---- any rule
+# ---- random rules
 
 
 NAMES = st.text(min_size=0, max_size=8).filter(lambda text: "\0" not in text)
@@ -232,7 +232,7 @@ ALTERATIONS = st.builds(
         st.sampled_from(["error_code", "throttle_time_ms"]), st.integers(0, 2**15 - 1), min_size=1
     ),
 )
-"""Of APIs that have these fields."""
+"""Actions `answer` with fields that many APIs have."""
 
 
 WORDS = st.text(min_size=1, max_size=8).filter(lambda text: "\0" not in text)
@@ -256,7 +256,7 @@ def acl_changes(draw: st.DrawFn) -> Action:
 
 
 def patterns(names: list[str]) -> st.SearchStrategy[str]:
-    """Names, some of them with a star for one of their first letters; a dot stays."""
+    """Names, some of them with a star in place of the second letter."""
     return st.sampled_from(names) | st.sampled_from(names).map(lambda name: name[:1] + "*" + name[2:])
 
 
@@ -319,7 +319,7 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
             rule_from_json(each)
 
 
-# ---- what makes no sense
+# ---- invalid rules
 
 
 @pytest.mark.parametrize(
@@ -535,7 +535,7 @@ def test_a_pattern_means_what_a_regular_expression_of_it_does(pattern: str, name
 
 
 def test_a_pattern_costs_no_more_than_a_walk_along_the_name() -> None:
-    """A regular expression with as many stars does not end."""
+    """A regular expression with as many stars would practically not end."""
     assert not matches("*a" * 100 + "*b", "a" * 32_767)
     assert matches("*a" * 100 + "*b", "a" * 32_767 + "b")
 

@@ -1,4 +1,4 @@
-"""Rules on logins: on connections that log in by SASL, with the mechanisms themselves."""
+"""Fault rules on authentication: connections that authenticate by SASL, with the real mechanisms."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def node_1(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Login:
-    """A client that logs in to a broker with rules, step by step."""
+    """A client that authenticates to a broker with rules, step by step."""
 
     def __init__(self, *rules: str) -> None:
         self.principals: list[str] = []
@@ -61,7 +61,7 @@ class Login:
         self.peer = self.stage.connect()
         self.client = ScramClient(MECHANISM, "alice", "secret")
         self.tokens: list[bytes] = []
-        """What the mechanism has seen."""
+        """The tokens that reached the mechanism."""
 
     def _server(self) -> ScramServer:
         server = ScramServer(MECHANISM, lambda user: KEYS, _no_token)
@@ -90,7 +90,7 @@ class Login:
         return await self._ask(SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=token))
 
     async def _ask(self, key: int, version: int, message: object) -> Any:
-        """The answer that has come by now."""
+        """Send a request. Returns the response, None if it has not come after a few turns of the loop."""
         self.key, self.version = key, version
         self.peer.transport.written.clear()
         self.peer.send(request(key, version, message))
@@ -109,7 +109,7 @@ class Login:
         await turns()
 
     async def go_on(self) -> None:
-        """From the first token to the end."""
+        """Authenticate, from the first token to the last."""
         first = await self.authenticate(self.client.first())
         assert first is not None
         last = await self.authenticate(self.client.evaluate(bytes(first.auth_bytes)))
@@ -131,7 +131,7 @@ async def test_a_login_without_a_hit_is_as_without_rules() -> None:
     await login.go_on()
     login.peer.send(heartbeat(1))
     assert login.principals == ["User:alice"]
-    # The second rule has seen all three, of a client without a principal.
+    # The second rule has matched all three requests, with a client that has no principal.
     assert [each.matches for each in login.rules] == [0, 3]
 
 
@@ -260,7 +260,7 @@ async def test_a_lost_token_leaves_the_login_where_it_was() -> None:
     assert not login.is_closed
     login.peer.send(heartbeat(1))
     await login.pass_time(DELAY_MS)
-    assert login.is_closed, "it is in the middle of its login"
+    assert login.is_closed, "its authentication is not complete"
     assert login.principals == []
 
 

@@ -1,4 +1,4 @@
-"""Which matches are hits."""
+"""Which matches of a rule are hits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever rules do to the steps on a log: each happens once or is refused, in the order in which they came."""
+"""Each step on a log happens once or is refused, and in the order of arrival, whatever rules do to it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_steps_on_a_log_keep_their_order_and_none_is_lost(acts: list[tuple[Any, 
         for number, what in enumerate(acts):
             if what[0] == "step":
                 taken.append(f"{what[1]} {number}")
-            with contextlib.suppress(FaultError):  # a rule that there is not, or not any more
+            with contextlib.suppress(FaultError):  # the rule is unknown or has been removed
                 act(stage, number, what)
         stage.faults.clear()
         return stage, taken

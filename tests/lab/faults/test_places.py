@@ -1,4 +1,4 @@
-"""Rules for nodes, links and listeners that the broker does not have are refused; what may come later is not."""
+"""Rules for unknown nodes, links and listeners are rejected. Rules for topics and clients that may come later are not."""
 
 from __future__ import annotations
 

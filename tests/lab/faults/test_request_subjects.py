@@ -1,4 +1,4 @@
-"""What requests are about, in every version: topics by name or id, partitions, groups, transactional ids."""
+"""The subjects of requests, in every version: topics by name or id, partitions, groups, transactional ids."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.lab.faults.test_error_answers import sample
 APIS = discover()
 TOPICS = {UUID(int=1): "by-id-0", UUID(int=3): "by-id-1"}
 
-# What each API names: topics with partitions (P) or alone (T), groups (G), transactional ids (X).
+# The subjects of each API: topics with partitions (P) or alone (T), groups (G), transactional ids (X).
 NAMES = {
     "add_offsets_to_txn": "GX",
     "add_partitions_to_txn": "PX",
@@ -65,7 +65,7 @@ NAMES = {
     "write_txn_markers": "P",
 }
 OF_A_KIND = ("alter_configs", "describe_configs", "find_coordinator", "incremental_alter_configs")
-"""Keys of a kind, and resources of a type, have tests of their own."""
+"""APIs whose keys or resources have a type. They have tests of their own."""
 EVERY_VERSION = [
     (api.name, key, version)
     for key, api in sorted(APIS.items())
@@ -75,7 +75,7 @@ EVERY_VERSION = [
 
 
 def read(key: int, version: int, request: Any) -> RequestSubjects:
-    """As the broker reads it from the wire."""
+    """The subjects that the broker finds in the request after decoding it from the wire."""
     data = b"".join(map(bytes, client_codec(key, version).encode(request)))
     return subjects_in(key, request_codec(key, version).decode(data), TOPICS.get)
 
@@ -153,7 +153,7 @@ def test_a_fetch_of_a_session_is_about_all_partitions_of_the_session() -> None:
     ],
 )
 def test_one_of_its_partitions_is_enough_but_it_must_be_one(match: Match, met: bool) -> None:
-    """Topic and partition belong together: orders-1 and other-2 are no orders-2."""
+    """A rule for orders-2 does not match a request for orders-1 and other-2."""
     topics = [
         ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(partition_index=1)]),
         ListOffsetsTopic(name="other", partitions=[ListOffsetsPartition(partition_index=2)]),

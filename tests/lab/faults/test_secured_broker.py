@@ -1,4 +1,4 @@
-"""Faults on security at a broker with sockets: rights that end, tokens that are refused, certificates that expire."""
+"""Fault rules on security at a broker with sockets: removed ACLs, rejected tokens, expired certificates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED
 TOPIC, WRITE, DESCRIBE = 2, 4, 8
 MAY_WRITE = Acl(TOPIC, "orders", LITERAL, ALICE, "*", WRITE, ALLOW)
 MAY_LOOK = Acl(TOPIC, "orders", LITERAL, "User:*", "*", DESCRIBE, ALLOW)
-"""Clients ask for the topic before they write to it."""
+"""Clients ask for the topic's metadata before they write to it."""
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def create(broker: InProcess, *acls: Acl) -> None:
 
 
 class Alice:
-    """A producer, one record in each request."""
+    """A producer that sends one record in each request."""
 
     def __init__(self, broker: InProcess, **more: Any) -> None:
         self.errors: list[KafkaError] = []
@@ -76,7 +76,8 @@ class Alice:
         )
 
     def send(self, value: str) -> int | None:
-        """The error of the record; None if it is written. After a refusal the client itself refuses, for a while."""
+        """Send a record and return its error, None if it was written. After an authorization error the client itself fails
+        records for a while."""
         errors: list[KafkaError | None] = []
         self._producer.produce("orders", value, callback=lambda error, message: errors.append(error))
         assert self._producer.flush(HANG_S) == 0
@@ -104,7 +105,8 @@ def test_a_right_ends_at_the_nth_produce(broker: InProcess) -> None:
 def test_a_denial_comes_and_goes_with_rules(broker: InProcess) -> None:
     let_alice_write(broker)
     broker.stage("Produce nth=2 -> add-acl topic=ord* operation=Write permission=DENY")
-    broker.stage("Produce nth=2 -> remove-acls permission=DENY")  # it does not see the hit of the first
+    # A request that the first rule hits does not count.
+    broker.stage("Produce nth=2 -> remove-acls permission=DENY")
     assert [Alice(broker).send(str(number)) for number in range(3)] == [None, REFUSED, None]
     assert acls(broker) == {MAY_WRITE, MAY_LOOK}
 
@@ -127,14 +129,14 @@ def test_a_client_takes_a_refused_login_for_kafka_s_refusal(
     rule = broker.stage(f"SaslAuthenticate mechanism={mechanism} nth=1 -> error SASL_AUTHENTICATION_FAILED")
     alice = Alice(broker, **login)
     assert told in alice.await_error(KafkaError._AUTHENTICATION)
-    assert alice.send("1") is None, "the next login is not refused"
+    assert alice.send("1") is None, "the rule is spent, so the next authentication succeeds"
     assert rule.hits == 1
 
 
 # ---- certificates
 
 DAYS = 3650
-"""For which the authority of --tls issues certificates."""
+"""The validity of certificates that the authority of --tls issues."""
 
 
 @pytest.fixture
@@ -186,8 +188,8 @@ def test_certificates_expire_with_the_clock(with_tls: InProcess, tmp_path: Path)
             connected(with_tls, folder),
         ):
             pass
-        assert is_served(early), "who is connected stays"
+        assert is_served(early), "an open connection stays"
     with connected(with_tls, folder, verifies=False) as careless:
         assert is_served(careless)
     with connected(with_tls, folder, verifies=False, as_client=True) as expired:
-        assert not is_served(expired), "its own certificate has expired too"
+        assert not is_served(expired), "the client's certificate has expired too"

@@ -1,4 +1,4 @@
-"""Families as text, read by the parser of Prometheus' own client."""
+"""Metric families as text, parsed by Prometheus' own client library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "kafka_brokers"
 
 
 def read(families: list[Family]) -> dict[str, Any]:
-    """By name; without those of the process."""
+    """Write and parse the families. Returns them by name, without those of the process."""
     found = text_string_to_metric_families(written(families).decode())
     return {each.name: each for each in found if not each.name.startswith("process_")}
 
@@ -81,7 +81,7 @@ def test_the_process_is_shown_as_prometheus_own_client_shows_it() -> None:
     assert {(name, each.type, each.documentation) for name, each in ours.items()} == {
         (name, each.type, each.documentation) for name, each in theirs.items()
     }
-    # Memory and time go on between the two.
+    # Memory and CPU time may change between the two scrapes.
     for name, each in ours.items():
         assert each.samples[0].name == theirs[name].samples[0].name
         assert each.samples[0].value == pytest.approx(theirs[name].samples[0].value, rel=0.2, abs=1)

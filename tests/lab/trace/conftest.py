@@ -1,4 +1,4 @@
-"""A broker in this process, whose trace can be looked at, and a real client that talks to it over TCP."""
+"""A broker in this process with its trace, and a real client that connects over TCP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from server.options import parse
 
 
 class TracedBroker:
-    """A cluster and the trace on it."""
+    """A cluster and its trace."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -46,7 +46,7 @@ StartTraced = Callable[..., Awaitable[TracedBroker]]
 
 @pytest.fixture
 async def start_traced(tmp_path: Path) -> AsyncIterator[StartTraced]:
-    """Start brokers with these arguments; all end with the test."""
+    """A function that starts a broker with these arguments. All of them are stopped at the end of the test."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(*arguments: str) -> TracedBroker:
@@ -60,5 +60,5 @@ async def start_traced(tmp_path: Path) -> AsyncIterator[StartTraced]:
 
 @pytest.fixture
 async def broker(start_traced: StartTraced) -> TracedBroker:
-    """One node with two partitions of orders."""
+    """A broker with one node and the topic orders of two partitions."""
     return await start_traced("--topic", "orders:2")

@@ -1,4 +1,4 @@
-"""Three nodes: markers travel between them as WriteTxnMarkers, and are seen in lines, captures and timelines (E5)."""
+"""Markers between three nodes are WriteTxnMarkers requests, which lines, captures and timelines show (E5)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def commit_everywhere(broker: TracedBroker, transactional_id: str = "order
         for index in range(PARTITIONS):
             await producer.send_and_wait("orders", b"value", partition=index)
         await producer.commit_transaction()
-        # The next one can begin once the last one's markers are written everywhere.
+        # The next transaction can begin once the markers of the last one are written in all partitions.
         await producer.begin_transaction()
         await producer.send_and_wait("orders", b"value", partition=0)
         await producer.abort_transaction()
@@ -102,7 +102,7 @@ async def test_a_capture_has_the_markers_between_the_nodes_own_ports(broker: Tra
 
 
 class Wire:
-    """Writes down what connections read from their sockets and write to them."""
+    """Records the bytes that connections read from their sockets and write to them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.streams: defaultdict[tuple[Any, Any], bytes] = defaultdict(bytes)
@@ -112,7 +112,7 @@ class Wire:
             made(connection, Tap(transport, self.streams))  # type: ignore[arg-type]
 
         def buffer_updated(connection: Connection, count: int) -> None:
-            landed = connection.get_buffer(count)[:count]  # where the kernel has put it
+            landed = connection.get_buffer(count)[:count]  # the kernel has written the received bytes there
             self.streams[(connection.host, connection.port), connection.address] += bytes(landed)
             updated(connection, count)
 
@@ -121,7 +121,7 @@ class Wire:
 
 
 class Tap:
-    """A transport that writes down what is written to it."""
+    """A transport that records what is written to it."""
 
     def __init__(self, transport: Any, streams: defaultdict[tuple[Any, Any], bytes]) -> None:
         self._transport = transport

@@ -1,4 +1,4 @@
-"""A real client commits and aborts: the timeline tells it with the right offsets, whether the trace was on or not."""
+"""The timeline of a real client's commits and aborts has the right offsets, with and without a running trace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def life_of(broker: TracedBroker, transactional_id: str, *, traced: bool =
 
 
 def brief(told: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Each event in a few words; internal topics without their partitions' numbers."""
+    """Each event as a short tuple. Partition numbers of internal topics are left out."""
     found: list[tuple[Any, ...]] = []
     for event in told["events"]:
         match event["kind"]:
@@ -72,13 +72,13 @@ LIFE = [
 ]
 
 
-# Within one millisecond nothing says whether a batch came before another partition joined.
+# Within one millisecond the order of a batch and of a partition that joins the transaction is unknown.
 CHAINS = [[each for each in LIFE if each[1] != left_out] for left_out in ("batch", "offsets")]
 CHAINS[1] = [each for each in CHAINS[1] if "__consumer_offsets" not in each]
 
 
 def check_life(told: list[tuple[Any, ...]]) -> None:
-    """All of LIFE, nothing else, and each chain in its order."""
+    """The timeline has exactly the events of LIFE, and each chain is in its order."""
     assert sorted(map(str, told)) == sorted(map(str, LIFE))
     for chain in CHAINS:
         assert [each for each in told if each in chain] == chain
@@ -100,7 +100,7 @@ async def test_with_the_trace_on_each_request_stands_before_what_came_of_it(brok
     told = brief((await life_of(broker, "orders-tx", traced=True)).to_json())
     exchanges = ("FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "Produce")
     exchanges += ("TxnOffsetCommit", "EndTxn")
-    # Whose requests are known, of that the order is known too.
+    # For requests in the trace the order is known too.
     assert [each for each in told if each[1] not in exchanges] == LIFE
 
     def follows(api: str, what: tuple[Any, ...]) -> None:

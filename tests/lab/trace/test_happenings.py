@@ -77,7 +77,7 @@ async def test_kills_and_elections_stand_where_they_were(start_traced: StartTrac
         await producer.commit_transaction()
     await until(lambda: transactions(cluster.running_nodes())[0]["state"] == "CompleteCommit")
     await cluster.clock.advance(10)
-    cluster.kill_node(2)  # after the end: not part of it
+    cluster.kill_node(2)  # after the end of the transaction, so not in its timeline
     await cluster.settled()
     shown, text = await told(broker, "mine")
     moved = [event for event in shown["events"] if event["kind"] in ("election", "node")]
@@ -98,7 +98,7 @@ async def test_a_transaction_that_no_coordinator_knows_is_hanging(broker: Traced
     plain = build_batch([(node.clock.now_ms(), None, b"before it")])
     assert partition.append_internal(plain).error is ErrorCode.none
     before = partition.log_end_offset
-    assert before != txn.producer_id  # Or the one could pass for the other.
+    assert before != txn.producer_id  # otherwise the test could not tell them apart
     records = build_batch(
         [(node.clock.now_ms(), None, b"late")],
         producer_id=txn.producer_id,

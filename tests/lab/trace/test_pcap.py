@@ -1,4 +1,4 @@
-"""Captures, read again by a reader of the test's own and, where there is one, by tshark."""
+"""Captures, read by a reader of the test's own, and by tshark if it is installed."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ needs_tshark = pytest.mark.tshark
 SYN, ACK = 2, 16
 IPV4, IPV6 = 0x0800, 0x86DD
 
-# What tshark 4.0 calls malformed and is not.
+# APIs whose frames tshark 4.0 reports as malformed although they are not.
 MISREAD_BY_TSHARK = {
-    # The length before a field of the type bytes has four bytes in the versions that are not flexible: it reads two.
+    # It reads a length of two bytes before a field of type bytes, but in versions that are not flexible it is four bytes.
     "JoinGroup",
     "SyncGroup",
     "DescribeGroups",
     "SaslAuthenticate",
-    # A list of lists of broker ids: it reads a list of ids.
+    # It reads a list of broker ids where there is a list of lists.
     "CreatePartitions",
     "CreateTopics",
-    # The answer begins with the throttle time, which it skips.
+    # It does not expect the throttle time at the start of the response.
     "DeleteTopics",
 }
 
 
 class Packet(NamedTuple):
-    """What the file says of one packet, every checksum already compared."""
+    """One packet of the file, whose checksums have been verified."""
 
     time_us: int
     source: tuple[str, int]
@@ -56,7 +56,7 @@ class Packet(NamedTuple):
     flags: int
     payload: bytes
     missing: int
-    """Bytes that were sent and not captured."""
+    """The number of bytes that were sent but not captured."""
 
 
 def packets(data: bytes) -> list[Packet]:
@@ -110,7 +110,7 @@ def packet(raw: bytes, time_us: int, missing: int) -> Packet:
 
 
 def ones_sum(data: bytes) -> int:
-    """The one's complement sum, word by word: 0xffff where a checksum is right."""
+    """The one's complement sum of the 16-bit words. It is 0xffff if the data contain a correct checksum."""
     total = 0
     for (word,) in struct.iter_unpack(">H", data + b"\0" * (len(data) % 2)):
         total += word
@@ -119,7 +119,7 @@ def ones_sum(data: bytes) -> int:
 
 
 def streams(found: list[Packet]) -> dict[tuple[Any, Any], bytes]:
-    """What each end has sent to another, put together as TCP does; gaps and wrong acknowledgements are errors."""
+    """The bytes that each end has sent to another, reassembled as by TCP. Gaps and wrong acknowledgements are errors."""
     sent: defaultdict[tuple[Any, Any], bytearray] = defaultdict(bytearray)
     first: dict[tuple[Any, Any], int] = {}
     for each in found:
@@ -251,8 +251,8 @@ def test_a_connection_without_sockets_gets_ports_of_its_own() -> None:
 
 # -- tshark ---------------------------------------------------------------------------------------------------------
 
-# The newest version of each API that Wireshark 4.0 (Debian 12) knows; those after it know more. Of a newer version it reads
-# the header, and then the rest by the layout of an older one: what it says of that is not worth a look.
+# The newest version of each API that Wireshark 4.0 (Debian 12) knows. Later releases know more. For a newer version it reads
+# the header, and then decodes the rest in the layout of an older version, so that output is not compared.
 KNOWN_TO_TSHARK = {
     0: 8, 1: 11, 2: 5, 3: 9, 8: 8, 9: 7, 10: 3, 11: 7, 12: 4, 13: 4, 14: 5, 15: 5, 16: 3, 17: 1, 18: 3, 19: 5, 20: 4,
     21: 1, 22: 3, 23: 3, 24: 1, 25: 1, 26: 1, 27: 0, 28: 3, 32: 2, 33: 1, 36: 1, 37: 2, 42: 2, 47: 0,
@@ -260,10 +260,10 @@ KNOWN_TO_TSHARK = {
 
 
 class Line(NamedTuple):
-    """What tshark says of one Kafka frame."""
+    """tshark's fields of one Kafka frame."""
 
     api_key: int | None
-    """None: an answer, and the request before it was too new for it."""
+    """None for a response to a request whose version tshark does not know."""
     correlation_id: int
     is_request: bool
     malformed: bool
@@ -284,7 +284,7 @@ def tshark(path: Path, *ports: int) -> list[Line]:
     )
     lines = []
     for text in run.stdout.splitlines():
-        # An ApiVersions answer has the field as often as there are APIs.
+        # For an ApiVersions response tshark prints the field once for each API.
         key, correlation_id, port, malformed, info = text.split("\t")
         api_key = int(key.split(",")[0]) if key else None
         lines.append(Line(api_key, int(correlation_id), int(port) in ports, bool(malformed), info))
@@ -295,7 +295,7 @@ RECORDS = build_batch([(1, b"k", b"v"), (2, None, b"w")], producer_id=7, produce
 
 
 def sample(shape: Any) -> Any:
-    """A message of one version with something in every field, as a client or a broker could have sent it."""
+    """A message of one version with a value in every field, as a client or a broker could send it."""
     return shape.__union__(**{field.name: sample_field(field) for field in shape.__wire__})
 
 

@@ -1,4 +1,4 @@
-"""How much of the logs is read for a timeline, and that reading delays no request."""
+"""How much of the logs a timeline reads, and that the reading delays no request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def fill(broker: TracedBroker, count: int) -> None:
 
 
 async def scan(broker: TracedBroker, transactional_id: str, bytes_max: int) -> tuple[list[str], bool, int]:
-    """The kinds of events, whether orders was read as a whole, and from where."""
+    """Read a timeline. Returns the kinds of its events, whether orders was read as a whole, and from which offset."""
     found = await timeline(
         broker.cluster.running_nodes(), transactional_id, limits=ScanLimits(bytes_max=bytes_max)
     )

@@ -1,4 +1,4 @@
-"""What the trace takes out of frames: every secret, and nothing else."""
+"""The trace removes every secret from frames, and nothing else."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def read(key: int, version: int, side: Side, frame: bytes) -> Any:
 
 
 def flat(message: Any, wire: Sequence[WireField]) -> Iterator[tuple[str, Any]]:
-    """Each field that is no struct, with its value, in the order of the wire."""
+    """Each field that is not a struct, with its value, in the order of the wire."""
     for field in wire:
         value = getattr(message, field.name)
         if field.kind != "struct":
@@ -93,7 +93,7 @@ def test_of_a_secret_as_many_zeros_are_left_and_all_else_as_it_was(key: int, sid
 
 @pytest.mark.parametrize("key", [ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS])
 def test_any_change_of_settings_can_be_redacted(key: int) -> None:
-    """Random names are not known, so that each of their values may be a secret, but for loggers and client metrics."""
+    """Random settings are unknown, so each of their values may be a secret. Those of loggers and client metrics are not."""
     rng = random.Random(key)
     for version in versions_of(key):
         for _ in range(10):
@@ -144,7 +144,7 @@ def redacted_value(kind: int, name: str, value: str) -> str:
     ],
 )
 def test_settings_that_kafka_logs_are_shown_and_no_others(kind: int, name: str, is_shown: bool) -> None:
-    """``KafkaConfig.loggableValue``"""
+    """The rule is that of Kafka's ``KafkaConfig.loggableValue``."""
     assert redacted_value(kind, name, "grün") == ("grün" if is_shown else "*" * 5)
 
 
@@ -154,7 +154,7 @@ def test_a_frame_of_another_api_is_the_same_object() -> None:
 
 
 def test_a_tag_behind_a_secret_does_not_bring_it_back() -> None:
-    """A field that a later version may have: it is not known, and so it may be a secret too."""
+    """A tagged field that a later version may add is unknown, so it may be a secret."""
     body = b"".join(
         client_codec(SASL_AUTHENTICATE, 2).encode(SaslAuthenticateRequest(auth_bytes=b"password"))
     )

@@ -1,4 +1,4 @@
-"""Frames as JSON and as lines: every API and version, and by example what a person reads."""
+"""Frames as JSON for every API and version, and as lines of text for examples."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def names(topic_id: uuid.UUID) -> str | None:
 
 
 def asked(key: int, version: int, request: object, answer: object = None, **facts: Any) -> Exchange:
-    """An exchange whose frames are made of messages."""
+    """An exchange whose frames are encoded from messages."""
     frame = request_header(key, version, 9, "c") + b"".join(client_codec(key, version).encode(request))
     reply = None
     if answer is not None:
@@ -104,7 +104,7 @@ def asked(key: int, version: int, request: object, answer: object = None, **fact
 
 
 def check_fields(message: Any, told: dict[str, Any], wire: Sequence[WireField]) -> None:
-    """Every field of the version is told, in its place, with its value; behind error codes and ids stand their names."""
+    """The JSON has every field of the version, in order, with its value. Names follow error codes and ids."""
     fields = [field.name for field in wire]
     assert [name for name in told if name in fields] == fields
     assert all(name.endswith(("error", "_name")) for name in told if name not in fields)
@@ -138,7 +138,7 @@ def test_every_version_is_told_field_by_field_as_json(key: int) -> None:
         for codec, body, side in ((request_codec, request, "request"), (client_codec, answer, "answer")):
             message = codec(key, version).decode(body)
             check_fields(message, told[side], message.__wire__)
-        # Whatever is in it: the trace stands in the way of every request and must not fall over one.
+        # Random content must not fail: the trace reads every request.
         made.transactions = transactions_in(key, request_codec(key, version).decode(request))
         assert len(json.loads(json_line(made))["transactions"]) == len(made.transactions)
         assert "\n" not in text_line(made, names)
@@ -250,7 +250,7 @@ def test_the_facts_are_there_without_the_bodies() -> None:
     assert (told["peer"], told["from_node"], told["took_us"]) == ("127.0.0.1:50001", None, 1250)
 
 
-# -- whose transaction ----------------------------------------------------------------------------------------------
+# -- transactions of an exchange ------------------------------------------------------------------------------------
 
 TWO = [
     AddPartitionsToTxnTransaction(transactional_id=name, producer_id=pid, producer_epoch=1, topics=[])
@@ -302,7 +302,7 @@ def test_a_produce_says_it_by_its_first_batch() -> None:
 
 
 def line_of(made: Exchange) -> str:
-    """Without what all lines have: time, node, asker; and how long it took."""
+    """The text of an exchange without the parts that all lines have: time, node, client and duration."""
     line = text_line(made, names)
     head = "22:13:20.009 node 1 < c@127.0.0.1:50001 "
     assert line.startswith(head)

@@ -1,4 +1,4 @@
-"""Timelines put together from records that are made up: what belongs to which transaction, and in which order."""
+"""Timelines of synthetic logs: which events belong to which transaction, and in which order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ORDERS_0, ORDERS_1, OFFSETS = ("orders", 0), ("orders", 1), ("__consumer_offsets
 
 
 class Story:
-    """The logs of a small cluster, written line by line; every line is a millisecond after the one before."""
+    """The logs of a small cluster, written event by event. Each event is a millisecond after the one before."""
 
     def __init__(self, producer_id: int = 7, epoch: int = 0) -> None:
         self.now_ms = NOW_MS
@@ -130,7 +130,7 @@ class Story:
         return Timeline(assembled)
 
     def brief(self, sent: dict[int, Any] | None = None) -> list[str]:
-        """`2 Ongoing`, `2 orders-0@3`, `2 COMMIT orders-0@4`, `- EndTxn`: which transaction, and what."""
+        """Transaction number and event, such as `2 Ongoing`, `2 orders-0@3`, `2 COMMIT orders-0@4` or `- EndTxn`."""
         found = []
         for event in self.told(sent).to_json()["events"]:
             number = event["transaction"] or "-"
@@ -246,7 +246,7 @@ def test_states_keep_the_order_of_their_log_where_the_next_coordinator_is_behind
     assert story.brief() == TWO_COMMITS[:5]
     assert [each["time_ms"] for each in story.told().to_json()["events"] if each["kind"] == "state"] == [
         each.time_ms for each in story.states
-    ], "each shows the time that was written"
+    ], "each state has the time of its record"
 
 
 def test_each_state_names_the_partitions_that_have_joined_since() -> None:
@@ -280,7 +280,7 @@ def test_a_decision_without_all_its_markers_is_told_as_under_way(
 
 
 def test_a_batch_that_comes_after_the_marker_belongs_to_no_transaction() -> None:
-    """What hangs: with the old protocol a late batch opens a transaction that no producer ends."""
+    """A late batch of the old protocol opens a transaction that no producer ends: a hanging transaction."""
     story = Story().commit(ORDERS_0).wait(100).batch(ORDERS_0)
     assert story.brief()[-1] == "- orders-0@2"
     assert "of no transaction that is known" in story.told().to_text().splitlines()[-1]
@@ -343,7 +343,7 @@ def test_an_id_that_was_forgotten_begins_anew() -> None:
 
 
 def test_the_last_epoch_of_a_producer_id_ends_under_the_old_id() -> None:
-    """The state Complete has the next producer id already (KIP-360)."""
+    """The Complete state already has the next producer id (KIP-360)."""
     story = Story(epoch=32766).state(TransactionState.ONGOING, ORDERS_0).batch(ORDERS_0)
     story.state(TransactionState.PREPARE_COMMIT, ORDERS_0).marker(ORDERS_0, committed=True, epoch=32767)
     story.state(TransactionState.COMPLETE_COMMIT, producer_id=8)
@@ -399,7 +399,7 @@ def test_a_produce_lets_its_own_partitions_join() -> None:
     assert story.brief({1: {("orders", 1, 7, 0, 0)}})[1] != "1 Ongoing"
 
 
-# -- told -----------------------------------------------------------------------------------------------------------
+# -- text and JSON --------------------------------------------------------------------------------------------------
 
 
 def test_the_table_for_people() -> None:
@@ -432,7 +432,7 @@ def test_a_hit_of_a_rule_stands_behind_what_leads_to_it_in_the_same_millisecond(
     story = Story().state(TransactionState.ONGOING, ORDERS_0, ORDERS_1).wait(-1).hit("Produce", "tx")
     story.batch(ORDERS_0).wait(-1).batch(ORDERS_1).wait(-1).asks(END_TXN).hit("EndTxn", "tx")
     story.hit("txn.prepare.append", "tx").state(TransactionState.PREPARE_COMMIT, ORDERS_0, ORDERS_1)
-    # All of this is one millisecond, and so is the rest: that the second marker is held is seen by its hit.
+    # All events have the same millisecond. That the second marker was held is known from the hit.
     story.wait(-1).hit("txn.marker", "tx").marker(ORDERS_0, committed=True).wait(-1).hit("txn.marker", "tx")
     story.marker(ORDERS_1, committed=True).wait(-1).hit("txn.complete.append", "tx").hit("log.write")
     assert story.state(TransactionState.COMPLETE_COMMIT).brief() == [
@@ -457,7 +457,7 @@ def test_a_hit_of_a_rule_stands_behind_what_leads_to_it_in_the_same_millisecond(
 def test_a_hit_is_of_no_transaction_while_none_is_open() -> None:
     story = Story().commit(ORDERS_0).hit("AddPartitionsToTxn", "tx").wait().commit(ORDERS_0)
     assert "- hit by AddPartitionsToTxn" in story.brief()
-    # The marker of a decision that came before this millisecond.
+    # The marker of a decision before this millisecond.
     story = Story().state(TransactionState.ONGOING, ORDERS_0).state(TransactionState.PREPARE_ABORT, ORDERS_0)
     story.hit("txn.marker", "tx").marker(ORDERS_0, committed=False)
     assert story.brief()[-3:] == ["1 PrepareAbort", "1 hit by txn.marker", "1 ABORT orders-0@0"]

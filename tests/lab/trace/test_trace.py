@@ -1,4 +1,4 @@
-"""The trace on a connection: what it writes down, what it forgets, who follows, and that it is gone when it is off."""
+"""The trace on a connection: what it records, what it drops, followers, and that nothing of it remains when it is off."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_how_long_an_answer_took_is_real_time_to_the_microsecond() -> None
     traced.peer.send(heartbeat(1))
     assert (traced.last.outcome, traced.last.took_us) == (Outcome.IN_PROGRESS, None)
     traced.stopwatch_us += 1234
-    traced.broker.clock.advance(7 * 24 * 3_600_000)  # a virtual clock may move on
+    traced.broker.clock.advance(7 * 24 * 3_600_000)  # the virtual clock does not count in the duration
     await parking.release()
     assert (traced.last.outcome, traced.last.took_us) == (Outcome.ANSWERED, 1234)
     assert traced.last.answered_ms == traced.broker.clock.now
@@ -119,7 +119,7 @@ async def test_a_request_that_wants_no_answer_and_one_whose_client_leaves_are_to
 
 
 class Rule:
-    """Keeps answers back, or requests."""
+    """An interceptor that holds requests or responses."""
 
     def __init__(self, *, handles: bool, answers: bool) -> None:
         self.handles, self.answers = handles, answers
@@ -156,7 +156,7 @@ async def test_a_request_that_a_rule_holds_is_seen_as_held_and_later_as_answered
         rule.calls[0].proceed()
         assert (traced.last.outcome, traced.last.was_held) == (Outcome.ANSWERED, True)
         assert traced.last.handled_alone == 1
-        assert follower.take() is follower.take() is traced.last  # once held, once over
+        assert follower.take() is follower.take() is traced.last  # once when held, once when complete
 
 
 async def test_it_sees_what_a_rule_stops_that_was_there_before_it() -> None:
@@ -255,7 +255,7 @@ async def test_a_search_finds_what_entries_are_and_leaves_the_loop_to_others() -
         traced.peer.send(heartbeat(number))
     searching = asyncio.ensure_future(traced.trace.search(since=2, limit=2))
     await turns()
-    traced.peer.send(heartbeat(7))  # after the search began
+    traced.peer.send(heartbeat(7))  # after the start of the search
     assert [each.number for each in await searching] == [5, 6]
 
 
@@ -329,7 +329,7 @@ async def test_a_follower_sees_each_exchange_once_it_is_over() -> None:
     other = traced.connect()
     other.send(heartbeat(2))
     await turns()
-    parking.waiting.append(parking.waiting.pop(0))  # the second one is answered first
+    parking.waiting.append(parking.waiting.pop(0))  # the second request gets its response first
     await parking.release()
     await parking.release()
     await turns()
