@@ -1,4 +1,4 @@
-"""What every test may use."""
+"""Plugins, settings and fixtures for all tests."""
 
 import os
 import shutil
@@ -24,28 +24,28 @@ pytest_plugins = [
     "odradek.spark.testing.fixtures",
 ]
 
-# What is fetched for Spark lies in the checkout, as all else that tests fetch.
+# Downloads for Spark go to the checkout, like all others of the tests.
 os.environ["ODRADEK_CACHE"] = str(Path(__file__).resolve().parents[1] / ".cache")
 
-# pytest-timeout's, before a test's own mark; what it ends has hung.
+# The time limit of pytest-timeout for tests that set none of their own. A test that exceeds it hangs.
 os.environ["PYTEST_TIMEOUT"] = str(TEST_S)
 
-# Hypothesis would fail an example that takes 200 ms, and a test whose data take a second to be drawn.
+# By default Hypothesis fails an example that takes 200 ms, and a test that takes a second to generate its data.
 settings.register_profile("odradek", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("odradek")
 
 reset_signals()
 
-# In the process of a test; brokers that it starts in processes of their own run what is compiled. With
-# TESTED=compiled this one does too, for tests that put nothing in place of a method.
+# The process of a test runs the Python modules, and brokers in processes of their own run the compiled ones. With
+# TESTED=compiled this process runs the compiled modules too, for tests that replace no method.
 if os.environ.get("TESTED") != "compiled":
     use_python()
 
-# Where this worker keeps the bytecode of tests; what tests start, in a directory that is new each time, keeps its own.
+# PYTHONPYCACHEPREFIX is for this worker only: programs that tests start in temporary directories use their own.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.pop("PYTHONPYCACHEPREFIX", None)
 
-# Its default, where rich is installed, shows the variables of each frame of a traceback, however large they are.
+# The default renderer, if rich is installed, prints the variables of each frame of a traceback, however large.
 structlog.configure(
     processors=[
         structlog.processors.add_log_level,
@@ -66,12 +66,11 @@ PROGRAMS = {
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What needs a program that is no Python package is left out where it is not: Wireshark's tshark, without which the
-    tests' own reader judges captures alone, kcat, Chromium, Prometheus, PostgreSQL, a Docker engine, and a Kubernetes
-    (`ODRADEK_KUBECTL`)."""
+    """Deselect tests that need a missing program: tshark (without it only our own reader checks captures), kcat, Chromium,
+    Prometheus, PostgreSQL, a Docker engine or a Kubernetes (`ODRADEK_KUBECTL`)."""
     missing = [name for name, found in PROGRAMS.items() if found is None]
     left_out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
-    # Imported when pytest has loaded it as a plug-in: before, its asserts could not be rewritten.
+    # A module-level import would load it before pytest can rewrite its asserts.
     from tests.compatibility.verdicts import note_left_out
 
     note_left_out(left_out)

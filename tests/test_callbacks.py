@@ -1,7 +1,7 @@
-"""A coordinator waits in one way (ARCHITECTURE.md): a parameter that takes a function is listed here, with its reason.
+"""Coordinators wait in coroutines (ARCHITECTURE.md). Each parameter that takes a function is listed here, with its reason.
 
-A walk in callbacks is read from its middle: what it goes on with is a parameter of a function that it calls. A new one needs
-a line in `REMAINING`, and a review.
+Code in callbacks is hard to read, as its next step is an argument of a call. A new callback needs a line in `REMAINING`, and
+a review.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pytest
 pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("broker/transactions", "broker/groups")
-LISTENER = "is told of what happens at any time, and no walk waits for it"
-TIMER = "is what a timer does when its time comes"
-EACH = "takes each of many, in the call"
-QUESTION = "is asked in the call, and answers at once: a port, or a right"
-DECISION = "is the pure rule that decides, once it is its turn"
-CHANCE = "draws an id: chance is an argument"
+PACKAGES = ("broker/transactions", "broker/groups")
+LISTENER = "is a listener to events, for which no coroutine waits"
+TIMER = "is the callback of a timer"
+EACH = "is called for each element, within the call"
+QUESTION = "is a query that returns at once, within the call: a port, or a permission"
+DECISION = "is the pure function that decides, called when the request has its turn"
+CHANCE = "generates an id, as randomness is passed in"
 
 REMAINING = {
     "broker/transactions/cleanup.py Cleanup.__init__(abort)": LISTENER,
@@ -48,16 +48,16 @@ REMAINING = {
     "broker/groups/shard.py GroupShard.arm(then)": TIMER,
     "broker/groups/shard.py GroupShard._fired(then)": TIMER,
 }
-"""By file, function and parameter."""
+"""The reason of each callback, by file, function and parameter."""
 
 
 def sources() -> dict[str, ast.Module]:
-    paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in paths}
 
 
 def types_of_functions(modules: dict[str, ast.Module]) -> set[str]:
-    """``Callable``, and the names that these rooms give to such types."""
+    """``Callable``, and the aliases that these packages define for such types."""
     found = {"Callable"}
     for module in modules.values():
         for each in module.body:
@@ -67,7 +67,7 @@ def types_of_functions(modules: dict[str, ast.Module]) -> set[str]:
 
 
 def names_in(node: ast.expr | None) -> set[str]:
-    """The names of an expression; an annotation may be a string."""
+    """The names in an expression. An annotation may be a string."""
     if node is None:
         return set()
     names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
@@ -79,7 +79,7 @@ def names_in(node: ast.expr | None) -> set[str]:
 
 
 def callbacks() -> Iterator[str]:
-    """Every parameter of these rooms that takes a function."""
+    """Every parameter in these packages that takes a function."""
     modules = sources()
     types = types_of_functions(modules)
     for name, module in modules.items():

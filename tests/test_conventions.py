@@ -1,4 +1,4 @@
-"""The habits of this house that a machine can check."""
+"""The project's conventions that a machine can check."""
 
 import ast
 import re
@@ -20,48 +20,48 @@ PRODUCT = (*SERVER, "tools", "odradek")
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 500
 LONGER = {
-    "broker/replicas/partition/partition.py": "one replica: what its leader appends, and what readers get",
+    "broker/replicas/partition/partition.py": "one replica: appends of its leader, and reads",
 }
-"""Modules that are one thing all the same."""
+"""Modules that are longer because they are one thing."""
 
-# Written by a program, not by hand.
+# Written by a generator.
 GENERATED = ("protocol/messages/",)
-# The places that look at the real time, so that all others can be given it.
+# The only modules that may read the real time. All others are given a clock.
 CLOCKS = {
-    "broker/clock/clock.py": "the clock that everything else is given",
-    "broker/replicas/maintenance/cleaner_throttler.py": "rests in its thread, so that the loop has its turns",
-    "broker/loop/lag.py": "measures the loop itself",
-    "broker/cluster/cluster.py": "says how long the start took",
-    "broker/logging/configuration.py": "dates the lines of the log",
+    "broker/clock/clock.py": "the clock that is passed to everything else",
+    "broker/replicas/maintenance/cleaner_throttler.py": "sleeps in its thread, so that the event loop runs",
+    "broker/loop/lag.py": "measures the lag of the event loop",
+    "broker/cluster/cluster.py": "measures the duration of the start",
+    "broker/logging/configuration.py": "writes the time of log lines",
 }
-# The one place where tests look at the clock, and those that let a moment go by: each asks again after it, or lives in
-# virtual time, or it is the plan of what it does.
+# The only module of the tests that may read the time, and the modules that may sleep, each with its reason: it retries after
+# the sleep, runs in virtual time, or the pause is part of the test's plan.
 TEST_CLOCK = "tests/support/deadlines.py"
 TESTS_THAT_SLEEP = {
-    "tests/chaos/": "a run goes on for a while, and its actors rest",
-    "tests/clients/jvm/kills.py": "asks again",
-    "tests/broker/net/test_freed_bytes.py": "asks again",
-    "tests/broker/security/stalled.py": "asks again",
-    "tests/differential/": "asks again; and lets a long poll begin, which another request is to end",
+    "tests/chaos/": "a run lasts for some time, and its actors pause",
+    "tests/clients/jvm/kills.py": "retries",
+    "tests/broker/net/test_freed_bytes.py": "retries",
+    "tests/broker/security/stalled.py": "retries",
+    "tests/differential/": "retries, and waits until a long poll has begun that another request ends",
     "tests/fuzz/logins.py": "virtual time",
-    "tests/odradek/test_broker.py": "a task that shows that the loop goes on",
-    "tests/scenarios/loop_workers.py": "a worker that stands still until it is killed",
-    "tests/scenarios/test_few_descriptors.py": "some rounds of flushes, whose failures would show in the log",
+    "tests/odradek/test_broker.py": "a task that shows that the event loop runs",
+    "tests/scenarios/loop_workers.py": "a worker that hangs until it is killed",
+    "tests/scenarios/test_few_descriptors.py": "some rounds of flushes, whose failures would be logged",
     "tests/scenarios/test_kill_storm.py": "kills come at any time",
     "tests/simulation/": "virtual time",
-    "tests/spark/matrix/company.py": "asks again",
-    "tests/spark/sink/test_sink_source.py": "asks again",
-    "tests/support/": "asks again",
-    "tests/test_packaging.py": "asks again",
+    "tests/spark/matrix/company.py": "retries",
+    "tests/spark/sink/test_sink_source.py": "retries",
+    "tests/support/": "retries",
+    "tests/test_packaging.py": "retries",
 }
-# Those that write records with the date of the day.
+# Tests that write records with the current date.
 DATED_TESTS = (
     "tests/chaos/",
     "tests/clients/",
     "tests/differential/",
     "tests/scenarios/",
     "tests/support/",
-    # Certificates that hold today.
+    # Certificates that are valid today.
     "tests/lab/control/test_tls.py",
     "tests/broker/net/test_freed_bytes.py",
     "tests/broker/net/test_handshakes.py",
@@ -69,7 +69,7 @@ DATED_TESTS = (
     "tests/broker/security/stalled.py",
     "tests/kubernetes/",
 )
-# What waits, with how long it does: as the only argument, as the second one, or by name.
+# Methods that wait, with the position of their timeout argument. Others have it as a keyword.
 WAITS = {
     "wait": 0,
     "wait_for": 1,
@@ -83,7 +83,7 @@ WAITS = {
     "abort_transaction": 0,
 }
 WAITS_BY_NAME = ("timeout", "within_s", "request_timeout", "operation_timeout")
-# Where the same names are fields of Kafka's requests, or methods that take a count.
+# Files in which the same names are fields of Kafka's requests, or methods that take a count.
 NOT_WAITS = (
     "tests/differential/stories/",
     "tests/differential/cluster/",
@@ -112,9 +112,9 @@ RECORDED = (
     "tests/mutants/results.json",
 )
 TEXTS = {".py", ".md", ".j2", ".sh", ".go", ".js", ".toml"}
-# A file of Markdown in prose, code or a link; but not the last part of a path that code puts together (`ROOT / "a.md"`).
+# The name of a Markdown file in prose, code or a link, but not the last part of a computed path (`ROOT / "a.md"`).
 MARKDOWN = re.compile(r"(?<!/ \")(?<![\w./*-])[\w./*-]*\w\.md\b")
-# Names that code builds or tests match, not references.
+# Names that code builds or that tests match, not references.
 NO_REFERENCES = {"*.md", "docs/**/*.md", "docs/*.md", "**/*.md"}
 
 
@@ -136,7 +136,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def calls(path: Path) -> Iterator[tuple[int, str, str, ast.Call]]:
-    """Line, object and method of every call of the form `object.method(...)`."""
+    """(line, object, method, call) of every call of the form `object.method(...)`."""
     for node in ast.walk(tree(path)):
         if (
             isinstance(node, ast.Call)
@@ -147,7 +147,7 @@ def calls(path: Path) -> Iterator[tuple[int, str, str, ast.Call]]:
 
 
 def is_yield_to_the_loop(call: ast.Call) -> bool:
-    """`asyncio.sleep(0)` lets others run; it waits for nothing."""
+    """Whether it is `asyncio.sleep(0)`, which runs other tasks and waits for nothing."""
     return len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
 
 
@@ -169,7 +169,7 @@ def test_a_module_is_not_a_warehouse():
 
 
 def test_the_product_says_things_through_its_log():
-    """`odradek` may speak to the person who typed its name; the broker's packages log."""
+    """Only `odradek`, the user's command, may print. The packages of the broker log."""
     printed = [
         f"{name_of(path)}:{node.lineno}"
         for path in sources(*SERVER)
@@ -191,7 +191,7 @@ def test_time_is_an_argument():
 
 
 def is_free_in_tests(name: str, method: str) -> bool:
-    """A date is data; how much time has gone is for `Deadline` and `Stopwatch` to say."""
+    """The current date may be read as data. Durations must be measured by `Deadline` and `Stopwatch`."""
     if method in ("time", "time_ns", "now"):
         return name.startswith(DATED_TESTS)
     return method == "sleep" and name.startswith(tuple(TESTS_THAT_SLEEP))
@@ -211,12 +211,12 @@ def test_no_test_decides_by_wall_clock():
 
 
 def is_seconds(node: ast.expr) -> bool:
-    """Larger numbers are the milliseconds of a request's own field."""
+    """Whether a number is a duration in seconds. Larger numbers are milliseconds in a request's field."""
     return isinstance(node, ast.Constant) and type(node.value) in (int, float) and 0 < node.value < 1000
 
 
 def waits_for_seconds(call: ast.Call) -> bool:
-    """A wait whose end is written there as a number: `process.wait(60)`, `run(..., timeout=60)`."""
+    """Whether a call has a literal timeout: `process.wait(60)`, `run(..., timeout=60)`."""
     owner, method = call.func, ""
     if isinstance(call.func, ast.Attribute):
         owner, method = call.func.value, call.func.attr
@@ -227,7 +227,7 @@ def waits_for_seconds(call: ast.Call) -> bool:
 
 
 def test_a_deadline_has_a_name():
-    """Those of tests/support/deadlines.py, which one variable stretches."""
+    """Timeouts are constants of tests/support/deadlines.py, which an environment variable stretches."""
     numbers = [
         f"{name_of(path)}:{node.lineno} {ast.unparse(node)[:60]}"
         for path in sources("tests")
@@ -281,7 +281,7 @@ def test_nothing_is_left_for_later_in_a_comment(word: str):
 
 
 def texts() -> list[Path]:
-    """Every text that is part of the project, read from the folders that a clone has."""
+    """Every text file of the project, in the directories that a clone has."""
     folders = (*PRODUCT, "tests", "benchmarks", "examples", "docs", "docker", "website")
     nested = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     found = [*nested, *ROOT.glob("*.md"), *ROOT.glob("*.toml"), ROOT / "Makefile", ROOT / "Dockerfile"]
@@ -289,14 +289,14 @@ def texts() -> list[Path]:
 
 
 def is_foreign(path: Path) -> bool:
-    """What programs leave beside our files, what they wrote, and what was recorded."""
+    """Whether a file was left by another program, generated, or recorded."""
     name = name_of(path)
     left = {"node_modules", "__pycache__"} & set(path.parts)
     return bool(left) or name.startswith((*GENERATED, *RECORDED))
 
 
 def dangling(text: str, folder: Path) -> list[str]:
-    """References to Markdown files that are neither in the file's own folder nor below the root."""
+    """Names of Markdown files that exist neither in the file's own directory nor relative to the root."""
     names = [name for name in MARKDOWN.findall(text) if name not in NO_REFERENCES]
     return [name for name in names if not any((base / name).is_file() for base in (folder, ROOT))]
 
@@ -306,7 +306,7 @@ def test_every_reference_to_a_document_leads_to_a_file():
         f"{name_of(path)}: {name}"
         for path in texts()
         if path != Path(__file__)
-        # A template of ours is a page of the documentation.
+        # Our templates become pages of the documentation.
         for name in dangling(
             path.read_text("utf-8", "replace"), ROOT / "docs" if path.suffix == ".j2" else path.parent
         )
@@ -315,7 +315,7 @@ def test_every_reference_to_a_document_leads_to_a_file():
 
 
 def missing_paths(text: str) -> list[str]:
-    """Paths of ours in back-ticks, such as `broker/api.py`, that do not exist; patterns are passed over."""
+    """Our paths in back-ticks, such as `broker/api.py`, that do not exist. Patterns are skipped."""
     tops = "|".join((*PRODUCT, "tests", "benchmarks", "examples", "docs"))
     named = re.findall(rf"`((?:{tops})/[\w./-]+)`", text)
     return [name for name in named if not (ROOT / name).exists()]
@@ -337,21 +337,21 @@ def test_a_path_that_does_not_exist_is_found():
     ]
 
 
-# Names with a dot that begin as our packages do, and are none of our modules.
+# Dotted names that begin like our packages but are not modules.
 NO_MODULES = re.compile(
     r"odradek\.(segments|exactly_once|node)(\..*)?|broker\.control|.*\.(py|log|crt|jks|key|p12|pem|properties)"
 )
 
 
 def names_in(module: Path) -> set[str]:
-    """What can be found in a module behind a dot: its definitions, and attributes of these."""
+    """The names that may follow a module's name after a dot: its definitions, and attributes of these."""
     nodes = list(ast.walk(ast.parse(module.read_text("utf-8"))))
     defined = {getattr(node, "name", None) or getattr(node, "attr", None) for node in nodes}
     return {name for name in defined if name} | {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 def leads_to_a_module(name: str) -> bool:
-    """Whether `broker.clock.clock.Clock.now_for` is a package, a module, or something in one."""
+    """Whether a name such as `broker.clock.clock.Clock.now_for` is a package, a module, or something in a module."""
     folder, parts = ROOT, name.split(".")
     while parts and (folder / parts[0]).is_dir():
         folder /= parts.pop(0)
@@ -364,7 +364,7 @@ def leads_to_a_module(name: str) -> bool:
 
 
 def missing_modules(text: str) -> list[str]:
-    """Modules of ours, or names in them, that a text has in back-ticks and that do not exist."""
+    """Dotted names of our modules, or of things in them, that a text has in back-ticks and that do not exist."""
     named = re.findall(rf"`((?:{'|'.join((*PRODUCT, 'tests', 'benchmarks'))})(?:\.\w+)+)`", text)
     candidates = [name for name in named if name not in broker_configs() and not NO_MODULES.fullmatch(name)]
     return [name for name in candidates if not leads_to_a_module(name)]
@@ -478,14 +478,14 @@ def test_the_licence_is_apache_2_and_ships():
 
 
 def test_the_navigation_of_the_site_has_every_page():
-    """`make site` wants it too."""
+    """`make site` also fails if a page is missing."""
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if f" {page}\n" not in navigation and not page.startswith("adr/0")] == []
 
 
 def test_the_settings_page_is_current():
-    """`python -m broker.config.docs > docs/configuration.md` writes it."""
+    """Otherwise run `python -m broker.config.docs > docs/configuration.md`."""
     from broker.config.docs import document
 
     assert (ROOT / "docs" / "configuration.md").read_text("utf-8") == document()
@@ -498,7 +498,7 @@ def _contracts() -> list[dict[str, object]]:
 
 
 def test_what_calls_itself_pure_is_held_to_it():
-    """The purity contract follows indirect imports, and names its modules: a module that says so belongs to it."""
+    """The import contract of pure modules lists them by name, so a module whose docstring says "pure" must be in it."""
     named: set[str] = set()
     for contract in _contracts():
         if contract["type"] == "forbidden" and "asyncio" in cast(list[str], contract["forbidden_modules"]):
@@ -514,5 +514,5 @@ def test_what_calls_itself_pure_is_held_to_it():
 
 
 def test_the_walls_have_no_door():
-    """No contract leaves an import out."""
+    """No import contract makes exceptions for single imports."""
     assert [each["name"] for each in _contracts() if "ignore_imports" in each] == []

@@ -1,4 +1,4 @@
-"""The examples do what they say."""
+"""The examples run as their READMEs say."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def test_every_example_is_listed():
 
 
 def environments(document: object) -> Iterator[dict[str, str]]:
-    """What a YAML file sets for the image: each mapping with variables of ours or of Kafka's listeners."""
+    """The variables that a YAML file sets for the image: each mapping with our variables or Kafka's listeners."""
     if isinstance(document, dict):
         if {"ODRADEK_TOPICS", "KAFKA_LISTENERS"} & document.keys():
             yield {name: str(value) for name, value in document.items()}

@@ -1,6 +1,7 @@
-"""Rules that stand in several forms for speed: each form names the others, and a test holds them together.
+"""Rules that have several implementations for speed: each one mentions the others, and a test compares them.
 
-Short forms (ADR 23) say yes where the full rule would, and never more. Twins (ADR 22) are the same function in Python and C.
+A short form (ADR 23) accepts nothing that the full rule would not accept. Twins (ADR 22) are one function in Python and in
+C.
 """
 
 import ast
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.check
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 
-# The module, the short form, the full rule; and the test that compares them.
+# (module, short form, full rule, test that compares them)
 SHORT_FORMS: Final = [
     ("broker/replicas/manager.py", ("opened_leader", "leader"), "tests/broker/replicas/test_short_forms.py"),
     (
@@ -41,7 +42,7 @@ COMPARES_TWINS: Final = (
 
 
 def docstrings(module: str) -> dict[str, str]:
-    """By the name of the class or function, without that of its class."""
+    """The docstring of each class and function, by its name without that of its class."""
     found = {}
     for node in ast.walk(ast.parse((ROOT / module).read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -1,7 +1,7 @@
-"""Each way in which people install Odradek: from each, the broker, the commands and the fixtures work.
+"""Odradek works after each kind of installation: its broker, its commands and its fixtures.
 
-`make more` installs the wheel with `--no-deps` and links what it depends on beside it: no network is needed. `make soak`
-installs it with pip, uv and pipx, and runs it with uvx, from the package index, in each Python that the machine has.
+`make more` installs the wheel with `--no-deps` and links its dependencies from the test environment, without a network.
+`make soak` installs it with pip, uv and pipx, and runs it with uvx, from the package index, in each Python of the machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.wheels import built, copy_of_the_sources
 
 pytestmark = pytest.mark.more
 
-# Not a virtual environment's, which has no user site.
+# The interpreter outside of the virtual environment, as a virtual environment has no user site.
 BASE_PYTHON = Path(sys._base_executable)  # type: ignore[attr-defined]
 
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
@@ -45,14 +45,14 @@ TEST = """
 def test_a_fixture(odradek_broker):
     assert odradek_broker.bootstrap_servers
 """
-# What stands in the user's folder, under the names of the server's packages and of one that it depends on.
+# Modules in the user's directory, with the names of packages of the server.
 USERS_MODULES = ("broker", "storage", "protocol")
 USERS_MODULE = "raise SystemExit('the server has imported a module of the user')\n"
 
 
 @dataclass
 class Install:
-    """A Python in which Odradek was installed, and the variables that it needs."""
+    """A Python in which Odradek is installed, and the environment variables that it needs."""
 
     python: Path
     variables: dict[str, str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Install:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For every Python, and made in seconds: one with the compiled core is for the Python that it was built with."""
+    """A wheel without the compiled core, which is built in seconds and works with every Python version."""
     sources = copy_of_the_sources(tmp_path_factory.mktemp("sources"))
     return built(sources, tmp_path_factory.mktemp("wheel"), ODRADEK_PURE="1")
 
@@ -93,13 +93,13 @@ def pip(python: Path, *arguments: str | Path, **variables: str) -> None:
         "--no-index",
         *arguments,
     ]
-    # Distributions guard their own Python (PEP 668). Nothing is written there: each install has a folder of its own.
+    # Distributions protect their own Python (PEP 668). Nothing is written there, as each install has a directory of its own.
     environment = {**os.environ, "PIP_BREAK_SYSTEM_PACKAGES": "1", **variables}
     subprocess.run([*map(str, command)], env=environment, check=True, capture_output=True, timeout=TEST_S)
 
 
 def link_dependencies(to: Path) -> None:
-    """All that the tests' environment has, but Odradek."""
+    """Link all packages of the test environment but Odradek."""
     for entry in (
         entry for folder in sys.path if folder.endswith("-packages") for entry in Path(folder).iterdir()
     ):
@@ -117,7 +117,7 @@ def in_a_virtual_environment(wheel: Path, home: Path) -> Install:
 
 
 def for_the_user(wheel: Path, home: Path) -> Install:
-    """`pip install --user`, to which pip falls back by itself where it must not write."""
+    """Install with `pip install --user`, which pip also does by itself if it may not write to site-packages."""
     variables = {"PYTHONUSERBASE": str(home / "user")}
     pip(BASE_PYTHON, "--user", wheel, **variables)
     [packages] = (home / "user").glob("lib/python3*/site-packages")
@@ -126,7 +126,7 @@ def for_the_user(wheel: Path, home: Path) -> Install:
 
 
 def in_a_target(wheel: Path, home: Path) -> Install:
-    """`pip install --target`, as layers of functions and vendored folders have it."""
+    """Install with `pip install --target`, as for cloud functions and vendored packages."""
     pip(BASE_PYTHON, "--target", home / "target", wheel)
     link_dependencies(home / "target")
     return Install(BASE_PYTHON, {"PYTHONPATH": str(home / "target")})
@@ -147,7 +147,7 @@ def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path: Path) -> In
 
 
 def check(installed: Install, project: Path) -> None:
-    """A program, a test with a fixture and the server's commands, in a folder that has modules of the user's own."""
+    """Run a program, a test with a fixture and the server's commands, in a directory with modules of the user's own."""
     project.mkdir()
     for name in USERS_MODULES:
         (project / f"{name}.py").write_text(USERS_MODULE)
@@ -170,7 +170,7 @@ def test_everything_works_from_there(installed: Install, tmp_path: Path):
 
 
 def pythons() -> dict[str, Path]:
-    """The interpreters of this machine by their versions, those of pyenv among them."""
+    """The Python interpreters of this machine by version, including those of pyenv."""
     found = {}
     for version in VERSIONS:
         candidates = [
@@ -193,7 +193,7 @@ def with_uv(python: Path, wheel: Path, home: Path) -> Install:
 
 
 def with_pipx(python: Path, wheel: Path, home: Path) -> Install:
-    """The environment that pipx makes for the command; what the program and the test need is injected."""
+    """Install with pipx, and inject the packages that the program and the test need into its environment."""
     pipx = _tool("pipx", home)
     variables = {"PIPX_HOME": str(home / "pipx"), "PIPX_BIN_DIR": str(home / "bin")}
     for command in (["install", "--python", python, wheel], ["inject", "odradek", *WITH_IT]):
@@ -212,7 +212,7 @@ def _in_a_new_environment(
 
 
 def _tool(name: str, home: Path, *, of: str = "") -> Path:
-    """A program of this distribution, from the index."""
+    """Install a program from the package index, and return its path."""
     venv.create(home / "tools", with_pip=True)
     _run([home / "tools" / "bin" / "python", "-m", "pip", "install", of or name])
     return home / "tools" / "bin" / name
@@ -249,7 +249,7 @@ def test_it_installs_from_the_index(installer: str, python: Path, wheel: Path, t
 
 @pytest.mark.slow
 def test_uvx_serves_a_wheel_that_is_not_installed(python: Path, wheel: Path, tmp_path: Path):
-    """``uvx --from WHEEL odradek serve``, ended as a terminal ends it."""
+    """``uvx --from WHEEL odradek serve``, stopped like from a terminal."""
     command = [
         _tool("uvx", tmp_path, of="uv"),
         "--python",

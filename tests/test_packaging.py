@@ -1,6 +1,5 @@
-"""The image, without a container engine and without the rights of root: each RUN line of the Dockerfile, then the entry
-point, with the paths of the image moved below a temporary folder. As a container it runs in
-`tests/clients/test_testcontainers.py`.
+"""The image, tested without a container engine and without root: each RUN line of the Dockerfile, then the entry point, with
+the paths of the image moved to a temporary directory. `tests/clients/test_testcontainers.py` runs it as a container.
 """
 
 import os
@@ -29,7 +28,7 @@ from tests.support.wheels import QUICK
 TREE = ROOT / "docker" / "image"
 DEPENDENCIES, BUILD, NATIVE, LAST = stages()
 MEGABYTE = 1_000_000
-# The folders of the image that its scripts name.
+# The directories of the image that its scripts mention.
 IMAGE_FOLDERS = (
     "/opt/build",
     "/opt/built",
@@ -44,7 +43,7 @@ IMAGE_FOLDERS = (
     "/usr/local/bin/odradek",
     "/var/lib/kafka",
 )
-# What of the folders that are sent to the builder is not sent.
+# The ignored files in the directories that are sent to the builder.
 IGNORED = [
     line.removeprefix("**/").rpartition("/")[2]
     for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines()
@@ -57,7 +56,7 @@ def tree_files() -> list[Path]:
 
 
 def names(start: bytes) -> list[str]:
-    """The files of the tree that begin with this line."""
+    """The files of the tree whose content begins with these bytes."""
     return [path.relative_to(TREE).as_posix() for path in tree_files() if path.read_bytes().startswith(start)]
 
 
@@ -68,7 +67,7 @@ SHELL_SCRIPTS = [*names(b"#!/bin/sh\n"), SOURCED]
 
 @dataclass
 class Image:
-    """What a build leaves: files under a root of its own, a Python with the package in it among them."""
+    """The result of a build: files in a root directory of its own, including a Python environment with the package."""
 
     root: Path
 
@@ -89,7 +88,7 @@ class Image:
         return [str(self.root / "usr/local/bin" / program), *map(self.here, arguments)]
 
     def run(self, line: str) -> None:
-        line = re.sub(r"--mount=\S+ ", "", line)  # a folder that builds of the image share
+        line = re.sub(r"--mount=\S+ ", "", line)  # a cache directory that builds of the image share
         if OF_THE_SYSTEM.match(line):
             return
         program, *arguments = shlex.split(self.here(line))
@@ -101,7 +100,7 @@ class Image:
         assert result.returncode == 0, f"RUN {line}\n{result.stdout}{result.stderr}"
 
     def copy(self, instruction: Copy) -> None:
-        if instruction.stage:  # here all stages have the same root
+        if instruction.stage:  # in this test all stages have the same root
             [source], target = instruction.sources, instruction.destination
             if source != target and not OF_THE_SYSTEM.match(source):
                 inside = f"{self.root}{target}"
@@ -134,7 +133,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 @contextmanager
 def container(image: Image, environ: Mapping[str, str], *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The entry point, with these variables and no others of ours."""
+    """Run the entry point with these variables and no other ones of ours."""
     process = subprocess.Popen(
         [*image.command("ENTRYPOINT"), *arguments],
         env={**image.environ, **environ},
@@ -174,7 +173,7 @@ def free_port() -> int:
 
 
 def test_the_steps_are_so_plain_that_they_can_be_run_anywhere():
-    # The same Python at the same place, with a compiler and without.
+    # The stages use the same Python at the same path, with a compiler and without.
     bases = [stage.base for stage in (DEPENDENCIES, BUILD, NATIVE, LAST)]
     assert bases == ["python:3.11", "dependencies", "python:3.11", "python:3.11-slim"]
     for stage in (DEPENDENCIES, BUILD, NATIVE):
@@ -195,7 +194,7 @@ def test_the_steps_are_so_plain_that_they_can_be_run_anywhere():
 
 
 def test_the_broker_runs_as_an_unprivileged_user_and_any_user_can_write_its_data():
-    """OpenShift gives each project a user of its own, of the group 0; others have `--user`, or a tmpfs without options."""
+    """OpenShift assigns a user id to each project, with the group 0. Others use `--user`, or a tmpfs without options."""
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", LAST.one("USER"))
     user = int(LAST.one("USER").partition(":")[0])
     copies = {copy.destination: copy for copy in map(Copy.parse, LAST.those("COPY"))}
@@ -208,13 +207,13 @@ def test_the_broker_runs_as_an_unprivileged_user_and_any_user_can_write_its_data
 
 
 def test_the_umask_of_the_checkout_does_not_matter():
-    """What a checkout has for its owner alone could not be read by the image's user."""
+    """The image's user could not read files that only their owner may read in the checkout."""
     modes = {Copy.parse(line).mode for line in LAST.those("COPY") if "--from" not in line}
     assert modes == {0o755, 0o775, 0o2777}
 
 
 def test_a_change_of_code_leaves_the_layers_of_the_dependencies_as_they_are():
-    """They are made from the lock alone, and the code comes last in the image."""
+    """They are built from the lock file alone, and the code is in the last layer of the image."""
     assert DEPENDENCIES.those("COPY") == ["requirements /src/requirements"]
     copies = [line for line in LAST.those("COPY") if "--from" in line and "=programs" not in line]
     assert copies == ["--from=dependencies /opt/odradek /opt/odradek", "--from=build /opt/built /opt/odradek"]
@@ -238,7 +237,7 @@ def test_port_health_check_and_entry_point_are_what_people_expect():
 
 
 def test_a_broker_that_ended_or_hangs_is_unhealthy_within_25_s():
-    """The interval begins when the check before it has ended, and each waits so long for an answer."""
+    """The interval begins at the end of the last check, and each check waits for a limited time."""
     options = dict(re.findall(r"--([a-z-]+)=(\d+)", LAST.one("HEALTHCHECK")))
     source = (ROOT / "docker/src/odradek-image.c").read_text("utf-8")
     [patience_s] = map(int, re.findall(r"#define PATIENCE_S (\d+)", source))
@@ -265,7 +264,7 @@ def test_every_file_of_the_tree_is_copied_to_its_place():
         assert any(path.is_relative_to(ROOT / folder) for folder in folders), path
 
 
-# Its scripts
+# The scripts of the image
 
 
 @pytest.mark.parametrize("script", SHELL_SCRIPTS)
@@ -283,7 +282,7 @@ def test_scripts_can_be_executed_wherever_git_puts_them():
     assert {path for path, mode in modes.items() if mode == "100755"} == executable
 
 
-# What the modules of the four languages run in their containers.
+# The scripts that the Testcontainers modules of the four languages run in their containers.
 @pytest.mark.parametrize(
     "called",
     [
@@ -318,7 +317,7 @@ def test_the_entry_point_knows_every_command_of_odradek():
 
 
 def said(script: str, *arguments: str, **environ: str) -> str:
-    """What a script of the tree says, with programs of the image that say what they are called with."""
+    """The output of a script of the tree, with programs of the image that print how they are called."""
     path = f"{ROOT / 'tests/support/echo'}:{TREE}/usr/local/bin:{TREE}/usr/bin:{os.environ['PATH']}"
     command = ["sh", str(TREE / script), *arguments]
     done = subprocess.run(command, env={**environ, "PATH": path}, capture_output=True, text=True, check=True)
@@ -346,7 +345,7 @@ SERVE = "odradek serve"
         (("--version",), "odradek --version"),
         (("help",), "odradek help"),
         (("odradek",), "odradek help"),
-        # Neither a program nor a command: odradek names the nearest command.
+        # Neither a program nor a command, so odradek suggests the nearest command.
         (("topics", "list"), "odradek topics list"),
         (("sh", "-c", "echo $0"), "odradek-image run sh -c echo $0"),
         (("echo", "a b"), "odradek-image run echo a b"),
@@ -386,12 +385,12 @@ IMAGE_SERVE = (
     ],
 )
 def test_the_command_of_the_image_starts_a_broker_of_the_image(words: str, called: str, tmp_path: Path):
-    """What it sets stands below the settings of files, variables and options."""
+    """The settings of the image have the lowest precedence, below files, variables and options."""
     assert said(command_of_the_image(tmp_path), *words.split()).replace(f"{tmp_path}/", "") == called
 
 
 def command_of_the_image(folder: Path) -> str:
-    """With another program in place of Python's."""
+    """The image's command, with a program that prints its arguments in place of Python's."""
     python = folder / "PYTHON"
     shutil.copy(ROOT / "tests/support/echo/odradek", python)
     moved = folder / "odradek"
@@ -431,7 +430,7 @@ def test_a_cluster_id_of_kafka_storage_is_one_of_kafkas():
     assert "Nothing to format" in said("opt/kafka/bin/kafka-storage.sh", "format", "-t", made.pop())
 
 
-# What is built from it
+# The built image
 
 
 @pytest.mark.more
@@ -446,7 +445,7 @@ def test_it_has_what_a_broker_needs_and_adds_60_mb_at_most(image: Image):
         path for folder in copied for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
     }
     assert not [path for path in files if path.name == ".gitkeep"]
-    # The compiler of the tests does not optimise: what it makes is twice as large.
+    # The compiler of the tests does not optimise, so its modules are twice as large.
     assert sum(path.stat().st_size for path in files) < 64 * MEGABYTE
 
 

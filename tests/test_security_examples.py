@@ -1,4 +1,4 @@
-"""The examples of examples/security, as a user runs them."""
+"""The examples in examples/security, run like a user runs them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_each_service_waits_for_the_one_before_it_and_finds_its_files() -> None:
 
 
 class Here:
-    """What a container has at its places, on this machine."""
+    """Replaces paths and addresses of a container by those on this machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -141,7 +141,7 @@ def test_the_service_of_acls_says_what_the_shop_may_do(tmp_path: Path) -> None:
         terminal.run(here(shlex.join(["odradek", "serve", *services["broker"]["command"]])))
         with pytest.raises(KafkaException, match="Transactional Id authorization failed"):
             pay(here.client("shop"), "shop-1")
-        # Compose takes one dollar of two.
+        # Compose replaces two dollar signs by one.
         acls = services["acls"]
         terminal.run(here(shlex.join([*acls["entrypoint"], *acls["command"]])).replace("$$", "$"))
         pay(here.client("shop"), "shop-1")
@@ -233,7 +233,7 @@ def test_the_spring_boot_application(broker: odradek.Broker, tmp_path: Path) -> 
 
 
 def spring_boot(pom: Path) -> str:
-    """The starter, of the version of the parent."""
+    """The Maven coordinates of the Spring Boot starter, with the version of the parent."""
     of_maven = {"maven": "http://maven.apache.org/POM/4.0.0"}
     project = ElementTree.parse(pom)
     version = project.findtext("maven:parent/maven:version", namespaces=of_maven)

@@ -1,6 +1,6 @@
-"""The wheel: one importable name, and a server that works beside a user's own `broker`, `protocol` and `storage`.
+"""The wheel: one importable name, and a server that works beside a user's own packages `broker`, `protocol` and `storage`.
 
-The environment is a fresh one with the wheel in it; what Odradek depends on is borrowed from the environment of the tests.
+The wheel is installed in a new environment, which borrows its dependencies from the environment of the tests.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.more
 
 SERVER = ("broker", "compiled", "lab", "protocol", "proxy", "server", "storage", "tools")
 
-# A package of the user's: which process has imported it stands in a file.
+# A package of the user's that records in a file which processes have imported it.
 USERS_PACKAGE = """
 import os
 with open({importers!r}, "a") as file:
@@ -82,19 +82,19 @@ def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pure_wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Without what is compiled, which takes half a minute."""
+    """A wheel without compiled modules, which would take half a minute."""
     return built(sources, tmp_path_factory.mktemp("pure"), ODRADEK_PURE="1")
 
 
 @pytest.fixture(scope="module")
 def users_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel, and with what it depends on."""
+    """An environment with the wheel and its dependencies."""
     environment = tmp_path_factory.mktemp("environment")
     venv.create(environment, symlinks=True)
     python = environment / "bin" / "python"
     run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel)
     [site_packages] = environment.glob("lib/python3*/site-packages")
-    # The .pth files in a folder that is named by a .pth file are not read: no checkout comes in by this way.
+    # .pth files in a directory that was added by a .pth file are not read, so the checkout is not on the path.
     borrowed = [path for path in sys.path if path.endswith("-packages")]
     (site_packages / "borrowed.pth").write_text("\n".join(borrowed) + "\n")
     return environment
@@ -102,7 +102,7 @@ def users_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @dataclass
 class Project:
-    """A user's folder, and how programs are run from there."""
+    """A user's directory, and a way to run programs from there."""
 
     folder: Path
     environ: dict[str, str]
@@ -112,7 +112,7 @@ class Project:
 
 @pytest.fixture(params=["working directory", "PYTHONPATH", "site-packages"])
 def project(request: pytest.FixtureRequest, users_environment: Path, tmp_path: Path) -> Iterator[Project]:
-    """The user's packages lie in one of the three places where Python finds them."""
+    """A project whose packages are in one of the three places where Python finds them."""
     folder, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     [site_packages] = users_environment.glob("lib/python3*/site-packages")
     places = {"working directory": folder, "PYTHONPATH": elsewhere, "site-packages": site_packages}
@@ -131,7 +131,7 @@ def project(request: pytest.FixtureRequest, users_environment: Path, tmp_path: P
         shutil.rmtree(place / name)
 
 
-# ---- What is in it
+# ---- the content of the wheel
 
 
 def test_one_importable_name(wheel: Path):
@@ -142,7 +142,7 @@ def test_one_importable_name(wheel: Path):
 
 
 def is_of_the_core(place: str) -> bool:
-    """Sources in C, files of types, and what was built with them: that is another file in each environment."""
+    """C sources, .pxd files and compiled modules, which differ between environments."""
     folders = ("/protocol/c/", "/protocol/compiled.cpython-", "/compiled/modules/")
     return place.endswith(".pxd") or any(each in f"/{place}" for each in folders)
 
@@ -189,7 +189,7 @@ def test_the_source_distribution_builds_the_same_wheel(pure_wheel: Path, sources
     [sdist] = (tmp_path / "sdist").glob("*.tar.gz")
     made = built(sdist, tmp_path / "out", ODRADEK_PURE="1")
     assert content(made) == content(pure_wheel)
-    # The sources of what is compiled are there.
+    # It contains the sources of the compiled modules.
     with tarfile.open(sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     compiled_from = [*sources.glob("protocol/c/*"), *types_of(sources), sources / "build_backend.py"]
@@ -214,18 +214,17 @@ def test_who_builds_from_the_source_distribution_needs_no_cython(sources: Path, 
     modules = [name for name in made if "/compiled/modules/" in name]
     assert len(modules) == (0 if compiled is None else sum(not is_of_python(path) for path in types_of(ROOT)))
     assert not any("generated" in name for name in made)
-    # A changed source is translated again.
+    # A changed source needs Cython again.
     with (unpacked / "storage" / "room.py").open("a") as source:
         source.write("# changed\n")
     assert run(sys.executable, "-c", asked, cwd=unpacked).stdout == "['cython>=3.1,<4']\n"
 
 
 def test_what_was_compiled_once_is_taken_by_the_next_build(sources: Path, wheel: Path, tmp_path: Path):
-    """`wheel` has been built from these sources."""
+    """The fixture `wheel` has been built from the same sources."""
     before = {path: path.stat().st_mtime_ns for path in (sources / ".cache" / "compiled").glob("*")}
-    shutil.rmtree(
-        sources / "build" / "modules", ignore_errors=True
-    )  # the C, which is made where something is compiled
+    # The C sources, which are generated when a module is compiled.
+    shutil.rmtree(sources / "build" / "modules", ignore_errors=True)
     again = content(built(sources, tmp_path))
     kept = {path: path.stat().st_mtime_ns for path in (sources / ".cache" / "compiled").glob("*")}
     assert before == kept
@@ -243,7 +242,7 @@ def test_what_an_earlier_build_has_left_is_not_packed(pure_wheel: Path, sources:
     assert content(built(sources, tmp_path, ODRADEK_PURE="1")) == content(pure_wheel)
 
 
-# ---- What it does beside a user's packages of the same names
+# ---- beside a user's packages of the same names
 
 
 def test_a_program_imports_the_users_packages_and_its_broker_imports_its_own(project: Project):
@@ -284,7 +283,7 @@ def test_the_commands_import_none_of_the_users_packages(project: Project):
 
 
 def test_the_sink_of_an_executor_meets_none_of_the_users_packages(project: Project):
-    """It encodes and decodes by `odradek._protocol`."""
+    """The sink encodes and decodes with `odradek._protocol`."""
     asked = "import sys; from odradek.spark.wire import Cluster; print(sys.modules['odradek._protocol.codec'].__file__)"
     said = run(project.binaries / "python", "-c", asked, cwd=project.folder, env=project.environ).stdout
     assert said.endswith("/odradek/_server/protocol/codec.py\n")
@@ -299,11 +298,11 @@ def wait_until_it_answers(bootstrap: str, process: subprocess.Popen[bytes], log:
     raise AssertionError(log.read_text())
 
 
-# ---- The folder for machines without Python
+# ---- the directory for machines without Python
 
 
 def test_the_folder_has_its_own_python_and_no_other_is_needed(users_environment: Path, tmp_path: Path):
-    """Moved to another place, with nothing of this machine but its C library."""
+    """It works after being moved, and needs only the C library of the machine."""
     python = users_environment / "bin" / "python"
     run(python, ROOT / "release" / "folder.py", tmp_path / "made")
     moved = (tmp_path / "made").rename(tmp_path / "moved")

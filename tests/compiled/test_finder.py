@@ -1,4 +1,4 @@
-"""Which modules run compiled, and that their files of types say of other classes what is so."""
+"""Which modules run compiled, and checks of the .pxd files against the classes that they describe."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make(folder: Path, *names: str) -> dict[str, str]:
 
 
 def functions_of(module: str, tree: ast.AST, within: str) -> set[str]:
-    """Functions, methods and classes, and what stands in them, as names in C say them."""
+    """The functions, methods and classes of a module, including nested ones, under the names that they have in C."""
     found = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -59,7 +59,7 @@ def test_functions_that_are_optimised_are_there() -> None:
         name = name_of(path).replace(".", "_")
         there |= functions_of(name, ast.parse(path.with_suffix(".py").read_text("utf-8")), name)
     hot = (ROOT / "compiled/hot_functions.txt").read_text("utf-8")
-    # What reads and writes a public attribute is Cython's.
+    # Cython generates the accessors of public attributes.
     listed = set(re.findall(r"^(?:pw|pf|f)_(?!.*___[gs]et__$)(.*)$", hot, re.MULTILINE))
     assert len(listed) > 100
     assert listed - there == set()
@@ -110,7 +110,7 @@ def test_modules_that_are_there_no_more_do_not_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", OF_PYTHON, ids=name_of)
 def test_slots_lie_where_their_types_say(path: Path) -> None:
-    """CPython lays slots out in the order of their names, behind those of the base class."""
+    """CPython orders slots by name, behind those of the base class. The struct in the .pxd file must have the same order."""
     for struct, fields in re.findall(
         r"typedef struct \{ PyObject_HEAD (.*?) \} Slots_(\w+);", path.read_text("utf-8")
     ):

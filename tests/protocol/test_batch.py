@@ -1,4 +1,4 @@
-"""Record batches: Kafka's bytes, every field, and no damage that escapes."""
+"""Record batches: equal to Kafka's bytes, field by field, and every damage is detected."""
 
 import json
 from contextlib import suppress
@@ -48,7 +48,7 @@ def from_hex(text: str | None) -> bytes | None:
 
 
 def arguments(case: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """What `build_batch` takes, from a case that Kafka was asked."""
+    """The arguments of `build_batch` for a case that Kafka encoded."""
     options = {k: v for k, v in case.items() if k not in ("hex", "codec", "records")}
     options["compression"] = codecs.CODEC_NAMES.index(case["codec"])
     records = [
@@ -87,7 +87,7 @@ def test_batches_have_kafkas_bytes(case: dict[str, Any]) -> None:
     ours, theirs = build_batch(records, **options), bytes.fromhex(case["hex"])
     if case["codec"] == "none":
         assert ours.hex() == theirs.hex()
-    else:  # compressors may differ, what they compress does not
+    else:  # compressed bytes may differ between implementations, the content may not
         assert RecordBatch.parse(ours).plain_body() == RecordBatch.parse(theirs).plain_body()
         assert ours[23:61] == theirs[23:61]
 
@@ -411,6 +411,6 @@ def test_the_only_record_must_fill_its_batch():
             try:
                 expected = [(each.key, each.value) for each in batch.records()]
             except CorruptBatch:
-                continue  # the CRC would have said so; no other exception may come
+                continue  # the CRC would have reported it, and no other exception may be raised
             with suppress(CorruptBatch):
                 assert len(list(batch.keys_and_values())) == len(expected)

@@ -1,4 +1,4 @@
-"""What a client and a broker say before the first request: versions, and a login by SASL."""
+"""The exchange of a client and a broker before the first request: ApiVersions, and authentication by SASL."""
 
 from collections.abc import Callable, Generator
 from typing import Any
@@ -26,7 +26,7 @@ def test_the_highest_version_of_both_is_taken(first: int, last: int, version: in
 
 
 def answering(*responses: Any) -> tuple[list[Any], Callable[[str, Any], Any]]:
-    """What is said to the broker, and how it is asked."""
+    """A function that gets these responses one after the other, and the list of what was sent to it."""
     said: list[Any] = []
     rest = iter(responses)
 

@@ -1,4 +1,4 @@
-"""The codec where kio is no guide: strange but legal bytes, hostile bytes, chunks, wrong messages."""
+"""The codec in cases that kio does not cover: unusual but valid bytes, hostile bytes, chunks, wrong messages."""
 
 import struct
 import tracemalloc
@@ -115,7 +115,8 @@ def test_an_unknown_tag_is_skipped():
     request = ApiVersionsRequest(client_software_name="tool", client_software_version="1")
     data = request_bytes(API_VERSIONS, 3, request)
     assert data.endswith(b"\0")
-    tagged = data[:-1] + b"\x02" + b"\x05\x03abc" + b"\xe8\x07\x00"  # tags 5 (three bytes) and 1000 (none)
+    # Tag 5 with three bytes, tag 1000 with none.
+    tagged = data[:-1] + b"\x02" + b"\x05\x03abc" + b"\xe8\x07\x00"
     assert request_codec(API_VERSIONS, 3).decode(tagged) == request
 
 
@@ -125,7 +126,7 @@ def test_an_unknown_tag_among_known_ones_is_skipped_at_any_depth():
         cluster_id="here", topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[partition])], rack_id="r"
     )
     data = request_bytes(FETCH, 17, request)
-    known = b"\x01\x00\x10" + TOPIC_ID.bytes  # one tag: number 0, sixteen bytes
+    known = b"\x01\x00\x10" + TOPIC_ID.bytes  # one tagged field: tag 0, sixteen bytes
     assert data.count(known) == 1
     data = data.replace(known, b"\x03\x00\x10" + TOPIC_ID.bytes + b"\x07\x01x\x09\x00")
     assert request_codec(FETCH, 17).decode(data) == request
@@ -142,10 +143,10 @@ def test_a_tag_with_its_default_is_not_written():
         )
     ]
     assert sizes[0] == sizes[1]
-    assert sizes[2] == sizes[0] + 11  # number, size, two int32 and their empty tag section
+    assert sizes[2] == sizes[0] + 11  # tag, size, two int32 and their empty tag section
 
 
-# Values that kio's own types refuse.
+# Values that kio's types reject.
 
 
 def test_a_negative_timestamp_is_a_number():
@@ -262,7 +263,7 @@ def test_long_bytes_are_their_own_chunk_and_short_ones_are_not():
         assert len(request_codec(11, 9).encode(response)) == chunk_count
 
 
-# A programmer's errors.
+# Programming errors.
 
 
 @pytest.mark.parametrize("version", [4, 9])
@@ -338,7 +339,9 @@ def test_the_elements_of_a_request_have_a_bound():
     data = request_bytes(METADATA, 12, metadata_of(ELEMENTS_MAX + 1))
     with pytest.raises(MalformedRequest, match="more elements than a message may have"):
         stops_of(request_codec(METADATA, 12).decode_steps(data))
-    assert len(request_codec(METADATA, 12).decode(data).topics) == ELEMENTS_MAX + 1, "a client has no bound"
+    assert len(request_codec(METADATA, 12).decode(data).topics) == ELEMENTS_MAX + 1, (
+        "`decode` has no such limit"
+    )
 
 
 def test_a_message_cut_in_a_later_slice_is_malformed():

@@ -1,4 +1,4 @@
-"""The four codecs: what Kafka reads, what its clients send, and what an attacker may."""
+"""The four compression codecs: what Kafka can read, what its clients send, and what an attacker may send."""
 
 import contextlib
 import zlib
@@ -80,7 +80,7 @@ def test_a_level_that_does_not_exist_is_refused() -> None:
         compress(GZIP, PLAIN, 77)
 
 
-# What the others send
+# Data from other implementations
 
 
 def test_snappy_is_written_in_xerial_framing() -> None:
@@ -98,7 +98,7 @@ def test_a_snappy_length_that_is_a_lie_costs_nothing() -> None:
 
 def test_lz4_blocks_do_not_depend_on_each_other() -> None:
     compressed = compress(LZ4, PLAIN)
-    # Magic, then version 1 with only the flag "independent blocks"; Kafka's reader takes no other.
+    # Magic number, then version 1 with only the flag "independent blocks". Kafka's reader accepts no other flags.
     assert compressed[:7].hex() == "04224d18604082"
     assert compressed[-4:] == bytes(4)
 

@@ -1,4 +1,4 @@
-"""A call of a class that the compiled core makes in one step gives what the class's own constructor gives."""
+"""An instance that the compiled core makes in one step equals one that the class's own constructor makes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLASSES = [PartitionProduceResponse, ProduceResponse, LeaderIdAndEpoch]
 
 @pytest.fixture(autouse=True)
 def made_by_the_core() -> None:
-    """From the second call on."""
+    """Call each class once, as the core makes instances from the second call on."""
     for cls in CLASSES:
         cls()
 

@@ -1,4 +1,4 @@
-"""Which core runs, and that both are tested."""
+"""Which core is in use (compiled or Python), and that both are tested."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def core_in(**variables: str) -> str:
-    """What another process takes."""
+    """The core that another process uses with these variables."""
     return subprocess.run(
         [sys.executable, "-c", "from protocol.core import CORE; print(CORE)"],
         cwd=ROOT,
@@ -40,7 +40,7 @@ def test_the_core_was_built_from_the_sources_that_are_here():
     folder = ROOT / "protocol" / "c"
     sources = [*sorted(folder.glob("*.c")), *sorted(folder.glob("*.h"))]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    assert digest == compiled.SOURCES, "make .venv/.dev builds the core anew"
+    assert digest == compiled.SOURCES, "make .venv/.dev rebuilds the core"
 
 
 @pytest.mark.skipif(compiled is None, reason="there is no compiled core")

@@ -1,4 +1,4 @@
-"""Batches and records: the compiled core does what its Python twins do, and refuses what they refuse, in the same words."""
+"""The compiled core and its Python twins return the same batches and records, and raise the same errors."""
 
 import random
 import struct
@@ -37,7 +37,7 @@ def outcome(function, *arguments, **named):
 
 
 def same(name, *arguments, **named):
-    """What both do with it."""
+    """Call a function of both cores, compare the outcomes, and return the outcome."""
     expected = outcome(TWINS[name], *arguments, **named)
     assert outcome(getattr(compiled, name), *arguments, **named) == expected
     return expected

@@ -1,4 +1,4 @@
-"""The compiled core reads and writes what its Python twins do, and refuses what they refuse, in the same words."""
+"""The compiled core and its Python twins read and write the same messages, and raise the same errors."""
 
 import random
 import struct
@@ -26,10 +26,10 @@ HOSTILE = (
 
 
 def outcome(function, *arguments):
-    """The result, as something that compares every type in it; or the exception."""
+    """The result in a form whose comparison includes all types, or the exception."""
     try:
         return exact(function(*arguments))
-    except (struct.error, IndexError):  # the codec gives these two one name
+    except (struct.error, IndexError):  # the codec raises MalformedRequest for these two
         return (MalformedRequest, "the message ends too early")
     except Exception as error:
         return (type(error), str(error))
@@ -40,7 +40,7 @@ def exact(value):
         return (type(value), *(exact(getattr(value, name)) for name, *_ in value.__fields__))
     if isinstance(value, tuple | list):
         return (type(value), *map(exact, value))
-    # A float that is no number equals nothing.
+    # NaN is not equal to itself.
     return (type(value), repr(value) if isinstance(value, float) else value)
 
 
@@ -94,7 +94,7 @@ STRANGE = (
 
 
 def distort(rng, message):
-    """The same with fields that no handler should give."""
+    """A copy of the message with one or two fields that no handler would set so."""
     made = type(message).__union__()
     fields = [name for name, *_ in message.__fields__]
     for name in fields:
@@ -120,7 +120,7 @@ def check_encoding(key, version, side, number):
     message_class = at_version(key, version, side)
     python, core = compile_encoder(message_class), encoder_of(message_class)
     rng = random.Random(f"core {key} {version} {side}")
-    # Messages of all versions: what another one lacks is a constant of its class.
+    # Messages of all versions: a field that a version lacks is a constant of its class.
     for each, data in samples(key, side):
         decode = codecs(key, each, side)[0].decode
         message, viewed = decode(data), decode(memoryview(data))
@@ -134,7 +134,7 @@ def check_encoding(key, version, side, number):
 
 def test_a_long_message_is_left_to_the_slices():
     message_class = at_version(3, 12, "request")
-    topic = b"\0" * 16 + b"\0\0"  # an id, no name, no tags
+    topic = b"\0" * 16 + b"\0\0"  # a topic id, no name, no tags
     decode = decoder_of(message_class)
     rest = b"\1\0\0"
     count = ELEMENTS_AT_ONCE
@@ -148,7 +148,7 @@ def test_a_long_message_is_left_to_the_slices():
 
 
 def leak_work():
-    """Messages of the busiest APIs, and bytes that are refused."""
+    """Valid messages of the most used APIs, and bytes that raise errors."""
     for key in (0, 1, 3, 8, 18, 24, 26):
         for side in ("request", "response"):
             version = versions_of(key)[-1]
@@ -162,7 +162,7 @@ def leak_work():
 
 
 def test_what_is_read_holds_no_memory_but_its_own():
-    """Neither of what was read, nor of what was refused, nor of the objects that all messages share."""
+    """There is no leak from decoded messages, from rejected bytes, or from objects that all messages share."""
     work = list(leak_work())
     header = request_header(0, 9, 7, "client")
 
@@ -179,7 +179,7 @@ def test_what_is_read_holds_no_memory_but_its_own():
 
 
 def check_for_leaks(once, objects, rounds=400):
-    """Neither blocks of memory nor references to objects that are shared become more by a round."""
+    """The number of allocated blocks and the reference counts of shared objects do not grow with each round."""
     shared = [None, True, (), "", *objects]
 
     def held():
@@ -191,7 +191,7 @@ def check_for_leaks(once, objects, rounds=400):
     for _ in range(rounds):
         once()
     assert all(after - at_first < rounds for at_first, after in zip(before, held(), strict=True))
-    # Large buffers are no such blocks.
+    # Large buffers do not count as allocated blocks.
     tracemalloc.start()
     try:
         once()

@@ -9,6 +9,6 @@ from protocol.generators.errors import text
 
 
 def test_it_is_what_kio_says() -> None:
-    """Else run ``python -m protocol.generators.errors > protocol/errors.py``."""
+    """protocol/errors.py is up to date. Otherwise run ``python -m protocol.generators.errors > protocol/errors.py``."""
     assert Path(errors.__file__).read_text() == text()
     assert errors.ErrorCode(16) is errors.ErrorCode.not_coordinator

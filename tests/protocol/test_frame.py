@@ -1,4 +1,4 @@
-"""Headers: which version of them, and bytes of every kind in front of a message."""
+"""Request and response headers: the header version of each API version, and random bytes as headers."""
 
 import io
 

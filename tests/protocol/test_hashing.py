@@ -1,4 +1,4 @@
-"""Java's hashes: the values of the specification, and of Java itself."""
+"""Java's hash functions, compared with values of the specification and of Java itself."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The generated message classes, and the class of one version that is derived from them."""
+"""The generated message classes, and the class for one version that is derived from them."""
 
 import dataclasses
 from importlib import import_module
@@ -38,7 +38,7 @@ def test_the_index_is_what_the_generator_writes():
 def test_a_message_is_equal_to_one_of_the_same_fields_and_shows_them():
     assert ForgottenTopic(topic="a", partitions=[1]) == ForgottenTopic(topic="a", partitions=(1,))
     assert ForgottenTopic(topic="a") != ForgottenTopic(topic="b")
-    # Of the same fields, and another message all the same.
+    # Two classes with the same fields are not equal.
     assert EpochEndOffset() != SnapshotId()
     assert repr(LeaderIdAndEpoch(leader_id=1)) == "LeaderIdAndEpoch(leader_id=1, leader_epoch=-1)"
     with pytest.raises(TypeError):
@@ -49,7 +49,9 @@ def test_a_message_is_equal_to_one_of_the_same_fields_and_shows_them():
 
 def test_a_class_has_a_slot_for_each_field_and_is_a_message():
     assert ForgottenTopic.__slots__ == tuple(name for name, *_ in ForgottenTopic.__fields__)
-    assert type(ForgottenTopic) is type, "the core makes an instance in one step"
+    assert type(ForgottenTopic) is type, (
+        "a class without a metaclass, so that the core makes an instance in one step"
+    )
     assert isinstance(ForgottenTopic(), Message)
     assert not isinstance("", Message)
     with pytest.raises(AttributeError):
@@ -76,7 +78,7 @@ def test_a_version_has_its_own_fields_and_shows_the_defaults_of_the_others():
     topic_of = {9: old.__wire__[-1].nested, 13: new.__wire__[-1].nested}
     assert [field.name for field in topic_of[9].__wire__] == ["name", "partition_data"]
     assert [field.name for field in topic_of[13].__wire__] == ["topic_id", "partition_data"]
-    # Straight from the allocator, as a decoder makes them: no slot is set.
+    # Instances without any slot set, as a decoder allocates them.
     assert object.__new__(topic_of[9]).topic_id is None
     assert object.__new__(topic_of[13]).name == ""
 

@@ -1,4 +1,4 @@
-"""Every API, every version, both sides, byte for byte against kio."""
+"""Requests and responses of every API in every version, byte for byte compared with kio."""
 
 import copy
 import datetime
@@ -85,7 +85,7 @@ def kio_bytes(message):
 
 
 def samples(key, side):
-    """Random messages of each version, as kio writes them."""
+    """Random messages of each version, encoded by kio."""
     load = load_request_schema if side == "request" else load_response_schema
     for version in versions_of(key):
         rng = random.Random(f"{key} {version} {side}")
@@ -105,18 +105,18 @@ def test_what_kio_writes_is_read_and_written_back(key, side):
         decoder, encoder = codecs(key, version, side)
         message = decoder.decode(data)
         assert b"".join(encoder.encode(message)) == data, (version, message)
-        # From within a frame, and from a view of it.
+        # Decoding in the middle of a frame, from a view.
         assert decoder.decode(memoryview(b"1234567" + data + b"the next frame"), 7) == message
 
 
 def run(steps):
-    """What the steps return, and how often they stopped."""
+    """The return value of the steps, and how often they yielded."""
     for stops in range(1_000_000):
         try:
             next(steps)
         except StopIteration as end:
             return end.value, stops
-    raise AssertionError("it never ends")
+    raise AssertionError("the steps do not end")
 
 
 @pytest.mark.parametrize(("key", "side"), CASES)
@@ -132,7 +132,7 @@ def test_in_slices_the_same_is_read_and_written(key, side):
 
 
 def readable_by_kio(key, version, side):
-    """Our class of one version with what kio's reader wants to know about a class."""
+    """Our class for one version with the attributes that kio's reader needs."""
     ours = {}
 
     def collect(message_class):
@@ -159,7 +159,7 @@ def readable_by_kio(key, version, side):
 
 
 def renamed(field, defaults, readable):
-    """kio's field under our name, and of the type that we read: times and errors are plain integers."""
+    """kio's field under our name and with our type: times and error codes are plain integers."""
     own, shape = copy.copy(field), shape_of(field)
     own.name = field_name(field)
     own.default = defaults[own.name]
@@ -213,7 +213,7 @@ def test_garbage_is_malformed_or_some_message_and_never_anything_else(key, side)
 
 
 def paths_to_strings(message_class, path=()):
-    """Each string of a message, as the fields that lead to it."""
+    """The path of fields to each string of a message."""
     for field in message_class.__wire__:
         if field.kind == "string":
             yield (*path, field)
@@ -224,7 +224,7 @@ def paths_to_strings(message_class, path=()):
 def message_with_string(message_class, path, text):
     field, *rest = path
     value = message_with_string(field.nested, rest, text) if rest else text
-    # A default of null that this version has no null for.
+    # Fields whose default is null but that are not nullable in this version.
     others = {
         each.name: ""
         for each in message_class.__wire__
@@ -235,7 +235,7 @@ def message_with_string(message_class, path, text):
 
 @pytest.mark.parametrize("side", ["request", "response"])
 def test_no_compact_string_is_longer_than_32767_bytes(side):
-    """Kafka's generated classes refuse longer ones on both sides, each field in each version."""
+    """Kafka's generated classes reject longer ones when reading and writing, in each field of each version."""
     longest, checked = "x" * STRING_BYTES_MAX, 0
     written = b"\x80\x80\x02" + longest.encode()
     longer = b"\x81\x80\x02" + b"x" + longest.encode()

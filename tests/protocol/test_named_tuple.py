@@ -1,4 +1,4 @@
-"""A named tuple behaves as that of ``typing`` with the same fields."""
+"""Our NamedTuple behaves like that of ``typing`` with the same fields."""
 
 import copy
 import pickle
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Ours(NamedTuple):
-    """With words of its own."""
+    """A named tuple with a docstring of its own."""
 
     a: int
     b: str = "x"
@@ -93,7 +93,7 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
 def test_a_constructor_takes_what_its_counterpart_takes(
     values: tuple[Any, ...], named: dict[str, Any], calls_before: int
 ) -> None:
-    """The first calls are taken without a compiled constructor."""
+    """The first calls use no compiled constructor."""
 
     class Fresh(NamedTuple):
         a: int
@@ -115,7 +115,7 @@ def test_what_stands_in_the_class_is_that_of_its_counterpart() -> None:
     for name in ("_fields", "_field_defaults", "__match_args__", "__slots__", "__bases__"):
         assert getattr(Ours, name) == getattr(Theirs, name)
     assert type(Ours) is type
-    assert Ours.__doc__ == "With words of its own."
+    assert Ours.__doc__ == "A named tuple with a docstring of its own."
     assert not hasattr(Ours(1), "__dict__")
 
 

@@ -1,4 +1,4 @@
-"""The walk over records finds what reading them would, and stops as often as it should."""
+"""The record walk finds the same as reading all records, and yields as often as it should."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ records = st.lists(
 
 
 def drive(steps):
-    """The result, and how many times it stopped."""
+    """The return value of the steps, and how often they yielded."""
     stops = 0
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Records from other versions, cut records and garbage: read, skipped or refused, never anything else."""
+"""Records of other versions, truncated records and garbage are read, skipped or rejected, without any other exception."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -64,7 +64,7 @@ def versions() -> Iterator[tuple[type[VersionedRecord], int]]:
 
 ALL_VERSIONS = tuple(versions())
 
-# Any record of a schema, in the fields that one version has
+# A random record of a schema, with the fields of one version
 
 SIGNED = {INT8: 7, INT16: 15, INT32: 31, INT64: 63}
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
@@ -159,7 +159,7 @@ def test_a_cut_record_of_every_length_is_refused() -> None:
                 TransactionLogValue.decode(written[:length])
 
 
-# Versions, tags and types that are not known
+# Unknown versions, tags and types
 
 
 def test_a_newer_value_is_refused_by_name_and_version() -> None:
@@ -193,7 +193,7 @@ def test_no_string_is_longer_than_32767_bytes() -> None:
 def test_unknown_tagged_fields_are_skipped() -> None:
     value = TransactionLogValue(producer_id=7, client_transaction_version=2)
     written = value.encode(1)
-    assert written.endswith(bytes((1, 2, 2, 0, 2)))  # one tag: 2, two bytes, the number 2
+    assert written.endswith(bytes((1, 2, 2, 0, 2)))  # one tagged field: tag 2, two bytes, the number 2
     with_another = written[:-5] + bytes((2, 2, 2, 0, 2, 99, 3)) + b"new"
     assert TransactionLogValue.decode(with_another) == value
 

@@ -1,4 +1,4 @@
-"""The tables that the readers of files follow are those of the records."""
+"""The generated tables of record fields are up to date with the record classes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Our records are, byte for byte, those of Kafka's own classes (see data/make_reference.py)."""
+"""Our records equal those of Kafka's own classes byte for byte (see data/make_reference.py)."""
 
 import json
 from dataclasses import fields, is_dataclass
@@ -41,7 +41,7 @@ CASES = json.loads((DATA / "records.json").read_text())
 
 
 def revive(wire: Any, value: Any, version: int) -> Any:
-    """A field's value from JSON."""
+    """The value of a field from its JSON form."""
     if value is None:
         return None
     if isinstance(wire, Array):
@@ -54,7 +54,7 @@ def revive(wire: Any, value: Any, version: int) -> Any:
 
 
 def build(cls: type[Structure], values: dict[str, Any], version: int) -> Any:
-    """The record; fields that the version lacks keep their defaults."""
+    """The record. Fields that the version lacks have their defaults."""
     wires = {f.name: f.metadata["wire"] for f in fields(cls)}
     return cls(**{n: revive(wires[n].type, v, version) for n, v in values.items() if wires[n].is_in(version)})
 
@@ -76,10 +76,10 @@ def decoded(cls: type[VersionedRecord], data: bytes) -> object:
 
 
 def framed(case: dict[str, Any]) -> bytes:
-    """Kafka's bytes of the fields behind what stands in front of them."""
+    """Kafka's bytes of the fields, with the type and version in front that the record has in a log."""
     cls, version, body = SCHEMAS[case["schema"]], case["version"], bytes.fromhex(case["hex"])
     if cls.__module__ == kraft.__name__:
-        return body  # the version is their first field
+        return body  # the version is the first field
     if issubclass(cls, cluster_metadata.MetadataRecord):
         return bytes((1, cls.TYPE, version)) + body
     return (cls.TYPE if issubclass(cls, Key) else version).to_bytes(2, "big") + body
@@ -97,7 +97,7 @@ def test_records_have_kafkas_bytes(schema: str) -> None:
 def test_fields_of_other_versions_are_left_out(schema: str) -> None:
     for case in (case for case in CASES if case["schema"] == schema):
         full = build(SCHEMAS[schema], case["fields"], SCHEMAS[schema].VERSIONS[-1])
-        if schema != "OffsetCommitValue":  # its version 1 has a field that the newest lacks
+        if schema != "OffsetCommitValue":  # its version 1 has a field that the newest version lacks
             assert encoded(full, case["version"]) == framed(case)
 
 
@@ -113,7 +113,7 @@ def test_every_metadata_record_can_be_read() -> None:
 
 @pytest.mark.parametrize("case", json.loads((DATA / "snapshots.json").read_text()))
 def test_producer_snapshots_have_kafkas_bytes(case: dict[str, Any]) -> None:
-    # Kafka writes a map, in the order of its hashes.
+    # Kafka writes the entries of a hash map in its order.
     entries = producer_snapshot.decode(bytes.fromhex(case["hex"]))
     assert sorted(map(list, entries)) == sorted(case["entries"])
     assert producer_snapshot.encode(entries).hex() == case["hex"]

@@ -1,4 +1,4 @@
-"""A slotted class behaves as the dataclass of the same fields."""
+"""A class of `protocol.slotted` behaves like the dataclass with the same fields."""
 
 import copy
 import dataclasses
@@ -29,7 +29,7 @@ class Plain(Base):
 
 @slotted(frozen=True, kw_only=True)
 class Frozen:
-    """With words of its own."""
+    """A frozen class with a docstring of its own."""
 
     a: int = 1
     b: tuple[int, ...] = ()
@@ -104,7 +104,7 @@ def test_construction_by_place_and_by_name():
 
 
 def made(cls, values, named):
-    """The text of what was made; or that it was not."""
+    """The repr of the new instance, "TypeError" if the constructor raises it."""
     try:
         return repr(cls(*values, **named)).rpartition(".")[2]
     except TypeError:
@@ -130,7 +130,7 @@ CALLS = [
 @pytest.mark.parametrize("calls_before", [0, CALLS_NOT_COMPILED])
 @pytest.mark.parametrize("options", [{}, {"frozen": True}, {"kw_only": True}])
 def test_a_constructor_takes_what_that_of_the_dataclass_takes(options, calls_before):
-    """The first calls are taken without a compiled constructor."""
+    """The first calls use no compiled constructor."""
     for values, named in CALLS:
         body = {
             "__annotations__": {"a": int, "b": int, "c": list, "d": int, "e": int},

@@ -1,4 +1,4 @@
-"""Variable-length integers: the shortest bytes, there and back."""
+"""Variable-length integers: encoded to the fewest bytes, and decoded."""
 
 import pytest
 from hypothesis import given

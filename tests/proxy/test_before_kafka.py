@@ -1,4 +1,4 @@
-"""The proxy before Apache Kafka 4.3.1: clients that know nothing of it, and its tools."""
+"""The proxy in front of Apache Kafka 4.3.1: unchanged clients, and the proxy's own tools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.java, pytest.mark.more]
 
 @dataclass
 class Before:
-    """Apache Kafka, and the proxy before it."""
+    """Apache Kafka with the proxy in front of it."""
 
     kafka: kafka_oracle.Oracle
     proxy: ProxyProcess
@@ -96,7 +96,7 @@ def test_an_exactly_once_loop_of_java(before: Before) -> None:
     finally:
         worker.kill()
         worker.wait(HANG_S)
-    # What the worker doubled would stand behind.
+    # A duplicate by the worker would come after the 40 records.
     assert len(read(before.bootstrap, "java-sink")) == 40
 
 

@@ -1,4 +1,4 @@
-"""`odradek proxy` as a process before three nodes of ours: librdkafka knows nothing of it."""
+"""`odradek proxy` as a process in front of three nodes of ours, with librdkafka as an unchanged client."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_exactly_once_loop_runs_through_it(tmp_path: Path) -> None:
 
 
 def source(options: dict[str, object]) -> None:
-    """Fill the three partitions of orders."""
+    """Write records to the three partitions of orders."""
     producer = Producer(options)
     for number in range(RECORDS):
         producer.produce("orders", key=str(number), value=str(number), partition=number % 3)
@@ -46,7 +46,7 @@ def source(options: dict[str, object]) -> None:
 
 
 def move(options: dict[str, object]) -> None:
-    """Each record of orders becomes one of results."""
+    """Copy each record of orders to results in a transaction."""
     consumer = Consumer({**options, "group.id": "movers", "enable.auto.commit": "false"})
     producer = Producer({**options, "transactional.id": "mover"})
     producer.init_transactions(HANG_S)
@@ -54,7 +54,7 @@ def move(options: dict[str, object]) -> None:
     moved = 0
     while moved < RECORDS:
         first = consumer.poll(HANG_S)
-        assert first is not None, "no further record"
+        assert first is not None, "a record of orders is missing"
         records = [first, *consumer.consume(AT_ONCE - 1, 0)]
         producer.begin_transaction()
         for record in records:
@@ -81,7 +81,7 @@ def results(options: dict[str, object]) -> list[int]:
         return len(found) >= RECORDS
 
     eventually(all_there, "the results are there")
-    # A doubled one would stand behind them.
+    # A duplicate would come after the expected records.
     ends = [
         consumer.get_watermark_offsets(TopicPartition("results", partition), HANG_S)[1]
         for partition in range(3)
@@ -108,7 +108,7 @@ def test_an_upstream_that_is_silent_is_waited_for_aloud(tmp_path: Path) -> None:
 
 
 def said_while_waiting(upstream: str, directory: Path) -> str:
-    """The log of a proxy without its upstream, which is stopped as soon as it says that it waits."""
+    """The log of a proxy whose upstream is unreachable. The proxy is stopped once it logs that it waits."""
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
             command("proxy", "--upstream", upstream, "--port", "0", "--log-format", "json"), stdout=log

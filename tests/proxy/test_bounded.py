@@ -1,4 +1,4 @@
-"""What the proxy holds for clients that do not read: one budget for all of them, as before a broker (ADR 13)."""
+"""The memory that the proxy holds for clients that do not read: one budget for all of them, like a broker's (ADR 13)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ EACH = [(api, version) for api, versions in FETCHES.items() for version in versi
 
 @pytest.fixture(autouse=True)
 def budget(monkeypatch: pytest.MonkeyPatch) -> Iterator[ResponseBudget]:
-    """At the end nothing may be charged to it any more."""
+    """The budget for unsent bytes. At the end of the test no bytes may be charged to it."""
     monkeypatch.setattr(UNSENT, "limit_bytes", BUDGET)
     yield UNSENT
     assert UNSENT.bytes == 0
 
 
 def passed(api: str, version: int, asked: int) -> tuple[dict[str, Any], int]:
-    """A request as it goes on, and what is charged for it."""
+    """The request as the proxy forwards it, and the bytes charged for it."""
     body: dict[str, Any] = {"max_bytes": asked, "max_wait": 7, "min_bytes": 9}
     if api == "share_fetch":
         body |= {"group_id": "g", "member_id": "m" * 200}
@@ -62,7 +62,7 @@ def test_a_fetch_that_asks_for_nothing_is_charged_nothing(asked: int) -> None:
 
 
 def fetched(asked: Asked) -> dict[str, Any]:
-    """As many bytes of records as were asked for, and a first batch in any case."""
+    """A Fetch response with as many bytes of records as requested, but at least a batch of 1000 bytes."""
     size = max(asked.body["max_bytes"], 1000)
     records = build_batch([(0, None, bytes(size - 100))])
     partition = {"partition_index": 0, "error_code": 0, "high_watermark": 1, "records": records}
@@ -90,7 +90,7 @@ async def test_clients_that_take_nothing_share_one_budget(
         await until(lambda: all(not each._pending for each in connections._open))
         held = [each._unsent.bytes for each in connections._open]
         assert sum(held) == budget.bytes <= BUDGET
-        # Who reads is served, with a first batch at least.
+        # A client that reads is served, with at least one batch.
         async with Client(proxy.port(1)) as neighbour:
             assert (await neighbour.ask("fetch", version, max_bytes=ASKED))["responses"]
             assert budget.bytes == sum(held)
@@ -106,7 +106,7 @@ async def test_the_budget_is_charged_while_a_response_is_under_way(budget: Respo
             assert first == BUDGET // SHARE
             assert second == (BUDGET - first) // SHARE
             assert budget.bytes == first + second
-        # One that ends gives back its part.
+        # The ended connections return their part of the budget.
         await until(lambda: not budget.bytes)
 
 

@@ -1,4 +1,4 @@
-"""Rules and the trace before an upstream: what it hears, and what clients get."""
+"""Fault rules and the trace of a proxy: what the upstream receives, and what clients get."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ID = UUID(int=7)
 
 
 class Stage:
-    """A proxy with its tools, before an upstream."""
+    """A proxy with fault rules and a trace, and its upstream."""
 
     def __init__(self, upstream: Upstream, proxy: RunningProxy, looking: ProxyLooking) -> None:
         self.upstream, self.proxy, self.looking = upstream, proxy, looking
@@ -124,7 +124,7 @@ async def test_a_detached_request_gets_to_the_upstream_without_its_client(stage:
     stage.looking.faults.release(rule.id)
     await until(lambda: rule.released[0].outcome == "answered")
     assert stage.heard() == 1
-    # On a connection of its own, which ends with the response.
+    # The proxy uses a connection of its own for it, which it closes after the response.
     await until(lambda: stage.upstream.connections[1][-1].is_closing())
 
 
@@ -182,7 +182,7 @@ async def test_a_fetch_of_a_session_is_about_the_partitions_of_the_session(stage
             wanted = {"topic_id": ID, "partitions": [{"partition": partition, "fetch_offset": 0}]}
             await client.ask("fetch", 13, session_id=session_id, session_epoch=epoch, topics=[wanted])
         rule = stage.add("Fetch topic=orders partition=1 -> error NOT_LEADER_OR_FOLLOWER")
-        # The name of the topic is asked for once it is missed.
+        # The proxy requests the name of the topic once a rule needs it.
         await until(lambda: stage.proxy.proxy.topics.name(ID) == "orders")
         assert (await client.ask("fetch", 13, session_id=5, session_epoch=2))["error_code"] == 6
     assert rule.hits == 1

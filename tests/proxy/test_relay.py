@@ -1,4 +1,4 @@
-"""The proxy before an upstream that does as the test says: what passes, what is changed, and what becomes of failures."""
+"""The proxy in front of a scripted upstream: what it forwards, what it changes, and how it handles failures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_requests_and_responses_pass_byte_for_byte() -> None:
         client.send_frame(frame)
         answer = await client.receive_frame()
     assert [each.frame for each in upstream.heard("heartbeat")] == [frame]
-    # All but the tags of the header, of which no client knows one.
+    # The proxy drops the tagged fields of the header, which no client knows.
     correlation, tags = struct.unpack_from(">iB", answer)
     assert (correlation, tags) == (77, 0)
     assert answers[0].endswith(answer[5:])
@@ -253,7 +253,7 @@ async def test_an_upstream_that_dies_in_the_middle_ends_the_connection_with_one_
         (line,) = lines
         assert line["event"] == "connection closed"
         assert line["reason"] == f"node 1 of the upstream ({upstream.address}) closed the connection"
-        # The next connection finds what is there then.
+        # The upstream works again for the next connection.
         upstream.answers["heartbeat"] = ok
         async with Client(proxy.port(1)) as client:
             assert (await client.ask("heartbeat", 4, **HEARTBEAT))["error_code"] == 0
@@ -300,7 +300,7 @@ async def test_a_response_to_no_request_ends_the_connection(garbage: bytes) -> N
 async def test_a_response_that_cannot_be_read_ends_the_connection_with_one_line(
     api: str, kept: int, is_traced: bool
 ) -> None:
-    """Where the proxy must read it: the header of each, and what has addresses. Of the others it passes what came."""
+    """The proxy must read each header and responses with addresses. It forwards all others as they are."""
 
     def cut(asked: Asked) -> bytes:
         body = upstream.metadata(asked) if asked.api == "metadata" else {"error_code": 0}
@@ -325,7 +325,7 @@ async def test_a_response_that_cannot_be_read_ends_the_connection_with_one_line(
 
 
 def lines_of_connections(lines: list[Any]) -> list[str]:
-    """The reasons; a line with a traceback has none."""
+    """The reasons of the log lines about connections. A line with a traceback has no reason and raises KeyError."""
     return [each["reason"] for each in lines if each["event"] != "event loop is late"]
 
 
@@ -348,7 +348,7 @@ async def test_a_response_that_no_one_can_read_passes_under_the_eyes_of_a_rule()
 async def test_a_request_that_ends_too_early_ends_the_connection_with_one_line(
     api: str, version: int
 ) -> None:
-    """It is not decoded, but for the field that the proxy asks for."""
+    """The proxy does not decode the request but for the field that it needs."""
     async with Upstream() as upstream, proxy_before(upstream) as proxy, Client(proxy.port(1)) as client:
         with structlog.testing.capture_logs() as lines:
             header = raw.encode_header(raw.API_KEYS[api], version, 1, None, flexible=True)
@@ -368,7 +368,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind() -> Non
 
 
 def three_free_ports() -> int:
-    """The first of them."""
+    """Find three consecutive free ports. Returns the first."""
     while True:
         first = raw.free_port()
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:

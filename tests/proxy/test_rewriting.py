@@ -1,4 +1,4 @@
-"""What the proxy changes in responses, and what it leaves alone."""
+"""Which parts of responses the proxy changes, and which it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_BROKERS = {
     "streams_group_heartbeat": "instances of the application",
     "streams_group_describe": "instances of the application",
 }
-"""Responses with addresses of others than the brokers that clients connect to."""
+"""Responses with addresses, but not of the brokers that clients connect to, and whose addresses they are instead."""
 
 
 def structs_with_hosts(struct: Any) -> Iterator[Any]:
@@ -104,7 +104,7 @@ def test_versions_are_those_of_both_sides() -> None:
     decoded = {PRODUCE: range(3, 14), 1: range(4, 19), 3: range(14)}
     upstream = announced(produce=(0, 12), fetch=(17, 30), metadata=(14, 15), heartbeat=(0, 4))
     found = [(each.api_key, each.min_version, each.max_version) for each in clamped(upstream, decoded)]
-    # Clients read codecs from the lowest version of Produce.
+    # Clients conclude from the lowest version of Produce which compression codecs they may use.
     assert found == [(PRODUCE, 0, 12), (1, 17, 18)]
 
 

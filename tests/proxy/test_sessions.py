@@ -1,4 +1,4 @@
-"""Fetch sessions as they pass."""
+"""Fetch sessions in the requests and responses that the proxy forwards."""
 
 from __future__ import annotations
 

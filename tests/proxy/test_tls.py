@@ -1,4 +1,4 @@
-"""TLS to the upstream: the cluster proves itself, the proxy too where it is asked to, and clients speak plain."""
+"""TLS to the upstream: the cluster's certificate, the proxy's own one if required, and clients without TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.proxy import HOST, Client, Upstream, proxy_before
 
 
 class Secured(Upstream):
-    """Its nodes speak TLS."""
+    """An upstream whose nodes use TLS."""
 
     def __init__(self, context: ssl.SSLContext, answers: Any = None) -> None:
         super().__init__(answers)
@@ -33,7 +33,7 @@ class Secured(Upstream):
 
 
 def made(directory: Path, name: str) -> tuple[Path, Path]:
-    """A certificate that signs itself, and its key."""
+    """Create a self-signed certificate. Returns the files of the certificate and of its key."""
     certificate, key = directory / f"{name}.pem", directory / f"{name}.key"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     command += ["-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=IP:{HOST}"]

@@ -1,4 +1,4 @@
-"""The views and timelines of a proxy, beside those of the cluster of ours that it stands before."""
+"""The views and timelines of a proxy, compared with those of our cluster behind it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NODES = 3
 
 @dataclass
 class Both:
-    """A cluster with its control, and a proxy before it."""
+    """A cluster with its control port, and a proxy in front of it."""
 
     control: Control
     looking: ProxyLooking
@@ -74,7 +74,7 @@ async def both(tmp_path: Path) -> AsyncIterator[Both]:
 
 
 def fill(bootstrap: str) -> None:
-    """A committed, an aborted and an open transaction; a group whose next offset waits in the open one."""
+    """Write a committed, an aborted and an open transaction. The open one has a pending offset of a group."""
     options = {**PATIENCE, "bootstrap.servers": bootstrap}
     consumer = Consumer({**options, "group.id": "readers", "enable.auto.commit": "false"})
     producer = Producer({**options, "transactional.id": "billing"})
@@ -240,7 +240,7 @@ async def test_the_control_port_has_what_a_proxy_can_do(both: Both) -> None:
 
 
 async def test_the_command_explains_by_the_protocol_and_with_the_rules_of_the_proxy(both: Both) -> None:
-    """The proxy itself does not know what happens inside the nodes."""
+    """The proxy does not know what happens inside the nodes."""
 
     def explain(*words: str) -> Result:
         where = {"ODRADEK_CONTROL": both.server.url}
@@ -255,7 +255,7 @@ async def test_the_command_explains_by_the_protocol_and_with_the_rules_of_the_pr
     held = await asyncio.to_thread(explain, "audit")
     both.looking.faults.release(hold.id)
     await task
-    # The log of the nodes in this process is in it too.
+    # The nodes run in this process too, so the output also has their log lines.
     assert f"Rule {hold.id} (Produce topic=audit -> hold) holds Produce of rdkafka" in held.stdout
     healthy = await asyncio.to_thread(explain, "orders/0")
     assert "orders-0" in healthy.stdout, healthy.output

@@ -1,4 +1,4 @@
-"""Large responses of the upstream: of many connections some are read in a turn of the loop, and all in the end."""
+"""Large responses of the upstream: each turn of the event loop reads a part of the connections, and all end up complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESPONSE_BYTES = 5 * LARGE_READ_BYTES + 12_345
 
 
 class FakeTransport(asyncio.Transport):
-    """A socket that has always more to read, until the response is over."""
+    """A socket that has more bytes to read until the response is complete."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class FakeTransport(asyncio.Transport):
         wire.connection_made(self)
 
     def read(self) -> int:
-        """As often as the wire lets it, as uvloop does in one turn; how often."""
+        """Read as long as the wire allows it, like uvloop in one turn of the loop. Returns the number of reads."""
         reads = 0
         while self._reading and self._left:
             room = self._wire.get_buffer(-1)
@@ -62,7 +62,7 @@ class Owner:
 async def test_large_responses_take_turns() -> None:
     owner, buffers = Owner(), Buffers()
     transports = [FakeTransport(Wire(owner, buffers)) for _ in range(WIRES)]
-    # The beginnings, which are small, come all at once.
+    # The first reads of all connections happen in one turn, as they are small.
     assert [transport.read() for transport in transports] == [1] * WIRES
     turns = 0
     while owner.sizes[RESPONSE_BYTES] < WIRES:

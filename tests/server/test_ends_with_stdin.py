@@ -1,4 +1,4 @@
-"""A broker that ends with its standard input: the program that started it holds the other end."""
+"""A broker that stops when its standard input is closed by the program that started it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The health socket: what a check in the container reads, with the program of the image and without it."""
+"""The health socket: the responses to health checks in a container, with the program of the image and without it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`odradek-image`, as the image has it."""
+    """The program `odradek-image` of the container image, built with gcc."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc: the program of the image cannot be built")
     path = tmp_path_factory.mktemp("program") / "odradek-image"
@@ -40,7 +40,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read(name: str) -> str:
     with socket.socket(socket.AF_UNIX) as check:
-        # Blocking, as the program of the image: it waits where many checks come at once.
+        # Blocking like the program of the image, so that the connect waits while many checks come at once.
         check.connect(f"\0{name}")
         return b"".join(iter(lambda: check.recv(4096), b"")).decode()
 
@@ -85,7 +85,7 @@ def test_a_broker_answers_from_its_start_to_its_end_without_a_line_in_its_log(
     assert check(program, name) == (1, "unhealthy: no broker of this container serves clients\n")
     broker = start_broker("--nodes", "2", environment={HEALTH_SOCKET_VARIABLE: name})
     assert wait_until(lambda: sum("Redpanda" in line for line in broker.log) == 2, HANG_S), (
-        "the last of a start"
+        "each node's start ends with this line"
     )
     lines = len(broker.log)
     code, text = check(program, name)
@@ -97,7 +97,7 @@ def test_a_broker_answers_from_its_start_to_its_end_without_a_line_in_its_log(
 
 
 def test_a_partition_whose_disk_was_full_is_named(start_broker: StartBroker, name: str) -> None:
-    """It stays offline though there is room again, and all else is served."""
+    """The partition stays offline when the disk has space again. All others are served."""
     environment = {HEALTH_SOCKET_VARIABLE: name, "ODRADEK_FAULTS": "full-disk topic=orders"}
     broker = start_broker(topics=["orders:1"], environment=environment)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 1000})
@@ -118,6 +118,6 @@ def test_a_broker_that_stands_still_is_unhealthy(start_broker: StartBroker, name
 
 async def test_a_loop_that_hangs_answers_no_check(name: str, program: Path) -> None:
     health = HealthSocket(name, lambda: "x")
-    # In this thread, which is the loop's: the loop stands still until the check has given up.
+    # This blocks the event loop until the check times out.
     assert check(program, name) == (1, "unhealthy: the broker has not answered for 2 s\n")
     health.close()

@@ -1,4 +1,4 @@
-"""``python -m server`` as a process: what it says, how it ends, and what it refuses."""
+"""``python -m server`` as a process: its output, its exit, and the arguments that it rejects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(arguments: Sequence[str], tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A start that is expected to fail."""
+    """Run the program. It is expected to fail at its start."""
     start = [sys.executable, "-m", "server", "--port", "0", "--data-dir", str(tmp_path / "data"), *arguments]
     return subprocess.run(start, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG_S)
 
@@ -92,7 +92,7 @@ def test_port_0_is_chosen_and_told(tmp_path: Path) -> None:
                 )
             assert found is not None
             assert ask_api_versions(f"127.0.0.1:{found[1]}") > 0
-            # Without --data-dir the directory was a temporary one, and goes with the process.
+            # Without --data-dir the data directory is a temporary one, which is removed at the end of the process.
             assert len(list(tmp_path.glob("odradek-*"))) == 1
         finally:
             process.terminate()
@@ -154,13 +154,13 @@ def test_without_a_control_port_nothing_of_it_is_loaded(tmp_path: Path) -> None:
         f"program.main(['--port', '0', '--data-dir', {str(tmp_path)!r}])\n"
         "assert 'broker.cluster' in sys.modules\n"
         "loaded = {'aiohttp', 'msgspec', 'lab.control', 'lab.faults.engine'} & {*sys.modules}\n"
-        "print(*loaded, file=sys.stderr)"  # the log, on the other stream, leaves by a thread
+        "print(*loaded, file=sys.stderr)"  # not to stdout, where a thread writes the log
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=True
     )
     assert done.stderr == "\n"
-    assert (tmp_path / "meta.properties").exists()  # it did run
+    assert (tmp_path / "meta.properties").exists()  # the broker did start
 
 
 def test_a_directory_of_another_broker_is_one_line_and_an_exit_code(broker: Broker, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ sasl.oauthbearer.jwks.endpoint.url=https://login.example/keys
 def test_without_the_packages_of_the_extra_it_says_which_extra_it_is(
     asked: list[str], tmp_path: Path
 ) -> None:
-    """The plain installation leaves them out: they are a fifth of it."""
+    """A plain installation lacks them, as they would be a fifth of its size."""
     (tmp_path / "server.properties").write_text(OAUTHBEARER)
     program = (
         "import sys; sys.modules.update(cryptography=None, jwt=None)\n"
@@ -263,7 +263,7 @@ def test_without_the_packages_of_the_extra_it_says_which_extra_it_is(
 
 
 def test_windows_is_told_where_a_broker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no module `resource`."""
+    """Windows has no module `resource`."""
     from server.__main__ import main
 
     monkeypatch.setitem(sys.modules, "resource", None)

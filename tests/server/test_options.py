@@ -96,7 +96,7 @@ def test_a_service_of_kubernetes_opens_no_control_port():
 
 
 def by_click(argv: list[str]) -> dict[str, object] | None:
-    """The options as click hands them over; None for a mistake."""
+    """The options as click parses them, None for a usage error."""
     found: list[dict[str, object]] = []
     with_all = click.Command(
         "serve", callback=lambda **options: found.append(options), params=click_options()

@@ -1,4 +1,4 @@
-"""A quorum of controllers in the settings: that of this process, or of brokers that would not know each other."""
+"""Settings of a controller quorum: accepted for nodes of this process, rejected for other processes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_node_of_another_process_is_refused_with_what_to_do(settings: dict[str
 
 
 def test_the_name_of_the_machine_is_one_of_its_own() -> None:
-    """As in a pod of a StatefulSet that advertises an address."""
+    """This is so in a pod of a StatefulSet that advertises an IP address."""
     settings = {SERVERS: f"{os.uname().nodename.partition('.')[0]}-0.kafka:9093"}
     start(settings)
     with pytest.raises(ConfigError, match="kafka-0"):

@@ -1,4 +1,4 @@
-"""The stacks that SIGQUIT asks for."""
+"""The stack traces that SIGQUIT prints."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def test_stacks_that_nothing_reads_hold_up_nothing() -> None:
     os.set_blocking(read, False)
     with suppress(BlockingIOError):
         written += os.read(read, PIPE_BYTES)
-    # The first waited in its thread, and the others were passed over.
+    # The first signal's thread was blocked, so the other signals were ignored.
     assert written.count(b"thread MainThread: ") == 1
-    os.close(read)  # and with it the thread ends
+    os.close(read)  # the blocked thread ends, too

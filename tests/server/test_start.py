@@ -1,6 +1,7 @@
-"""What a broker has imported and compiled when the first record is acknowledged, whatever the machine.
+"""Which modules a broker has imported and which functions it has compiled when the first record is acknowledged. This does
+not depend on the machine.
 
-A bound that is missed says that a start does more than before. Where that is meant, the bound moves, in a commit that says
+A failing upper bound means that a start does more than before. If that is intended, raise the bound in a commit that says
 why.
 """
 
@@ -24,13 +25,13 @@ ROOT = Path(__file__).parents[2]
 
 MODULES_MAX = 416
 OWN_MODULES_MAX = 256
-"""Of `compiled`, `server`, `lab`, `broker`, `storage` and `protocol`."""
+"""Modules of `compiled`, `server`, `lab`, `broker`, `storage` and `protocol`."""
 OF_THE_CONTROL_PORT = 8
-"""Further ones with a control port that was not asked for anything."""
+"""Additional modules with a control port that has received no request."""
 COMPILED_MAX = 12
-"""Methods and functions that are made as text: of messages, and of classes of values (`protocol.slotted`)."""
+"""Methods and functions whose source is generated: of messages, and of classes of `protocol.slotted`."""
 COORDINATORS = {"broker.groups.coordinator", "broker.transactions.coordinator"}
-# Each is needed by something that a broker without control port, groups, transactions and mistakes does not do.
+# Modules for a control port, groups, transactions or errors, which this broker does not have.
 FORBIDDEN = {
     *COORDINATORS,
     *(
@@ -66,7 +67,7 @@ FORBIDDEN = {
     ),
 }
 ALLOWED = {"lab.control"}
-"""Of these, with a control port."""
+"""Those of ``FORBIDDEN`` that a broker with a control port imports."""
 NEVER = {
     *COORDINATORS,
     "_ssl",
@@ -77,7 +78,7 @@ NEVER = {
     "ssl",
     "urllib.request",
 }
-"""What no call needs, of a broker without TLS, groups and transactions."""
+"""Modules that no call of the control port imports, in a broker without TLS, groups and transactions."""
 PROGRAM = """
 import _thread, gc, sys
 compiled, by_loop = [], []
@@ -186,7 +187,7 @@ def own(modules: list[str]) -> list[str]:
 
 def test_the_first_record_is_acknowledged(found: dict[str, list[str]]) -> None:
     produced = found["answers"][1]
-    # "first", one partition, its index, no error.
+    # Topic "first", one partition, its index, error code 0.
     assert bytes([6, *b"first", 2, *bytes(4 + 2)]).hex() in produced
 
 
@@ -197,19 +198,19 @@ def test_no_module_is_imported_that_nothing_asked_for(found: dict[str, list[str]
 def test_a_start_imports_no_more_modules_than_before(found: dict[str, list[str]]) -> None:
     count = len(own(found["modules"]))
     assert count <= OWN_MODULES_MAX
-    assert count > 0.9 * OWN_MODULES_MAX, "the bound is to be moved down"
+    assert count > 0.9 * OWN_MODULES_MAX, "the bound is too high and must be lowered"
     assert len(found["modules"]) <= MODULES_MAX
 
 
 def test_a_start_compiles_no_more_than_before(found: dict[str, list[str]]) -> None:
     assert len(found["compiled"]) <= COMPILED_MAX
-    assert len(found["compiled"]) > 0.6 * COMPILED_MAX, "the bound is to be moved down"
+    assert len(found["compiled"]) > 0.6 * COMPILED_MAX, "the bound is too high and must be lowered"
 
 
 def test_a_control_port_costs_a_start_a_few_modules(
     found: dict[str, list[str]], with_control_port: dict[str, list[str]]
 ) -> None:
-    """A connection is open there, and has sent nothing."""
+    """A client has connected to the control port but sent nothing."""
     modules = {*with_control_port["modules"]}
     assert "lab.control.listener" in modules
     assert FORBIDDEN & modules == ALLOWED
@@ -230,13 +231,13 @@ def test_the_control_port_loads_what_serves_it_and_no_more(with_control_port: di
 
 
 def test_the_loop_imports_nothing_for_the_control_port(with_control_port: dict[str, list[str]]) -> None:
-    """A thread does: clients of the broker would wait."""
+    """A thread imports it, as the imports would block the broker's clients."""
     assert with_control_port["by_loop"] == []
 
 
 def test_the_collector_passes_over_what_the_first_call_has_loaded(
     with_control_port: dict[str, list[int]],
 ) -> None:
-    """It would hold the loop to look at it."""
+    """Traversing these objects would block the event loop."""
     before, after = with_control_port["frozen"]
     assert after > 1.5 * before > 0

@@ -1,5 +1,5 @@
-"""What a user's Python imports of `odradek`, with signatures, read from the sources: nothing is imported, so that no extra
-has to be installed.
+"""The names that a user's Python may import from `odradek`, with signatures. They are read from the sources and not
+imported, so no extra has to be installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def texts() -> Iterator[str]:
-    """The pages and examples that a user reads."""
+    """The pages and examples for users."""
     for folder in ("docs", "examples"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in (".md", ".py", ".ini", ".toml") and "adr" not in path.parts:
@@ -46,7 +46,7 @@ def tree(module: str) -> ast.Module:
 
 
 def statements(module: str) -> Iterator[ast.stmt]:
-    """Those at the top of a module, and those that only a type checker sees."""
+    """The top-level statements of a module, including those that only a type checker sees."""
     for each in tree(module).body:
         if isinstance(each, ast.If):
             yield from each.body
@@ -55,7 +55,7 @@ def statements(module: str) -> Iterator[ast.stmt]:
 
 
 def names_of(module: str) -> list[str]:
-    """``__all__``, or what a module defines without an underscore."""
+    """``__all__`` of a module, or the names that it defines without an underscore."""
     found: list[str] = []
     for each in statements(module):
         if isinstance(each, (*FUNCTIONS, ast.ClassDef)):
@@ -70,7 +70,7 @@ def names_of(module: str) -> list[str]:
 
 
 def definition(module: str, name: str) -> tuple[str, ast.stmt] | None:
-    """Where a name is defined, through all imports; None for what another package defines."""
+    """The module and statement that define a name, found through its imports. None if another package defines it."""
     for each in statements(module):
         if isinstance(each, (*FUNCTIONS, ast.ClassDef)) and each.name == name:
             return module, each
@@ -86,7 +86,7 @@ def definition(module: str, name: str) -> tuple[str, ast.stmt] | None:
 
 
 def described(path: str, module: str, name: str) -> Iterator[str]:
-    """The lines of one name that a user may import as ``path``."""
+    """The recorded lines for a name that a user may import as ``path``."""
     found = definition(module, name)
     assert found is not None, f"{path} is defined nowhere"
     home, node = found
@@ -102,7 +102,7 @@ def described(path: str, module: str, name: str) -> Iterator[str]:
 
 
 def value(path: str, node: ast.stmt) -> Iterator[str]:
-    """A constant, or a type by its words."""
+    """The line for a constant, or the lines for the values of a ``Literal``."""
     assert isinstance(node, (ast.Assign, ast.AnnAssign))
     if isinstance(node.value, ast.Subscript) and ast.unparse(node.value.value) == "Literal":
         for word in ast.literal_eval(node.value.slice):
@@ -112,7 +112,7 @@ def value(path: str, node: ast.stmt) -> Iterator[str]:
 
 
 def members(path: str, home: str, node: ast.ClassDef, seen: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Public attributes and methods of a class, with those that it inherits from a class of ours."""
+    """Lines for the public attributes and methods of a class, with those inherited from our classes."""
     said: set[str] = set(seen)
     for each in node.body:
         for name, line in member(path, each):
@@ -128,7 +128,7 @@ def members(path: str, home: str, node: ast.ClassDef, seen: frozenset[str] = fro
 
 
 def member(path: str, node: ast.stmt) -> Iterator[tuple[str, str]]:
-    """(name, line) for what one statement of a class defines: a constructor defines what it sets, too."""
+    """(name, line) for each name that a statement of a class defines. A constructor also defines the attributes it sets."""
     if isinstance(node, FUNCTIONS):
         yield from method(path, node)
     elif isinstance(node, ast.AnnAssign):
@@ -155,7 +155,7 @@ def method(path: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[
 
 
 def set_in(function: ast.stmt) -> Iterator[str]:
-    """Public attributes that a constructor sets."""
+    """The public attributes that a constructor sets."""
     for each in ast.walk(function):
         targets = (
             each.targets
@@ -186,7 +186,7 @@ def signature(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def keywords(path: str, home: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    """The keywords of ``**words: Unpack[...]``."""
+    """Lines for the keywords of ``**words: Unpack[...]``."""
     annotation = function.args.kwarg.annotation if function.args.kwarg else None
     words = re.fullmatch(r"Unpack\[(\w+)\]", ast.unparse(annotation)) if annotation else None
     found = definition(home, words[1]) if words else None
@@ -196,7 +196,7 @@ def keywords(path: str, home: str, function: ast.FunctionDef | ast.AsyncFunction
 
 
 def fixtures(module: str) -> Iterator[str]:
-    """Fixtures and settings of pytest."""
+    """Lines for the fixtures and settings of the pytest plugin."""
     for function in statements(module):
         if not isinstance(function, FUNCTIONS):
             continue

@@ -1,8 +1,8 @@
 """The public surface: ``python -m tests.surface.surface [--write]``.
 
-What a user's tests, programs, scripts and dashboards name, one line a name: `recorded.txt` beside this file. A move or a
-redesign leaves it as it is; a change of it is a change for users, and a line of CHANGELOG.md. Without ``--write`` the lines
-that differ are printed.
+`recorded.txt` in this directory has every name that tests, programs, scripts and dashboards of users refer to, one in a
+line. A refactoring does not change it. A change of it is a change for users, and needs a line in CHANGELOG.md. Without
+``--write`` the program prints the differing lines.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.surface import python_names
 from tools.__main__ import COMMANDS
 
 Lines = dict[str, list[str]]
-"""Names by the section that they stand in."""
+"""Names by the section of the file."""
 
 ROOT = python_names.ROOT
 RECORDED = ROOT / "tests" / "surface" / "recorded.txt"
@@ -51,7 +51,7 @@ SPARK_ROW = re.compile(r"^\| `([\w.]+)`", re.MULTILINE)
 
 @cache
 def surface() -> Lines:
-    """The lines of each section."""
+    """The lines of each section, as the sources have them now."""
     return {title: sorted(set(found())) for title, found in SECTIONS.items()}
 
 
@@ -80,7 +80,7 @@ def _call(name: str, operation: dict[str, Any]) -> Iterator[str]:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A JSON schema in a few words."""
+    """A short form of a JSON schema."""
     if "$ref" in schema:
         return str(schema["$ref"].rpartition("/")[2])
     if "anyOf" in schema:
@@ -111,7 +111,7 @@ def faults() -> Iterator[str]:
 
 
 def commands() -> Iterator[str]:
-    """Commands with their arguments and options, as they are typed."""
+    """Commands with their arguments and options, as users type them."""
     found: dict[str, click.Command] = {name: each for name, each in main.commands.items() if name != "demo"}
     found |= {name: getattr(import_module(module), name) for name, (module, _) in _LATE.items()}
     found |= {name: getattr(import_module(each), name.replace("-", "_")) for name, each in COMMANDS.items()}
@@ -155,7 +155,7 @@ def _parameter(parameter: click.Parameter) -> str:
 
 
 def metrics() -> Iterator[str]:
-    """As docs/metrics.md has them; its test compares it with what a broker serves."""
+    """The metrics in docs/metrics.md, whose test compares it with the metrics of a broker."""
     page = (ROOT / "docs" / "metrics.md").read_text("utf-8")
     for name, labels in METRIC_ROW.findall(page):
         yield f"{name}{{{labels.strip()}}}" if labels.strip() else name
@@ -171,14 +171,14 @@ def settings() -> Iterator[str]:
 
 
 def spark() -> Iterator[str]:
-    """Options, columns, findings and errors, from the tables of Spark's pages."""
+    """Options, columns, findings and errors from the tables in docs/spark."""
     for page in sorted((ROOT / "docs" / "spark").glob("*.md")):
         yield from (f"{page.stem} {name}" for name in SPARK_ROW.findall(page.read_text("utf-8")))
 
 
 @cache
 def _product() -> str:
-    """All sources in one text."""
+    """All sources of the product as one text."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     roots = project["tool"]["importlinter"]["root_packages"]
     paths = (path for root in roots for path in sorted((ROOT / root).rglob("*.py")))
@@ -186,19 +186,19 @@ def _product() -> str:
 
 
 def variables() -> Iterator[str]:
-    """Environment variables that the product names."""
+    """Environment variables in the sources."""
     return (name for name in VARIABLE.findall(_product()) if name.lower() not in ErrorCode.__members__)
 
 
 def events() -> Iterator[str]:
-    """Events of the log that a page names."""
+    """Log events that a page of the documentation mentions."""
     pages = "\n".join(python_names.texts())
     events = set(EVENT.findall(_product()))
     return (event for event in events if f"`{event}`" in pages or f'"{event}"' in pages)
 
 
 def programs() -> Iterator[str]:
-    """What an installation can start beside the commands."""
+    """Programs, entry points and extras of the installation, and modules that pages run with ``python -m``."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     yield from (f"script {name}" for name in project["scripts"])
     for group, names in project["entry-points"].items():
@@ -233,7 +233,7 @@ def recorded() -> Lines:
 
 
 def difference(before: Lines, now: Lines) -> list[str]:
-    """Lines that are recorded and no longer there, and those that are there and not recorded."""
+    """Recorded lines that are gone, and new lines that are not recorded."""
     found = []
     for title in {**before, **now}:
         old, new = set(before.get(title, ())), set(now.get(title, ()))

@@ -1,4 +1,4 @@
-"""What users import, call, type and configure is what `recorded.txt` says, name by name."""
+"""The names that users import, call, type and configure are those in `recorded.txt`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from tests.surface.surface import difference, recorded, surface
 
 
 def test_the_public_surface_is_the_recorded_one() -> None:
-    """After a change that is meant: ``python -m tests.surface.surface --write``, and a line in CHANGELOG.md."""
+    """After an intended change run ``python -m tests.surface.surface --write``, and add a line to CHANGELOG.md."""
     assert difference(recorded(), surface()) == []
 
 
 def test_every_section_has_names() -> None:
-    """A reader that finds nothing would hold nothing."""
+    """If a section were empty, the comparison would not protect it."""
     assert {title: len(lines) for title, lines in surface().items() if len(lines) < 2} == {}
 
 

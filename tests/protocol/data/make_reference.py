@@ -1,8 +1,8 @@
-"""Write `records.json` and `batches.json` with Kafka's own classes. Run by hand, when a schema is added.
+"""Write `records.json` and `batches.json` with Kafka's own classes. Run it after adding a schema.
 
     PYTHONPATH=. python tests/protocol/data/make_reference.py directory/of/jars
 
-The directory holds the jars of a Kafka 4.3 distribution. The tests themselves need no JVM.
+The directory contains the jars of a Kafka 4.3 distribution. The tests themselves need no JVM.
 """
 
 import base64
@@ -55,7 +55,7 @@ def schemas() -> Iterator[tuple[str, type[VersionedRecord]]]:
                 yield f"{package}.{prefix}{name}", cls
 
 
-# Random records from the declarations
+# Random records of the declared fields
 
 
 def value_of(wire: Any, rng: random.Random, size: int) -> Any:
@@ -98,7 +98,7 @@ def plain(value: Any) -> Any:
 
 
 def kafka_names(name: str) -> set[str]:
-    """Our name in camel case, and what it may have been before we renamed it."""
+    """Our field name in camel case, and the names from which it may have been renamed."""
     names = set()
     for variant in {name, name.removesuffix("_ms"), name.replace("endpoints", "end_points")}:
         first, *rest = variant.split("_")
@@ -109,7 +109,7 @@ def kafka_names(name: str) -> set[str]:
 
 def for_kafka(value: Any, version: int, wire: Any = None) -> Any:
     if is_dataclass(value):
-        # Kafka refuses a field that the version does not have.
+        # Kafka rejects fields that the version does not have.
         return {
             name: for_kafka(getattr(value, f.name), version, f.metadata["wire"].type)
             for f in fields(value)
@@ -134,7 +134,7 @@ def record_cases() -> list[dict[str, Any]]:
             for number in range(CASES_PER_VERSION):
                 record = make(cls, rng, size=number)
                 question = {"ask": "message", "class": kafka_class, "version": version}
-                # The first field of these, the version, is not one of ours.
+                # Kafka's JSON of these records has a field for the version, which our classes lack.
                 own_version = {"version": version} if cls.__module__.endswith("kraft") else {}
                 question["fields"] = for_kafka(record, version) | own_version
                 cases.append(
@@ -208,7 +208,7 @@ def hash_questions() -> list[dict[str, Any]]:
 
 
 def our_batches() -> list[bytes]:
-    """Batches of ours in every codec, for Kafka to read."""
+    """Batches of ours in every codec, which Kafka reads."""
     rng = random.Random(1)
     noise = rng.randbytes(200_000)
     sets = [

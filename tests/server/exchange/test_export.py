@@ -1,5 +1,5 @@
-"""`odradek export`: what is copied, what is refused, and what the copy is like. That Kafka starts on it is tested with
-Kafka (`tests/clients/test_kafka_directories.py`)."""
+"""`odradek export`: which files it copies, what it refuses, and the content of the copy.
+`tests/clients/test_kafka_directories.py` starts Kafka on an export."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def content(directory: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def stopped(start_broker: StartBroker) -> Path:
-    """The directory of a broker that was stopped, with one topic that has records and one that has none."""
+    """The data directory of a stopped broker with a topic that has records and an empty one."""
     broker = start_broker(topics=["orders:1", "empty:2"])
     producer = ConfluentProducer(broker.bootstrap)
     producer.send("orders", ["one", "two"])
@@ -98,7 +98,7 @@ def test_what_a_killed_broker_left_is_recovered_in_the_copy(start_broker: StartB
     segment = broker.data_dir / "orders-0" / "00000000000000000000.log"
     whole = segment.stat().st_size
     with segment.open("ab") as file:
-        file.write(bytes(7))  # a torn batch
+        file.write(bytes(7))  # an incomplete batch
     before = content(broker.data_dir)
     target = tmp_path / "target"
     done = export("--data-dir", broker.data_dir, target)
@@ -178,7 +178,7 @@ def test_the_lock_is_one_that_a_broker_respects(stopped: Path, start_broker: Sta
 
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_holes_stay_holes(by_hand: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Kafka's active indexes are 10 MiB each, almost all of it never written."""
+    """Kafka's active indexes are preallocated with 10 MiB each, almost all of it holes."""
     if by_hand:
         monkeypatch.setattr(copying, "_by_the_system", copying._by_hand)
     source, target = tmp_path / "source", tmp_path / "target"
