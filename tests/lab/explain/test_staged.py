@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md, *Something stands still*: `GET /v1/explain` returns the page's line for each staged trouble."""
+"""docs/troubleshooting.md, *Something is stuck*: `GET /v1/explain` returns the page's line for each staged trouble."""
 
 from __future__ import annotations
 
