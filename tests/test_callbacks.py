@@ -32,7 +32,7 @@ REMAINING = {
     "broker/groups/consumer/assignors/spec.py GroupSpec.of(partition_count)": QUESTION,
     "broker/groups/consumer/subscribing.py resolve_regexes(may_describe)": QUESTION,
     "broker/groups/consumer_groups.py ConsumerGroups.__init__(new_uuid)": CHANCE,
-    "broker/groups/consumer_groups.py ConsumerGroups._asked(decide)": DECISION,
+    "broker/groups/consumer_groups.py ConsumerGroups._carry_out_request(decide)": DECISION,
     "broker/groups/consumer_groups.py ConsumerGroups.carry_out(decide)": DECISION,
     "broker/groups/consumer_groups.py ConsumerGroups._resolve(may_describe)": QUESTION,
     "broker/groups/consumer_groups.py ConsumerGroups._carry_out_timer(decide)": DECISION,
