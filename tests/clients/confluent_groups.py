@@ -1,6 +1,6 @@
-"""Does with confluent-kafka what `tests.clients.contract.GroupContract` asks of a client: one order per run.
+"""The orders of `tests.clients.contract.GroupContract` with confluent-kafka, one order per run.
 
-It is run as a script, so that it can be killed, and needs nothing of the tests.
+It is run as a script, so that it can be killed, and imports nothing from the tests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 CALL_S = 60.0
 POLL_S = 0.05
 RECORDS = 5
-# As in tests.support.clients: a broker that is killed is back in a moment.
+# As in tests.support.clients: a broker that a test kills is restarted at once.
 PATIENCE = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
@@ -31,7 +31,7 @@ def say(**what: Any) -> None:
 
 
 def word() -> threading.Event:
-    """Is set when the test says the word, or closes our input."""
+    """An event that is set when the test writes a line to our standard input, or closes it."""
     said = threading.Event()
 
     def wait() -> None:
@@ -80,7 +80,7 @@ def group_member(bootstrap: str, protocol: str, group: str, subscription: str, i
 
 
 def doom(fatal: str) -> Callable[[str], None]:
-    """Says "here" at the step at which the program is to be killed, and waits for that."""
+    """A function that says "here" at the step at which the program is to be killed, and then waits."""
     name, _, passages = fatal.partition(":")
     left = int(passages or 0)
 
@@ -120,7 +120,7 @@ class Loop:
         self._rounds = self._committed = 0
 
     def process(self, read: list[Message]) -> None:
-        """All of it, or nothing: then it comes again."""
+        """Process the records in a transaction. If it is aborted, they are read again."""
         self._step("poll")
         self._rounds += 1
         producer = self._producer
@@ -149,7 +149,7 @@ class Loop:
         self._go_back()
 
     def _go_back(self) -> None:
-        """To what the group has committed: a partition may have been another member's meanwhile."""
+        """Seek to the group's committed offsets: another member may have had a partition meanwhile."""
         mine = self._consumer.assignment()
         if not mine:
             return
@@ -157,13 +157,13 @@ class Loop:
             for place in self._consumer.committed(mine, CALL_S):
                 self._consumer.seek(TopicPartition(place.topic, place.partition, max(place.offset, 0)))
         except KafkaException as failed:
-            # The member has another epoch, or the partition is another's by now: a rebalance brings the positions.
+            # The member's epoch has changed, or the partition was revoked: a rebalance sets the positions.
             print("going back:", failed, file=sys.stderr)
             raise
 
 
 def insist(call: Callable[[], Any]) -> None:
-    """Until it succeeds, or fails for good: a call whose time is over is made again."""
+    """Repeat a call while its error is retriable."""
     while True:
         try:
             call()

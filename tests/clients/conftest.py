@@ -1,4 +1,4 @@
-"""The same fixtures as the scenarios have, and asserts in the contract that speak as those of a test file do."""
+"""The fixtures of the scenarios, and pytest's assertion messages in the contract modules."""
 
 import pytest
 

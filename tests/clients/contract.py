@@ -1,23 +1,24 @@
-"""What every further client has to be able to do against Odradek, unmodified.
+"""Tests that every further client has to pass with Odradek, unmodified.
 
-Each client has a program that takes one order per run; the orders are the names of the functions in the programs, and
-``tests.support.foreign`` says how they talk. The tests here are written once; a test file makes a class per client from
-``Contract``, with the program and with what this client knows or calls in its own way. One whose client knows consumer
-groups (``group.protocol=consumer``, KIP-848) takes ``GroupContract`` too, which has two further orders:
+Each client has a program that takes one order per run. The orders are named like the functions in the programs, and
+``tests.support.foreign`` describes how the program and the test communicate. The tests here are written once; a test file
+makes a class for a client from ``Contract``, with the program and with the client's own names and capabilities. A client
+with consumer groups (``group.protocol=consumer``, KIP-848) uses ``GroupContract`` too, which has two further orders:
 
 ``group-member PROTOCOL GROUP SUBSCRIPTION INSTANCE``
-    is a member until the word comes, and then leaves. PROTOCOL is ``classic`` or ``consumer``, SUBSCRIPTION a topic, or an
-    expression that begins with ``^``; INSTANCE is ``-`` for a dynamic member. It says ``{"assigned": ["topic-0", ...]}``, in
-    order, after each change.
+    is a member until the test writes a line, and then leaves. PROTOCOL is ``classic`` or ``consumer``, SUBSCRIPTION a topic
+    or a regex that begins with ``^``; INSTANCE is ``-`` for a dynamic member. It says ``{"assigned": ["topic-0", ...]}``,
+    sorted, after each change.
 ``group-loop PROTOCOL SOURCE SINK GROUP ID STEP``
-    consumes, processes and produces (``done <value>``) until the word comes, at most five records a transaction; each third
-    transaction is aborted, and its records come again. It says ``{"committed": n}`` after each that was committed. STEP is
-    ``never``, or one of ``poll`` (records have come), ``send`` (their results are in the log, the transaction is open) and
-    ``commit`` (it is committed) with the passage at which it says ``{"here": STEP}`` and does nothing more: ``send:2``. What
-    happens when the broker is gone is for the client; a program that cannot go on ends, and is started again.
+    consumes, processes and produces (``done <value>``) until the test writes a line, with at most five records in a
+    transaction. Every third transaction is aborted, and its records are read again. It says ``{"committed": n}`` after each
+    commit. STEP is ``never``, or ``poll`` (records have come), ``send`` (their results are in the log, the transaction is
+    open) or ``commit`` (it is committed), with the number of the passage at which the program says ``{"here": STEP}`` and
+    stops working: ``send:2``. The client handles a broker that is down; a program that cannot continue ends, and is
+    restarted.
 
-A classic member has a session of `SESSION_MS`, or of 45 s if it is static: it has to come back before that is over. It
-sends a heartbeat each 100 ms, and has an assignor without user data.
+A classic member has a session timeout of `SESSION_MS`, or of 45 s if it is static: it has to come back before that. It
+sends a heartbeat every 100 ms, and has an assignor without user data.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ QUICK: Final = {
     "group.min.session.timeout.ms": 500,
     "group.initial.rebalance.delay.ms": 0,
 }
-"""Settings with which groups of both protocols change at once."""
+"""Settings with which groups of both protocols rebalance at once."""
 SOME_DEATHS: Final = ("txn.prepare.after:2", "group.append.after:3", "txn.complete.before:2")
-"""How far the broker gets in its life before it dies."""
+"""Crash points at which the broker dies, with the number of the hit."""
 SOME_STEPS: Final = ("send:2", "commit:1", "poll:2")
 
 
@@ -78,7 +79,7 @@ def values_of(said: list[dict[str, Any]]) -> list[str]:
 
 @contextlib.contextmanager
 def relayed(start_broker: StartBroker, *topics: str) -> Iterator[tuple[Broker, Relay]]:
-    """A broker that clients reach through a relay, which sees what versions they speak."""
+    """A broker behind a relay, which records the versions of the clients' requests."""
     with Relay() as relay:
         broker = start_broker(topics=topics, settings=relay.advertised)
         relay.forward_to(broker.host, broker.port)
@@ -87,12 +88,12 @@ def relayed(start_broker: StartBroker, *topics: str) -> Iterator[tuple[Broker, R
 
 class Contract:
     codecs: ClassVar[tuple[str, ...]] = CODECS
-    # Whether its partitioner is Java's, for records with keys.
+    # Whether its partitioner for records with keys is murmur2, as in Java.
     murmur2: ClassVar[bool] = True
-    # The names that it has for a creation that comes twice, and for what a zombie is told.
+    # Its error names for a topic that exists already, and for a fenced producer.
     exists: ClassVar[str]
     fenced: ClassVar[dict[str, str]]
-    # The version of each request of a transaction that it speaks with us; None where it does not send it.
+    # The version of each transactional request that it sends to us; None if it does not send it.
     spoken: ClassVar[dict[str, int | None]]
 
     @pytest.mark.feature("topics and settings")
@@ -124,7 +125,7 @@ class Contract:
                 batch.base_offset - number * RECORDS_A_CODEC for batch in mine
             ]
         assert len({batch.producer_id for batch in batches} - {-1}) == len(self.codecs)
-        # Read by another client, and by itself.
+        # Read by another client, and by this one.
         total = RECORDS_A_CODEC * len(self.codecs)
         assert len(values(broker.bootstrap, "orders")) == total
         own = program.run("read", broker.bootstrap, "orders", "codecs", "read_committed", total)
@@ -164,7 +165,7 @@ class Contract:
 
         assert values_of(before) == words("committed")
         assert values_of(everything) == [*words("committed"), *words("aborted"), *words("open"), "plain"]
-        # The group goes on where it stopped: behind the aborted records.
+        # The group continues at its committed offset, after the aborted records.
         assert values_of(after) == [*words("open"), "plain"]
         # A marker has an offset too.
         assert [each["offset"] for each in everything] == [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
@@ -186,7 +187,7 @@ class Contract:
 
     @pytest.mark.feature("exactly-once loop")
     def test_consume_process_produce_is_exactly_once(self, program: Program, start_broker: StartBroker):
-        """A8, with transactions that abort: their records come again, and count once."""
+        """A8, with transactions that are aborted: their records are read again, and have one result."""
         broker = start_broker(topics=["orders:1", "done:1"])
         self.fill(broker)
         (said,) = program.run("loop", broker.bootstrap, "orders", "done", "workers", LOOP_RECORDS)
@@ -202,7 +203,7 @@ class Contract:
     def test_consume_process_produce_outlives_the_broker(
         self, program: Program, start_broker: StartBroker, point: str
     ):
-        """A8, D3: the broker dies while a transaction is being ended, and comes back."""
+        """A8, D3: the broker dies while a transaction is being ended, and is restarted."""
         broker = start_broker(topics=["orders:1", "done:1"], environment={"ODRADEK_CRASH_POINTS": point})
         self.fill(broker)
         with program.start("loop", broker.bootstrap, "orders", "done", "workers", LOOP_RECORDS) as loop:
@@ -229,7 +230,7 @@ class Contract:
         broker = start_broker(topics=["orders:1"])
         said = program.run("zombie", broker.bootstrap, "orders", "payments")
         assert {each["late"]: each["error"] for each in said} == self.fenced
-        # Nothing of a zombie's counts, and each successor finished its own transaction.
+        # Nothing of a zombie is committed, and each successor has committed its own transaction.
         assert values(broker.bootstrap, "orders") == words("successor") * len(self.fenced)
         assert committed_offset(broker.bootstrap, "zombies", "orders") < 0
 
@@ -249,12 +250,12 @@ class Contract:
 
     @staticmethod
     def half(member: Any) -> list[int]:
-        """What it has as soon as it has two partitions."""
+        """The member's assignment, as soon as it has two partitions."""
         return member.expect("assigned", lambda partitions: len(partitions) == 2)
 
 
 def in_both_protocols(classic: str, consumer: str) -> pytest.MarkDecorator:
-    """The same test for both protocols of groups, which shows one feature or the other."""
+    """Runs a test with both group protocols. Each shows one feature."""
     return pytest.mark.parametrize(
         "protocol",
         [
@@ -273,13 +274,13 @@ def described(admin: AdminClient, group: str) -> ConsumerGroupDescription:
 
 
 def kind_of(broker: Broker, group: str) -> str:
-    """CLASSIC or CONSUMER."""
+    """Type of the group: CLASSIC or CONSUMER."""
     found: str = described(AdminClient({"bootstrap.servers": broker.bootstrap}), group).type.name
     return found
 
 
 class GroupContract:
-    # The protocols in which the partitions of a static member that is closed wait for it.
+    # The protocols in which a static member that is closed keeps its partitions.
     keeps_static_members: ClassVar[frozenset[str]] = frozenset(("classic", "consumer"))
 
     @pytest.mark.feature("consumer group (KIP-848)")
@@ -328,7 +329,7 @@ class GroupContract:
 
     @pytest.mark.feature("consumer group, regular expressions")
     def test_the_broker_resolves_a_regular_expression(self, program: Program, start_broker: StartBroker):
-        """Once more after ten seconds, which pass at once here."""
+        """It resolves it again after ten seconds, by which the test advances the clock."""
         broker = start_broker(
             topics=["orders-1:2", "other:1"],
             settings=QUICK | {"group.consumer.session.timeout.ms": 45_000},
@@ -376,7 +377,7 @@ class GroupContract:
     def test_the_loop_is_exactly_once_though_members_are_killed(
         self, program: Program, start_broker: StartBroker, protocol: str
     ):
-        """Each is killed at a step of its own, and comes back with the same transactional id."""
+        """Each member is killed at a step of its own, and restarted with the same transactional id."""
         self.kill_members_of_the_loop(program, start_broker, protocol)
 
     @staticmethod
@@ -391,7 +392,7 @@ class GroupContract:
     def test_the_loop_is_exactly_once_though_members_are_frozen_past_their_sessions(
         self, program: Program, start_broker: StartBroker, protocol: str
     ):
-        """What a machine under load does to a member: the group goes on without it, and then it wakes."""
+        """As on an overloaded machine: the group removes the frozen member, which then continues."""
         with Crew(program, start_broker, protocol) as crew:
             crew.freeze_members()
             crew.finish()
@@ -406,7 +407,7 @@ class GroupContract:
 
     @staticmethod
     def share(*members: Running) -> list[list[str]]:
-        """What each has, once each has half of the partitions and they have all together."""
+        """Assignments of the members, once each has half of the partitions and together they have all."""
 
         def parts() -> list[list[str]]:
             found = [member.heard("assigned") or [] for member in members]
@@ -427,10 +428,10 @@ class GroupContract:
 
 
 class Crew:
-    """Members of one group that run the loop, by their transactional ids; and what they are given to do."""
+    """The members of one group that run the loop, by transactional id, and the records that are sent to it."""
 
     EVERY: Final = 8
-    """One of so many looks brings records: members keep up with that."""
+    """One of this many calls of `feed` sends records, so that members can keep up."""
 
     def __init__(self, program: Program, start_broker: StartBroker, protocol: str) -> None:
         self._program, self._protocol = program, protocol
@@ -456,9 +457,9 @@ class Crew:
         return self._members[name]
 
     def start_first(self, name: str) -> None:
-        """The group has an offset for each partition before a second member comes.
+        """Start the first member, and wait until the group has an offset for each partition.
 
-        librdkafka 2.16 resets a position once more, half a second later, where it loses the partition while the answer to
+        librdkafka 2.16 resets a position once more, half a second later, if the partition is revoked while the response to
         ListOffsets is on its way (`rd_kafka_toppar_handle_Offset`: "outdated offset response"), and so reads twice.
         """
         self.start(name)
@@ -471,7 +472,7 @@ class Crew:
             self._members[name].kill()
 
     def mend(self) -> None:
-        """A member that has given up is started again."""
+        """Restart members that have ended."""
         for name, member in list(self._members.items()):
             if not member.is_alive:
                 self.start(name)
@@ -482,18 +483,18 @@ class Crew:
             self.feed_now()
 
     def feed_now(self) -> None:
-        """A record for each partition."""
+        """Send one record to each partition."""
         for partition in range(PARTITIONS):
             self._producer.send("in", [f"{partition}-{self._fed}"], partition=partition)
         self._fed += 1
 
     def _offsets(self) -> Iterator[int]:
-        """What the group has committed, by partition."""
+        """Committed offsets of the group, by partition."""
         for partition in range(PARTITIONS):
             yield committed_offset(self.broker.bootstrap, "workers", "in", partition)
 
     def lose_members(self, steps: Sequence[str] = SOME_STEPS) -> None:
-        """Each is killed at a step of its own, and comes back with the same transactional id."""
+        """Kill each member at a step of its own, and restart it with the same transactional id."""
         self.start_first("a")
         for step in steps:
             doomed = self.start("b", step)
@@ -504,7 +505,7 @@ class Crew:
         self.start("a")
 
     def freeze_members(self) -> None:
-        """Both, until the group has given them up."""
+        """Freeze both members until the group has removed them, then let them continue."""
         self.start_first("a")
         self.start("b")
         self._eventually(lambda: self.feed() or self._members["b"].heard("committed"), "b has its share")
@@ -516,14 +517,14 @@ class Crew:
             member.wake()
 
         def are_members_again() -> bool:
-            """One that finds itself fenced may give up, also when the other has done all."""
+            """Whether both are members; one that is fenced may have ended, also when the other has done all."""
             self.mend()
             return len(described(admin, "workers").members) == len(self._members)
 
         self._eventually(are_members_again, "both are members again")
 
     def outlive(self, deaths: Sequence[str]) -> None:
-        """The broker dies at each of these crash points, and comes back."""
+        """Kill the broker at each of these crash points, and restart it."""
         self.start_first("a")
         self.kill("a")
         for _ in range(15 * len(deaths)):
@@ -538,7 +539,7 @@ class Crew:
         self.broker.restart(environment={})
 
     def finish(self) -> None:
-        """All is done, by members that then leave; then the results are judged."""
+        """Wait until all records are processed, let the members leave, and check the results."""
         self.feed_now()
 
         def is_done() -> bool:
@@ -555,7 +556,7 @@ class Crew:
         self.judge(values(self.broker.bootstrap, "out"), wanted)
 
     def _eventually(self, look: Callable[[], object], what: str) -> None:
-        """As `eventually`; where it hangs, it tells how far the group is, and what its members have complained of."""
+        """Like `eventually`; a timeout also reports the group's offsets and the errors of its members."""
         try:
             eventually(look, what)
         except AssertionError as hung:
@@ -571,7 +572,7 @@ class Crew:
 
 
 class AtLeastOnce(Crew):
-    """Of a client whose results may come twice, where a member was killed or the members have changed."""
+    """For a client whose results may be duplicated after a member was killed or a rebalance."""
 
     def judge(self, found: list[str], wanted: list[str]) -> None:
         assert set(found) == set(wanted)

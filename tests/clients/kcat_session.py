@@ -1,8 +1,8 @@
-"""What kcat prints in one session of produce, read, query, list, transactions and groups, with any broker.
+"""The output of kcat in one session of produce, read, query, list, transactions and groups, with any broker.
 
-    python -m tests.clients.kcat_session     records what it prints with Apache Kafka
+    python -m tests.clients.kcat_session     records the output with Apache Kafka
 
-`tests/clients/test_kcat.py` compares that with what it prints with our broker.
+`tests/clients/test_kcat.py` compares it with the output with our broker.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tests.support.deadlines import HANG_S
 RECORDED = Path(__file__).parent / "kcat_on_apache_kafka.txt"
 
 ONE = ("-t", "orders", "-p", "0")
-# One line each: what kcat is called with, and what it is given to produce.
+# One line for each step: kcat's arguments, and its standard input.
 STEPS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("-P", *ONE, "-K:", "-Z", "-H", "trace=7", "-H", "empty="), "k1:one\nk2:two\nk3:\nk4:four\n"),
-    # Alone in its topic: Kafka may answer before the marker is in the log, and then other records come before it.
+    # In a topic of its own: Kafka may respond before the marker is in the log, and other records might precede it then.
     (("-P", "-t", "transfers", "-X", "transactional.id=kcat-1"), "in a transaction\nand another\n"),
     (("-P", "-t", "orders", "-X", "partitioner=murmur2", "-K:"), "".join(f"key-{n}:{n}\n" for n in range(9))),
     *((("-P", *ONE, "-z", codec), f"{codec} {'long ' * 50}\n") for codec in ("gzip", "snappy", "lz4")),
@@ -49,7 +49,7 @@ STEPS: tuple[tuple[tuple[str, ...], str], ...] = (
 
 
 def session(bootstrap: str) -> str:
-    """The whole of it, without what is another each time."""
+    """The output of the session, without values that differ in each run."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = {"orders": 2, "payments": 1, "transfers": 1}
     for made in admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]).values():
@@ -58,13 +58,13 @@ def session(bootstrap: str) -> str:
 
 
 def _step(bootstrap: str, call: tuple[str, ...], given: str) -> str:
-    # A topic that does not exist is looked for again for half a minute.
+    # Without this setting kcat looks for an unknown topic for half a minute.
     quick = ("-X", "topic.metadata.propagation.max.ms=0", "-m", "10")
     mode = 2 if call[0] == "-G" else 1
     command = ["kcat", *call[:mode], "-b", bootstrap, *quick, *call[mode:]]
     done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=HANG_S, check=False)
     shown = " ".join(call)
-    # Partitions are read side by side: only the order within one is told.
+    # Partitions are read concurrently: only the order within a partition is fixed.
     several = call[0] == "-G" or ("-C" in call and "-p" not in call)
     printed = sorted(done.stdout.splitlines()) if several else done.stdout.splitlines()
     told = sorted(_steady(line, several) for line in done.stderr.splitlines())
@@ -74,7 +74,7 @@ def _step(bootstrap: str, call: tuple[str, ...], given: str) -> str:
 
 def _steady(line: str, several: bool) -> str:
     line = re.sub(r"^%\d\|[\d.]+\|", "", line)
-    # Of the last partition that ends.
+    # Only in the line of the last partition.
     return line.removesuffix(": exiting") if several else line
 
 

@@ -1,7 +1,7 @@
-"""Makes the directories that Apache Kafka wrote anew: python -m tests.clients.record_directories [NAME ...]
+"""Creates the data directories of Apache Kafka in ``directories/``: python -m tests.clients.record_directories [NAME ...]
 
-One is that of a node which was stopped, the others of nodes that were killed, one of them of Kafka 3.3; beside each lies
-what clients saw of it.
+One is that of a node that was stopped, the others of nodes that were killed, one of them Kafka 3.3. A file beside each has
+what clients read from the node.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tests.support.kafka_oracle import Oracle, format_directory, started
 
 DIRECTORIES = Path(__file__).parent / "directories"
 EARLIEST = "3.3.2"
-"""Its log has the settings of a new topic before the topic."""
+"""A release that writes the settings of a new topic in front of the topic's own record."""
 
 PROPERTIES = {
     "log.cleaner.backoff.ms": "200",
-    # So that a kill leaves it behind.
+    # So that the file exists at the time of the kill.
     "log.flush.start.offset.checkpoint.interval.ms": "500",
-    # Not the default: a coordinator has to count the partitions of its topic.
+    # Not the default, so that a coordinator has to read the number of partitions of its topic.
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "7",
 }
 
 
 def record_clean(home: Path) -> None:
-    """A snapshot of the metadata and a log behind it, all logs closed, the transaction index in several segments."""
+    """A metadata snapshot with a log after it, all logs closed, transaction indexes in several segments."""
     often = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
     with started(format_directory(home, PROPERTIES | often)) as oracle:
         filled = content.fill(oracle.host, oracle.port)
@@ -44,7 +44,7 @@ def record_clean(home: Path) -> None:
 
 
 def record_killed(home: Path) -> None:
-    """Voters in the log, another level of a feature than at its format, indexes as long as they were made."""
+    """Voters in the log, a feature level that was changed after the format, indexes with their preallocated size."""
     with started(format_directory(home, PROPERTIES, transaction_version=0, standalone=True)) as oracle:
         with Asked(oracle.host, oracle.port) as ask:
             update = {"feature": "transaction.version", "max_version_level": 1, "upgrade_type": 1}
@@ -74,7 +74,7 @@ def save(home: Path, name: str, oracle: Oracle, filled: Filled) -> None:
 
 
 def pack(home: Path, name: str) -> None:
-    """Indexes are ten megabytes of nothing: ``--sparse`` says so in a few bytes, and they stay holes when unpacked."""
+    """Pack a directory. Indexes are ten megabytes of zeros: ``--sparse`` stores them in a few bytes, as holes."""
     DIRECTORIES.mkdir(exist_ok=True)
     target = DIRECTORIES / f"{name}.tar.xz"
     tar = ["tar", "--sparse", "--owner=0", "--group=0", "--numeric-owner", "--sort=name", "-cJf", str(target)]

@@ -1,10 +1,10 @@
-"""Long runs of the clients' and frameworks' loops, one seed after the other; what came of each is kept.
+"""Long runs of the loops of clients and frameworks, with consecutive seeds, whose results are stored.
 
-    python -m tests.clients.soak --minutes 20                 # each client in turn, behind its last seed that is kept
+    python -m tests.clients.soak --minutes 20                 # each client in turn, from the seed after its last one
     python -m tests.clients.soak --minutes 5 --only streams
-    python -m tests.clients.soak --only streams --seed 7      # once more, and kept anew
+    python -m tests.clients.soak --only streams --seed 7      # one seed again
 
-The results are a JSON line for each run. The exit code is 0 if none of the runs of this call was wrong.
+Each run appends a line of JSON to the results. The exit code is 0 if all runs of this call were right.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def next_seed_of(results: Sequence[Result], job: str) -> int:
 
 
 def longest_ago(results: Sequence[Result], jobs: Sequence[Job]) -> Job:
-    """The one whose last run is the oldest; those that never ran come first, in their order."""
+    """The job whose last run is the oldest. Jobs that never ran come first, in their order."""
     last = {each.job: number for number, each in enumerate(results)}
     return min(jobs, key=lambda job: last.get(job.name, -1))
 
@@ -62,11 +62,11 @@ def main(
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=10, help="begin no run after so long")
+    parser.add_argument("--minutes", type=float, default=10, help="minutes after which no further run begins")
     parser.add_argument(
         "--only", choices=[job.name for job in known], action="append", help="this (repeatable)"
     )
-    parser.add_argument("--seed", type=int, help="one run of this seed")
+    parser.add_argument("--seed", type=int, help="run this seed only")
     parser.add_argument("--results", type=Path, default=kept)
     given = parser.parse_args(arguments)
     jobs = [job for job in known if given.only is None or job.name in given.only]

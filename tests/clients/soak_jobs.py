@@ -1,4 +1,4 @@
-"""What `tests.clients.soak` runs: a loop of each client and framework, with kills that a seed draws."""
+"""The jobs of `tests.clients.soak`: a loop of each client and framework, with kills that depend on the seed."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from tests.support.foreign import Program, go_program, node_program, rust_progra
 from tests.support.javaprog import program_command
 
 KILLS: Final = 8
-"""Of members, or of the broker, in one run."""
+"""Number of kills, of members or of the broker, in one run."""
 DEATHS: Final = (*TRANSACTION_DEATHS, "txn.offset.commit.after", *GROUP_DEATHS)
-"""Crash points that a loop passes."""
+"""Crash points that a loop reaches."""
 STEPS: Final = ("poll", "send", "commit")
 NUMBER_MAX: Final = 6
-"""A crash point comes at its first to sixth time."""
+"""Highest number of the hit at which a crash point kills."""
 
 
 class Job(NamedTuple):
     name: str
     run: Callable[[int, Path], None]
-    """With a seed, in a folder of its own."""
+    """Runs a seed in a folder."""
 
 
 @contextmanager
 def brokers(folder: Path) -> Iterator[StartBroker]:
-    """As the fixture: they end with the run."""
+    """Yields a function that starts brokers, like the fixture. They end with the run."""
     with ExitStack() as stack:
 
         def start(**options: Any) -> Broker:
@@ -63,7 +63,7 @@ def crew_run(
     seed: int,
     folder: Path,
 ) -> None:
-    """With an odd seed the members are killed, with an even one the broker."""
+    """Run a group's loop. With an odd seed members are killed, with an even one the broker."""
     random = Random(seed)
     with brokers(folder) as start_broker, kind(program(), start_broker, protocol) as crew:
         if seed % 2:
@@ -74,7 +74,7 @@ def crew_run(
 
 
 def loop_run(program: Callable[[], Program], seed: int, folder: Path) -> None:
-    """The loop of `Contract`, while the broker dies once: its program ends where a client gives up."""
+    """Run the loop of `Contract` while the broker dies once. Its program ends if the client gives up."""
     random = Random(seed)
     with brokers(folder) as start_broker:
         broker = start_broker(topics=["orders:1", "done:1"])
@@ -113,7 +113,7 @@ CREWS: Final[dict[str, tuple[Callable[[], Program], tuple[str, ...]]]] = {
     "aiokafka": (lambda: python_program("aiokafka"), ("classic",)),
     "kafka-python": (lambda: python_program("kafka-python"), ("classic",)),
 }
-"""Members of groups that are killed, and whose broker is."""
+"""Group loops with kills: program, and crash points of the broker."""
 LOOPS: Final[dict[str, Callable[[], Program]]] = {
     "sarama": lambda: Program(go_program("sarama")),
     "kafkajs": lambda: Program(node_program("kafkajs")),

@@ -1,4 +1,4 @@
-"""aiokafka beyond transactions: idempotent producer, groups."""
+"""aiokafka without transactions: idempotent producer, groups."""
 
 from __future__ import annotations
 

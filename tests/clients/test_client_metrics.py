@@ -1,4 +1,4 @@
-"""Clients push their metrics (KIP-714) to a broker that wants them, unasked but for the subscription."""
+"""Clients push their metrics (KIP-714) to a broker with a subscription, by default."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONNECTIONS = "org.apache.kafka.producer.connection.creation.total"
 
 @pytest.fixture
 def broker(start_broker: StartBroker) -> Broker:
-    """It asks every client for the number of its connections, ten times a second."""
+    """A broker with a subscription to every client's number of connections, ten times a second."""
     broker = start_broker(topics=["orders:1"], settings={"odradek.client.telemetry.exporter": "log"})
     ran = java_clients().tool(
         CLIENT_METRICS,
@@ -31,7 +31,7 @@ def broker(start_broker: StartBroker) -> Broker:
 
 
 def pushes(broker: Broker, client_id: str) -> list[dict[str, Any]]:
-    """The lines about the metrics of this client."""
+    """The log lines with metrics of this client."""
     lines = [json.loads(line) for line in broker.log_file.read_text().splitlines() if line.startswith("{")]
     return [line for line in lines if line["event"] == "client metrics" and line["client_id"] == client_id]
 

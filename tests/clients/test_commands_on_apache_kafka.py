@@ -1,4 +1,4 @@
-"""The same commands on Apache Kafka 4.3.1: they speak Kafka's protocol, and nothing of Odradek's own."""
+"""The commands of Odradek work with Apache Kafka 4.3.1, as they use only Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_group_rebalances(run: Run, apache: tuple[str, Path], protocol: str) -
 def test_users_are_added_and_removed(run: Run) -> None:
     run("user", "add", "alice", "--password", "secret")
     alice = {"user": "alice", "mechanisms": {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096}}
-    # Brokers learn of what the controller has done.
+    # Brokers learn of the controller's changes later.
     eventually(lambda: json.loads(run("user", "list", "--json")) == [alice])
     run("user", "remove", "alice")
     eventually(lambda: json.loads(run("user", "list", "--json")) == [])
@@ -161,7 +161,7 @@ def test_its_files_are_dumped(run: Run, apache: tuple[str, Path]) -> None:
             if each.get("state") and each["key"]["transactional_id"] == "dumper"
         ]
 
-    # Kafka answers EndTxn before it writes the markers.
+    # Kafka responds to EndTxn before it writes the markers.
     eventually(lambda: dumped() == ["value", "COMMIT"])
     eventually(lambda: states() == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"])
 

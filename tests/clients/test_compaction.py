@@ -1,4 +1,4 @@
-"""Clients read what compaction has left: gaps in the offsets, batches without a record, markers without data."""
+"""Clients read a compacted log: gaps in the offsets, batches without records, markers without data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.deadlines import HANG_S
 from tests.support.javaprog import java_clients
 
 TOPIC = "kept"
-# Every record is an hour later than the one before (markers are of today), so each begins a segment.
+# Each record is an hour later than the one before (markers have today's time), so that each begins a segment.
 LATER_MS = 4_000_000_000_000
 CONFIGS = {
     "cleanup.policy": "compact",
@@ -31,7 +31,7 @@ KEYS = ("a", "b", "c")
 
 @pytest.fixture(scope="module")
 def compacted(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A broker with a topic that was compacted twice, and what must be left of each key."""
+    """A broker with a topic that was compacted twice, and the expected value of each key."""
     broker = Broker(tmp_path_factory.mktemp("compacted"), settings={"log.cleaner.backoff.ms": 50})
     with broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, **PATIENCE})
@@ -45,7 +45,8 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def write(broker: Broker, first: int) -> dict[str, str]:
-    """Transactions that commit and abort, a deleted key, an idempotent producer whose records are all superseded."""
+    """Write committed and aborted transactions, a deleted key, and an idempotent producer's records that are all
+    superseded."""
     left: dict[str, str] = {}
     hour = first
     options: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, **PATIENCE}
@@ -98,7 +99,7 @@ def compact(broker: Broker, passes: int) -> None:
 
 
 def is_clean(broker: Broker) -> bool:
-    """All sealed segments have been compacted: of the aborted records there is none."""
+    """Whether all sealed segments are compacted, that is, contain no aborted record."""
     rows = (broker.data_dir / "cleaner-offset-checkpoint").read_text().split("\n")
     clean = next((int(row.split(" ")[2]) for row in rows if row.startswith(f"{TOPIC} ")), 0)
     return clean >= max(int(path.stem) for path in folder(broker).glob("*.log"))
@@ -178,7 +179,7 @@ def test_a_consumer_sees_the_last_value_of_each_key(compacted: Any, read: Any, i
     found = read(broker, isolation)
     seen = {key: value for _, key, value in found if value is not None}
     assert {key: value for key, value in seen.items() if key != "deleted"} == left
-    # Once each, but for what the last, uncompacted segment repeats, and a tombstone that one pass has met.
+    # Once each, except duplicates in the last, uncompacted segment, and a tombstone that only one pass has reached.
     assert len(found) <= len(left) + 2
     assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
 

@@ -1,4 +1,4 @@
-"""confluent-kafka beyond transactions: its admin client, and its consumers in groups."""
+"""confluent-kafka without transactions: its admin client, and its consumers in groups."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def admin(broker: Broker) -> AdminClient:
 
 
 def done(futures: dict[Any, Any]) -> Any:
-    """The result of the one future in a dictionary of such."""
+    """The result of the only future in a dict."""
     (future,) = futures.values()
     return future.result(DEADLINE_S)
 
@@ -97,7 +97,7 @@ def new_consumer(start_broker: StartBroker) -> Iterator[NewConsumer]:
 
 
 def assignments(*consumers: Consumer) -> list[set[int]]:
-    """What each has now; polled once, as a rebalance goes on in polls."""
+    """Current assignments, after one poll of each consumer, as a rebalance proceeds in polls."""
     for each in consumers:
         each.poll(0.02)
     return [{place.partition for place in each.assignment()} for each in consumers]

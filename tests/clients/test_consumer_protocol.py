@@ -64,14 +64,14 @@ def new_consumer() -> Iterator[NewConsumer]:
 
 
 def assignments(*consumers: Consumer) -> list[set[int]]:
-    """What each has now; polled once, as a rebalance goes on in polls."""
+    """Current assignments, after one poll of each consumer, as a rebalance proceeds in polls."""
     for each in consumers:
         each.poll(0.02)
     return [{place.partition for place in each.assignment()} for each in consumers]
 
 
 def are_fair(*consumers: Consumer) -> bool:
-    """All partitions are out, each once, and as evenly as that goes."""
+    """Whether each partition is assigned once, and their numbers are balanced."""
     found = assignments(*consumers)
     sizes = sorted(len(each) for each in found)
     return sum(sizes) == len(ALL) and set().union(*found) == ALL and sizes[-1] - sizes[0] <= 1
@@ -113,7 +113,7 @@ def test_a_member_that_dies_is_missed_after_its_session(start_broker: StartBroke
     staying.subscribe(["orders"])
     stuck.subscribe(["orders"])
     eventually(lambda: are_fair(staying, stuck), "each has two")
-    # It polls no more, and leaves; its broker-side session would end the same way.
+    # It is no longer polled, so it leaves (max.poll.interval.ms). Its session timeout would have the same effect.
     eventually(lambda: assignments(staying) == [ALL], "the other has all")
 
 
@@ -142,7 +142,7 @@ def test_a_group_changes_its_protocol_while_it_reads(start_broker: StartBroker, 
 def test_a_group_with_user_data_in_its_assignments_is_not_upgraded(
     start_broker: StartBroker, new_consumer: NewConsumer
 ):
-    """librdkafka's cooperative-sticky assignor puts user data there from the second rebalance on. So in Kafka 4.3.1."""
+    """As in Kafka 4.3.1. librdkafka's cooperative-sticky assignor writes user data from the second rebalance on."""
     broker = start_broker(topics=["orders:4"], settings=QUICK)
     old = [
         new_consumer(broker, "classic", partition_assignment_strategy="cooperative-sticky") for _ in range(2)

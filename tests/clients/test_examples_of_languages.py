@@ -1,6 +1,6 @@
-"""The examples for Go and Node, and the recipes for Go, Node and JUnit 5: each starts a broker, and loses an answer.
+"""The examples for Go and Node, and the recipes for Go, Node and JUnit 5: each starts a broker, and loses a response.
 
-A recipe is done as it stands: its commands in an empty folder, its files as they are shown.
+A recipe is run as documented: its commands in an empty folder, with the files that the page shows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def passes(command: list[str | Path], folder: Path) -> str:
-    """What it printed, with `odradek` of this environment on PATH."""
+    """Run a command that must succeed, with `odradek` of this environment on PATH; return its output."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path}
     done = subprocess.run(
@@ -68,7 +68,7 @@ def test_a_recipe_typed_in_an_empty_folder(
     project, temporary = tmp_path / "payments", tmp_path / "temporary"
     project.mkdir()
     temporary.mkdir()
-    # Go takes no module in the folder for temporary files.
+    # Go refuses a module in the system's folder for temporary files.
     with Terminal(project, TMPDIR=str(temporary), **environment) as terminal:
         for block in blocks(page):
             terminal.take(block)

@@ -1,4 +1,4 @@
-"""The commands of docs/exchange.md, as they stand there."""
+"""The commands of docs/exchange.md work as documented."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_command_does_what_the_page_says(tmp_path: Path, start_broker: Sta
             case "odradek", _:
                 odradek(arguments, tmp_path)
             case "bin/kafka-server-start.sh", [settings]:
-                # That Kafka starts on such a directory: test_kafka_directories.
+                # test_kafka_directories shows that Kafka starts on such a directory.
                 assert f"log.dirs={tmp_path / 'exported'}" in (tmp_path / settings).read_text()
             case "bin/kafka-dump-log.sh", [*flags, "--files", file]:
                 assert "endTxnMarker: COMMIT" in dump([tmp_path / file], *flags)

@@ -1,4 +1,4 @@
-"""franz-go and sarama."""
+"""The client contract with franz-go and sarama."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ pytestmark = pytest.mark.foreign
 
 @pytest.mark.client("franz-go")
 class TestFranzGo(Contract, GroupContract):
-    """It speaks the newest versions, and transactions of version 2 (KIP-890)."""
+    """It uses the newest request versions, and transaction version 2 (KIP-890)."""
 
-    # Version 1.22.3 leaves a consumer group without its instance id, which the coordinator refuses, as Kafka's does:
-    # on both it has its partitions until its session ends.
+    # Version 1.22.3 leaves a consumer group without its instance id, which the coordinator refuses, as in Kafka:
+    # it keeps its partitions until its session times out.
     keeps_static_members = frozenset({"classic"})
     exists = "TOPIC_ALREADY_EXISTS"
     fenced: ClassVar = {
@@ -42,7 +42,7 @@ class TestFranzGo(Contract, GroupContract):
 
 @pytest.mark.client("sarama")
 class TestSarama(Contract):
-    """Transactions of version 1: it adds partitions and offsets itself."""
+    """It uses transaction version 1: it adds partitions and offsets itself."""
 
     exists = "ErrTopicAlreadyExists"
     fenced: ClassVar = {

@@ -1,4 +1,4 @@
-"""A partition's folder, copied from a cluster of Kafka's while it ran, is looked into here: `odradek import`."""
+"""A partition's folder that was copied from a running Kafka cluster is inspected here: `odradek import`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.deadlines import HANG_S
 
 EPOCH = 12
 HANGING = 12
-"""Where the undecided transaction begins."""
+"""First offset of the open transaction."""
 
 
 def import_(data_dir: Path, *folders: Path) -> subprocess.CompletedProcess[str]:
@@ -41,13 +41,16 @@ def written(tmp_path: Path) -> Written:
 
 @pytest.fixture
 def hanging(written: Written, tmp_path: Path) -> Path:
-    """``flow-0`` alone: a transaction whose coordinator is not here, from a cluster that has had thirteen leaders."""
+    """The folder ``flow-0`` alone: a transaction whose coordinator is missing, from a cluster with thirteen leader
+    epochs."""
     folder = tmp_path / "copied" / "flow-0"
     shutil.copytree(written.data / "flow-0", folder)
     log = folder / f"{0:020d}.log"
     data = bytearray(log.read_bytes())
     for each in stored(bytes(data)):
-        struct.pack_into(">i", data, each.position + 12, EPOCH)  # the CRC does not cover it
+        struct.pack_into(
+            ">i", data, each.position + 12, EPOCH
+        )  # the leader epoch, which the CRC does not cover
     log.write_bytes(data)
     (folder / "leader-epoch-checkpoint").write_text(f"0\n1\n{EPOCH} 0\n")
     return folder
@@ -83,7 +86,7 @@ def test_a_hanging_transaction_is_looked_into_and_ended(
         }
         ask("write_txn_markers", 1, markers=[marker])
         ask.produce("flow", batches.batch([b"after"], ts=written.filled.now_ms))
-        # Clients that have seen an epoch do not believe in an older one.
+        # Clients that have seen a leader epoch ignore older ones.
         *old, one, two = [each["leader_epoch"] for each in content.batches_of(ask, "flow", 0)]
     assert set(old) == {EPOCH}
     assert one == two == content.leader_epochs(broker.host, broker.port)["flow-0"] > EPOCH
@@ -105,14 +108,14 @@ def test_partitions_of_a_topic_come_one_after_the_other(
     expected = written.seen["partitions"]
     for name in ("orders-0", "orders-1", "plain-0", "plain-1"):
         assert seen["partitions"][name] == expected[name], name
-    # Where the log began stands in a file of the cluster that was not copied.
+    # The log start offset is in a file of the cluster that was not copied.
     assert (seen["partitions"]["trimmed-0"]["start"], seen["partitions"]["trimmed-0"]["end"]) == (0, 10)
 
 
 def test_what_was_torn_in_copying_is_cut_and_said(
     written: Written, hanging: Path, tmp_path: Path, start_broker: StartBroker
 ):
-    """The broker wrote on while its folder was copied: half a batch, and indexes that say more than the log."""
+    """The broker was writing while its folder was copied: half a batch, and indexes with entries beyond the log."""
     log = hanging / f"{0:020d}.log"
     log.write_bytes(log.read_bytes()[:-5])
     done = import_(tmp_path / "data", hanging)

@@ -1,4 +1,4 @@
-"""Kafka's own Java client in groups of both protocols; each member is a JVM, so that it can be killed."""
+"""Kafka's Java client in groups of both protocols. Each member is a JVM, so that it can be killed."""
 
 from __future__ import annotations
 

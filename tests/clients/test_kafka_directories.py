@@ -1,7 +1,7 @@
-"""Directories go from Apache Kafka 4.3.1 to Odradek, from Odradek to Kafka, and back.
+"""Data directories move from Apache Kafka 4.3.1 to Odradek, from Odradek to Kafka, and back.
 
-What Kafka wrote lies in ``directories/`` (`python -m tests.clients.record_directories` makes it anew): one node that was
-stopped and one that was killed, with what clients saw of them while they ran.
+Kafka's directories are in ``directories/`` (`python -m tests.clients.record_directories` creates them): of a node that was
+stopped and of one that was killed, with what clients read while they ran.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from tests.support.deadlines import HANG_S
 from tests.support.kafka_oracle import Oracle, started, write_settings
 
 CRC_AT, TIMESTAMPS_AT = 17, 27
-"""Of the header of a batch (DefaultRecordBatch.java)."""
+"""Offsets in a batch header (DefaultRecordBatch.java)."""
 FEATURES_OF_OURS = {"metadata.version", "transaction.version", "group.version"}
 
 
 @dataclass
 class Written:
-    """A directory that Kafka wrote, and what it served from it."""
+    """A directory that Kafka wrote, and what clients read from that Kafka."""
 
     home: Path
     name: str
@@ -64,7 +64,7 @@ class Written:
         return self.home / "data"
 
     def stamp(self, partition: str, now_ms: int) -> None:
-        """Give batches and producers of a partition today's time: a producer is forgotten after a day."""
+        """Change the timestamps of a partition's batches and producers to now, as a producer expires after a day."""
         for log in (self.data / partition).glob("*.log"):
             content = bytearray(log.read_bytes())
             for each in wire.batches(bytes(content)):
@@ -92,12 +92,12 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Written:
 
 @pytest.fixture
 def broker(written: Written, start_broker: StartBroker) -> Broker:
-    """Our broker on Kafka's directory, with none of Kafka's settings."""
+    """Our broker on Kafka's directory, without Kafka's settings."""
     return start_broker(data_dir=written.data)
 
 
 def test_clients_see_all_that_they_saw_of_kafka_3_3(start_broker: StartBroker, tmp_path: Path):
-    """Its log has the settings of a new topic before the topic; the releases after it are in `test_kafka_releases`."""
+    """Its log has the settings of a new topic in front of the topic; `test_kafka_releases` has the later releases."""
     written = Written(tmp_path, "earliest")
     written.stamp("idempotent-0", time.time_ns() // 1_000_000)
     assert written.seen["configs"]["plain"] == {"retention.ms": "-1"}
@@ -116,7 +116,7 @@ def metadata_of(data_dir: Path) -> Image:
 
 
 def test_the_indexes_of_a_killed_kafka_are_as_it_left_them(tmp_path: Path):
-    """Else the recovery that is tested here would not be that of Kafka's own files."""
+    """The recovery tests depend on it: they need Kafka's own index files."""
     written = Written(tmp_path, "killed")
     index = written.data / "plain-0" / "00000000000000000000.index"
     assert index.stat().st_size == 10 << 20
@@ -125,7 +125,7 @@ def test_the_indexes_of_a_killed_kafka_are_as_it_left_them(tmp_path: Path):
 
 
 def test_clients_see_all_that_they_saw_before(written: Written, broker: Broker):
-    """Topics, ids, settings, groups, and every batch at both isolation levels, byte for byte where it is not compressed."""
+    """Topics, ids, settings, groups, and every batch at both isolation levels; uncompressed batches byte for byte."""
     expected = written.seen
     features = expected["features"]
     expected["features"] = {name: features[name] for name in FEATURES_OF_OURS}
@@ -142,7 +142,7 @@ def test_clients_see_all_that_they_saw_before(written: Written, broker: Broker):
 
     broker.terminate()
     image = metadata_of(written.data)
-    features.pop("kraft.version", None)  # of the quorum: it stands in a control record
+    features.pop("kraft.version", None)  # the quorum's feature level is in a control record
     assert image.features == features, "levels that we do not have are kept for a broker that has them"
     assert len(image.quotas) == 1
 
@@ -158,7 +158,7 @@ def test_the_directory_stays_who_it_is(written: Written, start_broker: StartBrok
 
 
 def test_an_open_transaction_goes_on_and_is_committed_by_its_producer(written: Written, broker: Broker):
-    """Its id, epoch and sequences are known: the next batch is taken, an old one is not."""
+    """The producer id, epoch and sequences are restored: the next batch is accepted, an old one is not."""
     filled = written.filled
     assert content.undecided(broker.host, broker.port) == ["flow-0", "orders-0"]
     with Asked(broker.host, broker.port) as ask:
@@ -239,12 +239,12 @@ def test_life_goes_on_and_survives_restarts(written: Written, broker: Broker):
     assert seen["groups"]["readers"]["offsets"]["codecs-0"][0] == 7
 
 
-# ---- Kafka starts on what we export
+# ---- Kafka starts on our exports
 
 
 @contextlib.contextmanager
 def kafka_on_export(source: Path, target: Path) -> Iterator[Oracle]:
-    """Export as a user would, and start Kafka with the settings that came with it."""
+    """Export as a user does, and start Kafka with the exported settings."""
     ports = ("--port", str(raw.free_port()), "--controller-port", str(raw.free_port()))
     arguments = ("--data-dir", str(source), str(target), *ports)
     done = subprocess.run(
@@ -257,8 +257,8 @@ def kafka_on_export(source: Path, target: Path) -> Iterator[Oracle]:
 
 
 def complaints(kafka: Oracle) -> list[str]:
-    """What Kafka's log calls errors. On any restart its coordinators begin to load under the epochs that its metadata
-    ends with, while the controller raises them; how far the load comes until then is a matter of the machine's speed."""
+    """Error lines of Kafka's log, without a race of any restart: coordinators begin to load with the leader epochs at the
+    end of the metadata, while the controller raises them; how far the load gets depends on the machine's speed."""
     lines = [line for line in kafka.log.read_text().splitlines() if " ERROR " in line]
     return [line for line in lines if "partition is not online or is no longer the leader" not in line]
 
@@ -303,7 +303,7 @@ def test_kafka_goes_on_where_we_stopped_and_we_where_kafka_stopped(start_broker:
 
 
 def finish_and_go_on(kafka: Oracle | Broker, filled: Filled) -> None:
-    """The open transaction's producer writes on and commits; the others do what they did."""
+    """The open transaction's producer continues and commits; the other clients do what they did before."""
     bootstrap = f"{kafka.host}:{kafka.port}"
     with Asked(kafka.host, kafka.port) as ask:
         assert ask.produce("idempotent", base64.b64decode(filled.last_batch)) == filled.last_batch_offset
@@ -327,7 +327,8 @@ def finish_and_go_on(kafka: Oracle | Broker, filled: Filled) -> None:
 @pytest.mark.xdist_group("jvm")
 @pytest.mark.parametrize("name", [pytest.param("clean", marks=pytest.mark.slow), "killed"])
 def test_what_kafka_wrote_comes_back_to_kafka(name: str, start_broker: StartBroker, tmp_path: Path):
-    """Kafka, we, a kill, Kafka: levels of features and quotas that are nothing to us are there again."""
+    """From Kafka to our broker, a kill, and back to Kafka: feature levels and quotas that we do not support are still
+    there."""
     home = tmp_path / "kafka"
     home.mkdir()
     written = Written(home, name)
@@ -352,7 +353,7 @@ def test_what_kafka_wrote_comes_back_to_kafka(name: str, start_broker: StartBrok
 async def test_a_kafka_whose_voters_are_in_its_log_finds_them_in_our_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The directory itself, started by the settings that it was made with."""
+    """Kafka starts on the directory itself, with the settings with which it was created."""
     written = Written(tmp_path, "killed")
     monkeypatch.setattr(log_module, "SNAPSHOT_FROM_BYTES", 0)
     monkeypatch.setattr(log_module, "SNAPSHOT_RATIO", 0)

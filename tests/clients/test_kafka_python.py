@@ -1,4 +1,4 @@
-"""kafka-python beyond transactions: groups and the admin client."""
+"""kafka-python without transactions: groups and the admin client."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def consumer(broker: Broker, **more: Any) -> Iterator[kafka.KafkaConsumer]:
         fetch_max_wait_ms=50,
         **more,
     )
-    # A member that leads before it knows its topic's partitions gives out none, and may stay so for minutes: a race in
-    # kafka-python 3.0, seen with Apache Kafka too.
+    # A leader without the topic's metadata assigns no partitions, possibly for minutes: a race in kafka-python 3.0, with
+    # Apache Kafka too.
     made.partitions_for_topic("orders")
     try:
         yield made
@@ -72,8 +72,8 @@ def test_an_idempotent_producer_s_records_are_read_by_a_group_which_goes_on_wher
 
 @pytest.mark.feature("classic group")
 def test_two_members_share_the_partitions(start_broker: StartBroker):
-    """Each polls on a thread of its own. Two that take turns may join for ever: kafka-python 3.0 forgets what SyncGroup
-    answered where a poll's time is over by then, and a leader that joins again begins the next rebalance."""
+    """Each member polls in a thread. If they took turns, they might rebalance forever: kafka-python 3.0 drops the SyncGroup
+    response if the poll has timed out by then, and a leader that joins again begins the next rebalance."""
     broker = start_broker(topics=["orders:4"])
     with consumer(broker) as first, consumer(broker) as second, ThreadPoolExecutor(2) as threads:
         done = threading.Event()

@@ -1,6 +1,6 @@
-"""Directories that earlier releases of Kafka wrote, opened by Odradek: stopped, killed, and upgraded to Kafka 4.3.1.
+"""Directories of earlier Kafka releases are opened by Odradek: stopped, killed, and upgraded to Kafka 4.3.1.
 
-What clients see of them is what they saw of that release, and of Kafka 4.3.1 on the same directory.
+Clients read from them what they read from that release, and from Kafka 4.3.1 on the same directory.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tests.support.kafka_oracle import Oracle, format_directory, started
 
 RELEASES: Final = ("3.3.2", "3.4.1", "3.7.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.0")
 REMOVED: Final = {"message.format.version": "2.8", "message.downconversion.enable": "false"}
-"""Settings of topics that Kafka 4.0 does not have any more."""
+"""Topic settings that Kafka 4.0 has removed."""
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("jvm")]
 
 
 class Written:
-    """The directory of a release: as it was killed, as it was stopped, as Kafka 4.3.1 has upgraded it."""
+    """Directories of a release: killed, stopped, and upgraded by Kafka 4.3.1."""
 
     def __init__(self, home: Path, release: str) -> None:
         home.mkdir()
@@ -56,7 +56,7 @@ class Written:
         self.upgraded = self._copy("upgraded")
 
     def _fill(self, kafka: Oracle) -> Filled:
-        """The open transaction comes last."""
+        """Write content of all kinds, the open transaction last."""
         with Asked(kafka.host, kafka.port) as ask:
             ask("find_coordinator", 3, key="movers", key_type=0)
             own = {name.replace(".", "__"): value for name, value in REMOVED.items()} if self.is_old else {}
@@ -73,9 +73,9 @@ class Written:
 
 
 def upgrade(kafka: Oracle) -> None:
-    """All features that Odradek has, to the levels of this release."""
+    """Upgrade all features that Odradek has to the levels of this release."""
     with Asked(kafka.host, kafka.port) as ask:
-        # Version 3 leaves out the features whose lowest level is 0.
+        # Version 3 omits features whose minimum level is 0.
         versions = ask("api_versions", 4, client_software_name="tests", client_software_version="1")
         levels = {row["name"]: row["max_version"] for row in versions["supported_features"]}
         wanted = [
@@ -86,14 +86,14 @@ def upgrade(kafka: Oracle) -> None:
 
 
 def of_ours(seen: Body) -> Mapping[str, Any]:
-    """What Odradek has of it: its features, and settings that exist."""
+    """The part that Odradek has: its features, and settings that still exist."""
     features = {name: level for name, level in seen["features"].items() if name in FEATURES_OF_OURS}
     configs = {
         topic: {name: value for name, value in own.items() if name not in REMOVED}
         for topic, own in seen["configs"].items()
     }
-    # After a restart Kafka's image takes the settings of a deleted topic for those of the next topic of the name, where
-    # it reads both together (``ConfigurationsDelta`` looks for them in the image before the delta).
+    # After a restart Kafka assigns the settings of a deleted topic to the next topic of the same name, if it reads both in
+    # one delta (``ConfigurationsDelta`` looks the settings up in the image before the delta).
     configs["again"] = {name: value for name, value in configs["again"].items() if name != "retention.ms"}
     return {**seen, "features": features, "configs": configs}
 
@@ -112,7 +112,7 @@ def assert_seen(broker: Broker, *expected: Body) -> None:
 def test_a_killed_release_goes_on_and_commits(
     written: Written, start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """And Kafka 4.3.1 goes on where we stopped."""
+    """Kafka 4.3.1 then continues on the directory."""
     broker = start_broker(data_dir=written.killed)
     assert written.seen["configs"]["settings"]["retention.ms"] == "1234567"
     assert_seen(broker, written.seen)
@@ -136,7 +136,7 @@ def test_an_upgraded_release_goes_on_and_aborts(written: Written, start_broker: 
 
 
 def abort(broker: Broker) -> None:
-    """The next producer with the id of the open transaction aborts it."""
+    """InitProducerId with the transactional id of the open transaction aborts it."""
     producer = ConfluentProducer(broker.bootstrap, transactional_id=content.OPEN_ID)
     producer.init()
     eventually(lambda: content.undecided(broker.host, broker.port) == [], "nothing is undecided")

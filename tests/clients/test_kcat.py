@@ -1,4 +1,4 @@
-"""kcat, on Debian's librdkafka: what it prints with us is what it prints with Apache Kafka 4.3.1."""
+"""kcat, on Debian's librdkafka, has the same output with our broker as with Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ pytestmark = [pytest.mark.foreign, pytest.mark.client("kcat"), pytest.mark.kcat]
     "classic group",
 )
 def test_it_prints_what_it_prints_with_apache_kafka(start_broker: StartBroker):
-    """`python -m tests.clients.kcat_session` records that."""
+    """`python -m tests.clients.kcat_session` records the output with Apache Kafka."""
     broker = start_broker(settings={"auto.create.topics.enable": "false"})
     assert session(broker.bootstrap).splitlines() == RECORDED.read_text().splitlines()

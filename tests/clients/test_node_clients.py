@@ -1,4 +1,4 @@
-"""kafkajs and @platformatic/kafka."""
+"""The client contract with kafkajs and @platformatic/kafka."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ pytestmark = pytest.mark.foreign
 
 @pytest.mark.client("kafkajs")
 class TestKafkaJs(Contract):
-    """It speaks old versions, and transactions of version 1."""
+    """It uses old request versions, and transaction version 1."""
 
     codecs = ("none", "gzip", "snappy", "zstd")
     exists = "false"
-    # The coordinator says PRODUCER_FENCED from version 2 of these requests on (KIP-588).
+    # The coordinator returns PRODUCER_FENCED only from version 2 of these requests on (KIP-588).
     fenced: ClassVar = dict.fromkeys(("produce", "commit", "abort", "offsets"), "INVALID_PRODUCER_EPOCH")
     spoken: ClassVar = {
         "produce": 7,
@@ -38,16 +38,16 @@ class TestKafkaJs(Contract):
 
 @pytest.mark.client("@platformatic/kafka")
 class TestPlatformatic(Contract, GroupContract):
-    """Version 1, for Node 20. It has no subscription by a regular expression, and zstd with Node 22 only.
+    """Version 1, for Node 20. It does not support regex subscriptions, and zstd only with Node 22.
 
-    Its transactions name generation 0 for a member of a consumer group, which a coordinator refuses: no loop in one. Its
-    classic members are not at home in a group that is upgraded: their subscriptions say version 1 and have the fields of
-    version 0, which cannot be read, and their OffsetFetch names epoch -1, which is stale. Apache Kafka 4.3.1 refuses this
-    too: ILLEGAL_GENERATION, "the embedded consumer protocol is malformed", and UNKNOWN_SERVER_ERROR to one that joins later.
+    Its transactions have generation 0 for a member of a consumer group, which a coordinator refuses, so there is no loop in
+    one. Its classic members cannot be in a group that is upgraded: their subscriptions have version 1 with the fields of
+    version 0, which cannot be parsed, and their OffsetFetch has epoch -1, which is stale. Apache Kafka 4.3.1 refuses this
+    too: ILLEGAL_GENERATION, "the embedded consumer protocol is malformed", and UNKNOWN_SERVER_ERROR for a later member.
 
-    After a rebalance a member at times hands out records once more, in the same generation, from its own memory: it fetched
-    the committed offsets once, as the trace shows, and committed beyond these records before. So its loop with kills of
-    members may leave results twice.
+    After a rebalance a member sometimes delivers records once more, in the same generation, from its own memory: it has
+    fetched the committed offsets once, as the trace shows, and had committed beyond these records before. So its loop with
+    kills of members may produce duplicate results.
     """
 
     codecs = ("none", "gzip", "snappy", "lz4")
@@ -67,7 +67,7 @@ class TestPlatformatic(Contract, GroupContract):
         "txn_offset_commit": 4,
         "end_txn": 4,
     }
-    # A static member that is closed leaves for good.
+    # A static member that is closed leaves the group.
     keeps_static_members = frozenset()
     test_the_broker_resolves_a_regular_expression = None
     test_a_group_changes_its_protocol_with_members_in_it = None

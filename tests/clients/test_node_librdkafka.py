@@ -1,8 +1,8 @@
-"""@confluentinc/kafka-javascript, on the librdkafka that it brings: its API is kafkajs's.
+"""@confluentinc/kafka-javascript, on its bundled librdkafka, with kafkajs's API.
 
-Its members do not get over a topic that is deleted: the binding says "unknown partition" and gives up the rebalance, where
-librdkafka goes on in other languages. With Apache Kafka 4.3.1 too it keeps a partition of the topic that is gone, in
-groups of both protocols. So it is not asked to follow a regular expression.
+Its members do not recover from the deletion of a topic: the binding fails with "unknown partition" and stops the rebalance,
+where librdkafka continues in other languages. With Apache Kafka 4.3.1 too it keeps a partition of the deleted topic, in
+groups of both protocols. So it has no test of regular expressions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TestNodeLibrdkafka(GroupContract):
 
     @pytest.mark.feature("topics and settings")
     def test_topics_are_made_described_and_deleted(self, program: Program, broker: Broker):
-        """It has neither CreatePartitions nor DescribeConfigs."""
+        """The client has neither CreatePartitions nor DescribeConfigs."""
         said = program.run("admin", broker.bootstrap, "orders")
         assert said == [{"again": "false"}, {"partitions": 3}, {"left": False}]
 

@@ -1,5 +1,7 @@
-"""Our tools by the names of Kafka's print what Apache Kafka 4.3.1's own print of the same broker. What those print of ours
-and of Apache Kafka compares tests/differential/console_tools."""
+"""Our tools with the names of Kafka's have the same output as Apache Kafka 4.3.1's own tools, with the same broker.
+
+tests/differential/console_tools compares the output of Kafka's tools with our broker and with Apache Kafka.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.foreign
 
 
 def theirs(name: str, *arguments: object, input: str = "") -> str:
-    """What the tool printed; its status must be 0."""
+    """Run one of Kafka's tools, which must succeed, and return its output."""
     ran = java_clients().tool(TOOLS[name], *arguments, input=input)
     assert ran.status == 0, f"{name} {arguments}\n{ran.out}\n{ran.err}"
     return ran.out
@@ -28,7 +30,7 @@ def ours(name: str, *arguments: object) -> str:
 
 
 def cells(text: str) -> list[list[str]]:
-    """Kafka's tools list groups in no order."""
+    """Sorted rows of a table, as Kafka's tools list groups in any order."""
     return sorted(line.split() for line in text.splitlines() if line.strip())
 
 

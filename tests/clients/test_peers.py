@@ -1,4 +1,4 @@
-"""The comparison with other brokers runs: every row that needs no JVM, against every broker that needs none."""
+"""The benchmark against other brokers runs: every measure that needs no JVM, with every broker that needs none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TARGETS = ("odradek", "kfake", "kfake-disk", "mock", "null")
 
 
 def test_every_row_without_a_jvm_runs(tmp_path: Path) -> None:
-    # Skips the test where there is no Go.
+    # Skips the test if there is no Go.
     load_program()
     measures = [measure for measure in MEASURES if "java" not in measure.rows[0].name]
     rows = {row.name: measure for measure in measures for row in measure.rows}

@@ -1,4 +1,4 @@
-"""aiokafka and kafka-python as members of classic groups, each in a process of its own, so that it can be killed."""
+"""aiokafka and kafka-python as members of classic groups. Each is a process, so that it can be killed."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""quixstreams (on confluent-kafka) counts in a store with a changelog topic, exactly once, while its processes and the
-broker are killed. faust-streaming (on aiokafka) copies in transactions, exactly once as long as its group is not rebalanced.
+"""quixstreams (on confluent-kafka) counts in a store with a changelog topic, exactly once, while processes and broker are
+killed.
 
-faust 0.15.3 leaves results twice after a rebalance, with Apache Kafka 4.3.1 as with us: a result that its agent sends while
-a commit is under way is committed in a transaction whose offsets do not cover it, and a member that keeps a partition goes
-back to the committed offset, but neither aborts the transaction that is open nor begins another. Its consumer also hangs
-where it was started while the broker was down: aiokafka asks for the topics once, and faust then assigns "Ignoring missing
-topic".
+faust-streaming (on aiokafka) copies in transactions, exactly once as long as its group does not rebalance. faust 0.15.3
+duplicates results after a rebalance, with Apache Kafka 4.3.1 too. A result that its agent sends during a commit is committed
+in a transaction without its offset; and a member that keeps a partition seeks to the committed offset, but does not abort
+the open transaction. Its consumer also hangs if it was started while the broker was down: aiokafka requests the metadata
+once, and faust then logs "Ignoring missing topic".
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ DEATHS: Final = (
     "group.append.after:3",
 )
 EVERY: Final = 20
-"""One of so many looks brings records."""
+"""One of this many calls of `_look` sends records."""
 PROGRAMS: Final = {
     "quixstreams": ("quix_counter.py", "quixstreams==3.28.1"),
     "faust-streaming": ("faust_copier.py", "faust-streaming==0.15.3"),
 }
-"""By client: its program, and the package."""
+"""Program and package, by client."""
 
 
 class Application:
-    """Processes of one application, by name, each with a state folder of its own; and the records that they count."""
+    """Processes of one application, by name, each with a state folder of its own; and the records that they process."""
 
     def __init__(self, client: str, start_broker: StartBroker, folder: Path) -> None:
         program, package = PROGRAMS[client]
@@ -64,7 +64,7 @@ class Application:
         self.broker: Broker = start_broker(
             topics=[f"in:{PARTITIONS}", f"out:{self._outputs}"], settings=SETTINGS
         )
-        # What it is given while there is no broker waits for one.
+        # Records that are sent while the broker is down wait in the producer.
         self._producer = Producer(
             {
                 **PATIENCE,
@@ -77,7 +77,7 @@ class Application:
         self._fed = self._looks = 0
 
     def start(self, name: str) -> None:
-        # What they say goes to a file: pytest shows the path where the test fails.
+        # The output goes to a file: pytest shows the path if the test fails.
         with (self._folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [*self._command, self.broker.bootstrap, "counters", str(self._folder / name)],
@@ -94,13 +94,13 @@ class Application:
             del self._processes[name]
 
     def mend(self) -> None:
-        """A process that has given up is started again."""
+        """Restart processes that have ended."""
         for name, process in list(self._processes.items()):
             if process.poll() is not None:
                 self.start(name)
 
     def feed(self, rounds: int) -> None:
-        """So many records for each partition, each with the one key of that partition."""
+        """Send this many records to each partition, each with the partition's key."""
         for _ in range(rounds):
             for partition in range(PARTITIONS):
                 key = f"k{partition}"
@@ -109,7 +109,7 @@ class Application:
             self._fed += 1
 
     def kill_broker(self, point: str) -> None:
-        """It is started anew with this crash point, dies there, and comes back without it."""
+        """Restart the broker with this crash point, wait until it dies there, and restart it without it."""
         self.broker.terminate()
         self.feed(5)
         restart_doomed(self.broker, point)
@@ -137,7 +137,7 @@ class Application:
         eventually(reached, f"{at_least} of each key are counted")
 
     def finish(self) -> None:
-        """Every record is there once; what was counted before a kill is still known after it."""
+        """Wait until every record is counted, and check that counts from before a kill were not lost."""
         self.feed(1)
         self.judge()
         for process in self._processes.values():
@@ -145,7 +145,7 @@ class Application:
             process.wait(HANG_S)
 
     def judge(self, *, exactly_once: bool = True) -> None:
-        """The results of what it was given, which are in transactions, all of them."""
+        """Check the results, all of which must be in transactions."""
         assert self._producer.flush(HANG_S) == 0
         self.await_counts(self._fed)
         found = values(self.broker.bootstrap, "out")
@@ -180,10 +180,10 @@ def application(
 
 
 def kill_a_member_and_the_broker(application: Application) -> None:
-    """After five rounds."""
+    """Kill a process and the broker, after five rounds of records."""
     application.feed(5)
     application.kill("a", for_good=True)
-    # Another process, without the state of the first: it has to be restored from the changelog.
+    # Another process without the first one's state folder: its state is restored from the changelog.
     application.start("b")
     application.await_counts(10)
     application.kill_broker("txn.prepare.after:2")
@@ -212,12 +212,12 @@ def test_faust_copies_in_transactions_and_loses_nothing_when_killed(application:
     kill_a_member_and_the_broker(application)
     application.feed(1)
     application.judge(exactly_once=False)
-    # Its members are killed: where a SIGTERM finds faust between two transactions, it commits offsets outside any, its
+    # Its processes are killed: if SIGTERM comes between two transactions, faust commits offsets outside any transaction, its
     # client refuses that ("Not in the middle of a transaction"), and the process never ends.
 
 
 def storm(application: Application, seed: int) -> None:
-    """Two members, and kills of one or of the broker that the seed draws: not with faust, which leaves results twice."""
+    """Two processes, with kills from the seed of one or of the broker. Not for faust, which duplicates results."""
     random = Random(seed)
     for name in ("a", "b"):
         application.start(name)

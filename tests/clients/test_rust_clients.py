@@ -1,4 +1,4 @@
-"""rdkafka and rskafka, of Rust: one on librdkafka, one written anew, without groups and transactions."""
+"""rdkafka and rskafka, in Rust: one on librdkafka, one in pure Rust, without groups and transactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITTEN = 40
 
 @pytest.mark.client("rdkafka (Rust)")
 class TestRdkafka(Contract, GroupContract):
-    """It speaks the versions of the librdkafka that the crate brings."""
+    """It uses the request versions of its bundled librdkafka."""
 
     codecs = ("none", "gzip", "snappy", "lz4")
     exists = "TopicAlreadyExists"
@@ -47,8 +47,8 @@ class TestRdkafka(Contract, GroupContract):
 
 @pytest.mark.client("rskafka (Rust)")
 class TestRskafka:
-    """It cannot read a partition with markers of transactions, Apache Kafka's neither ("Unknown control batch record
-    version: 8192"): so its records are all of the plain kind."""
+    """It cannot read a partition with markers, with Apache Kafka neither ("Unknown control batch record version: 8192"), so
+    its records are not transactional."""
 
     @pytest.fixture
     def program(self) -> Program:
@@ -83,7 +83,7 @@ class TestRskafka:
 
     @pytest.mark.feature("produce and read")
     def test_each_acknowledged_record_outlives_the_broker(self, program: Program, start_broker: StartBroker):
-        """At least once: it has no idempotent producer."""
+        """At least once: the client has no idempotent producer."""
         broker = start_broker(topics=["orders:1"], environment={"ODRADEK_CRASH_POINTS": "file.write:20"})
         with program.start("write", broker.bootstrap, "orders", WRITTEN) as writing:
             assert broker.wait(HANG_S) == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""The benchmark of TLS and SASL runs: every row has a figure."""
+"""The benchmark of TLS and SASL runs: every row has a result."""
 
 from __future__ import annotations
 

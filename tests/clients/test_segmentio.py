@@ -1,8 +1,8 @@
 """segmentio/kafka-go: it has no transactional producer, so its loop is at-least-once.
 
-Its reader knows nothing of markers and of the transactions that a Fetch response lists as aborted: one with
-``ReadCommitted`` stops at the last stable offset, and before it gives out the records of aborted transactions, and
-markers as records: the same four values with Apache Kafka 4.3.1 as with us.
+Its reader ignores markers and the list of aborted transactions in a Fetch response. With ``ReadCommitted`` it stops at the
+last stable offset, but delivers the records of aborted transactions, and markers as records: the same four values with
+Apache Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.foreign import Program, go_program
 pytestmark = [pytest.mark.foreign, pytest.mark.client("kafka-go (segmentio)")]
 
 MARKER = "\0" * 6
-# No transaction ends here: only a group's offsets and partitions are written.
+# Only crash points of groups and files, as no transaction ends here.
 DEATHS = ("group.append.before:3", "group.append.after:4", "file.write:9")
 
 

@@ -1,4 +1,4 @@
-"""The long forms: their plans, and how they go on."""
+"""Tests of the soak runs: their plans, and the choice of the next run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The Kafka modules of the Testcontainers libraries, unmodified, with our image in place of theirs.
+"""The Kafka modules of the Testcontainers libraries, unmodified, with our image instead of theirs.
 
-The engine that they speak to is the machine's own where one runs. Elsewhere it is ours (`tests/support/engine`): it builds
-the image from the Dockerfile, and runs containers as processes in namespaces of their own, as the user of the image.
+The Docker engine is the machine's own if one runs. Otherwise it is ours (`tests/support/engine`), which builds the image
+from the Dockerfile and runs containers as processes in namespaces, as the user of the image.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.foreign
 
 HERE = Path(__file__).with_name("testcontainers")
 ROOT = HERE.parents[2]
-# A command `docker` for the engine.
+# A replacement of the command `docker` for the engine.
 PROGRAMS = ROOT / "tests" / "docs" / "bin"
 TESTCONTAINERS_PYTHON = "testcontainers==4.15.0"
 JAVA_ARTIFACTS = ("testcontainers-kafka:2.0.4", "kafka:1.21.4")
@@ -55,7 +55,7 @@ def engine() -> Iterator[Engine | RealEngine]:
 
 
 def says(engine: Engine | RealEngine, command: Sequence[object], **environment: str) -> list[dict[str, Any]]:
-    """The lines of JSON that a program says that uses this engine, and has to end well."""
+    """The lines of JSON that a program writes, which uses this engine and must succeed."""
     done = subprocess.run(
         [*map(str, command)],
         env={**os.environ, **engine.environment, **environment},
@@ -72,13 +72,13 @@ def says(engine: Engine | RealEngine, command: Sequence[object], **environment: 
 def expect_modules(
     engine: Engine | RealEngine, command: Sequence[object], images: Mapping[str, str], **environment: str
 ) -> None:
-    """Each module starts a container, moves a transaction through the mapped port, and removes the container."""
+    """Check that each module starts a container, runs a transaction through the mapped port, and removes the container."""
     before = len(engine.removed)
     said = says(engine, [*command, *(f"{name}={image}" for name, image in images.items())], **environment)
     assert said == [{"module": name, "read": ["paid"]} for name in images]
     assert engine.containers == {}
     for name, container in zip(images, engine.removed[before:], strict=True):
-        # That the machine is busy is no fault of a module.
+        # A slow machine is not the module's fault.
         warnings = [line for line in container.log.text.splitlines() if '"level": "warning"' in line]
         assert [line for line in warnings if "event loop is late" not in line] == [], name
 
@@ -108,7 +108,7 @@ def test_go(engine: Engine | RealEngine):
 
 
 def test_node(engine: Engine | RealEngine):
-    """Its tag is taken for Confluent's version: from 8.0.0 on there is only KRaft."""
+    """The module takes the tag for Confluent's version: from 8.0.0 on there is only KRaft."""
     command = node_program("modules", HERE / "node")
     images = {"KafkaContainer": IMAGE, "KafkaContainer.withKraft": AS_CONFLUENT}
     expect_modules(engine, command, images)
@@ -164,7 +164,7 @@ def test_the_page_names_the_versions_that_are_tested():
 
 
 def section_of(page: str, heading: str) -> list[Block]:
-    """The blocks below a heading of a page."""
+    """The code blocks below a heading of a page."""
     lines = (ROOT / page).read_text("utf-8").splitlines()
     headings = [number for number, line in enumerate(lines, 1) if line.startswith("## ")]
     begin = lines.index(f"## {heading}") + 1
@@ -188,7 +188,7 @@ def test_the_commands_of_the_image_s_page(engine: Engine | RealEngine, tmp_path:
     with Terminal(tmp_path, programs=PROGRAMS, ports=OUTSIDE, **engine.environment) as terminal:
         (build, _), (run, _) = commands(first.text)
         terminal.run(build)
-        # In the terminal of a reader it goes on; `-d` shows that it began.
+        # For a reader it runs in the foreground; with `-d` the test can continue.
         name = terminal.run(run.replace("docker run", "docker run -d")).strip()
         terminal.run(f"until docker exec {name} odradek health; do sleep 1; done; docker rm -f {name}")
         terminal.take(tls)
@@ -216,7 +216,7 @@ RECIPES = "docs/recipes/testcontainers.md"
 def test_a_recipe_typed_in_an_empty_folder(
     engine: Engine | RealEngine, section: str, program: str, environment: dict[str, str], tmp_path: Path
 ):
-    """Its rule loses the response to the commit, and its container is gone at the end."""
+    """The recipe's rule loses the response to the commit, and its container is removed at the end."""
     tool_or_skip(program)
     variables = {**engine.environment, **environment}
     if section == "Python":

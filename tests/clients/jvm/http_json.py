@@ -1,4 +1,4 @@
-"""JSON over HTTP, for programs on this machine that may not be there yet."""
+"""JSON over HTTP, for programs on this machine that may not have started yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.deadlines import HANG_S
 
 
 def ask_json(port: int, method: str, path: str, body: object = None) -> tuple[int, Any]:
-    """The status and the answer; status 0 while there is no answer."""
+    """Status and body of the response. Status 0 if there is none."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)
     try:
         text = None if body is None else json.dumps(body)

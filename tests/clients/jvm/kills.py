@@ -2,8 +2,8 @@
 
     run(StreamsLoop(broker, directory), [Kill("broker", "txn.marker.after:5"), Kill("member")])
 
-A loop feeds its framework with numbered inputs, and knows what has to come out of them. The inputs come in portions, one
-before each kill and one at the end; a kill comes while its portion is being worked on. `draw` makes a plan of a seed.
+A loop feeds its framework with numbered inputs and checks the results. The inputs are sent in portions, one before each kill
+and one at the end; each kill comes while its portion is being processed. `draw` makes a plan from a seed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tests.support.clients import DEADLINE_S, PATIENCE, ConfluentProducer, event
 from tests.support.deadlines import HANG_S, Deadline
 from tests.support.foreign import Running
 
-# Brokers of these loops: members that are killed are missed after a short session, their transactions are soon aborted.
+# Broker settings: short session timeouts, so that killed members are removed soon, and short transaction timeouts.
 SETTINGS: Mapping[str, str] = {
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 
-# Crash points that a loop passes: where it has transactions, and where it has a group or only appends.
+# Crash points that a loop reaches: with transactions, and with a group or plain appends.
 TRANSACTION_DEATHS = (
     "txn.begin.append",
     "txn.prepare.before",
@@ -45,7 +45,7 @@ TRANSACTION_DEATHS = (
 GROUP_DEATHS = ("group.append.before", "group.append.after", "file.write")
 
 TRICKLE = 10
-"""So many inputs at a time keep a broker at work that is to die at a point."""
+"""Number of inputs that are sent at a time to a broker that is to die at a crash point."""
 PAUSE_S = 0.05
 
 
@@ -54,19 +54,19 @@ class Kill:
     who: str
     """"member" or "broker"."""
     point: str = ""
-    """The crash point of a broker; without one the kill comes after so many results."""
+    """Crash point of a broker. Without one the kill comes after a number of results."""
     after: int = 1
 
 
 class Loop:
-    """What a framework's test has to say."""
+    """Base class of a framework's loop."""
 
     name: ClassVar[str]
     topics: ClassVar[tuple[str, ...]]
     output: ClassVar[str]
-    """The topic of the results."""
+    """Topic of the results."""
     deaths: ClassVar[tuple[str, ...]]
-    """Crash points that its work passes."""
+    """Crash points that the loop reaches."""
     members: ClassVar[int] = 1
     portion: ClassVar[int] = 200
     settings: ClassVar[Mapping[str, str]] = SETTINGS
@@ -77,37 +77,37 @@ class Loop:
         self.started = 0
 
     def open(self) -> None:
-        """Before the first member starts."""
+        """Called before the first member starts."""
 
     def close(self) -> None:
-        """After the last one has ended, however it did."""
+        """Called after the last member has ended, also after a failure."""
 
     def member(self, number: int) -> Running:
         """Start the member with this number."""
         raise NotImplementedError
 
     def feed(self, first: int, count: int) -> None:
-        """Give these inputs to the framework."""
+        """Send these inputs to the framework."""
         raise NotImplementedError
 
     def is_done(self, count: int) -> bool:
-        """Whether the results of so many inputs are committed."""
+        """Whether the results of ``count`` inputs are committed."""
         raise NotImplementedError
 
     def check(self, count: int) -> None:
-        """Each of so many inputs has had its effect once."""
+        """Check that each of ``count`` inputs was processed exactly once."""
         raise NotImplementedError
 
 
 def send(bootstrap: str, topic: str, texts: Sequence[str]) -> None:
-    """Keys and values are the same; the key decides about the partition."""
+    """Produce records with equal key and value. The key determines the partition."""
     producer = ConfluentProducer(bootstrap)
     producer.send(topic, texts, keys=texts, partition=None)
     producer.close()
 
 
 def written(bootstrap: str, topic: str) -> int:
-    """How many offsets a topic has used, those of open and aborted transactions and of markers too."""
+    """Sum of the log end offsets of a topic, which includes open and aborted transactions, and markers."""
     consumer = Consumer({**PATIENCE, "bootstrap.servers": bootstrap, "group.id": "watch"})
     try:
         found = consumer.list_topics(topic, DEADLINE_S).topics[topic].partitions
@@ -128,7 +128,7 @@ class Run:
         self._fed = 0
 
     def __call__(self, plan: Sequence[Kill]) -> list[dict[str, Any]]:
-        """What all members said."""
+        """Run the plan; return the events of all members."""
         said: list[dict[str, Any]] = []
         try:
             self._loop.open()
@@ -195,7 +195,7 @@ class Run:
             self._broker.restart(environment={})
 
     def _reaches(self, point: str) -> None:
-        """The broker is started with this crash point, and has work until it dies of it."""
+        """Start the broker with this crash point, and send inputs until it dies there."""
         restart_doomed(self._broker, point)
         deadline = Deadline()
         with ThreadPoolExecutor(1) as thread:
@@ -212,7 +212,7 @@ class Run:
                 feeding.result(HANG_S)
 
     def _trickle(self, before: Future[None] | None, thread: ThreadPoolExecutor) -> Future[None]:
-        """A few more inputs; what sends them goes on while the broker is away."""
+        """Send a few more inputs in a thread, which continues while the broker is down."""
         if before is not None:
             before.result()
         first, self._fed = self._fed, self._fed + TRICKLE
@@ -224,7 +224,7 @@ def run(loop: Loop, plan: Sequence[Kill]) -> list[dict[str, Any]]:
 
 
 def draw(loop: type[Loop], seed: int, kills: int) -> list[Kill]:
-    """A plan of so many kills, the same for the same seed."""
+    """A plan with this many kills, which depends only on the seed."""
     chance = random.Random(seed)
     plan = []
     for _ in range(kills):

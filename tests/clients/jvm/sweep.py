@@ -1,8 +1,8 @@
-"""The AdminClient sweep: what comes of each method of Admin, and of the calls behind the pages of kafka-ui.
+"""The AdminClient sweep: the outcome of each method of Admin, and of the calls behind the pages of kafka-ui.
 
-    python -m tests.clients.jvm.sweep          # asks Apache Kafka, and records what it said
+    python -m tests.clients.jvm.sweep          # records the outcomes with Apache Kafka
 
-`kafka/recorded.json` keeps what Apache Kafka 4.3.1 said, with a digest of the program that asked.
+`kafka/recorded.json` has the outcomes with Apache Kafka 4.3.1, and a digest of the program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.kafka_oracle import kafka
 RECORDED: Final = FOLDER / "kafka" / "recorded.json"
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
 SETTLE_MS: Final = 300
-"""A node of Apache Kafka applies a change to its metadata a moment after its controller has answered."""
+"""Milliseconds to wait after a change: a broker of Apache Kafka applies it later than its controller responds."""
 
 Outcomes = dict[str, dict[str, str]]
 
@@ -31,7 +31,7 @@ def digest() -> str:
 
 
 def sweep(bootstrap: str, settle_ms: int) -> Outcomes:
-    """The outcome of each call by its name, in the order of the calls."""
+    """Outcome of each call by its name, in the order of the calls."""
     command = [*jvm_program("kafka", "Sweep").command, bootstrap, str(settle_ms)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TEST_S, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

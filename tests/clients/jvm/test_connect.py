@@ -1,4 +1,4 @@
-"""Kafka Connect, distributed: a file's lines into a topic exactly once, and from there into another file."""
+"""Kafka Connect, distributed: the lines of a file are copied into a topic exactly once, and from there into another file."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.support.raw import free_port
 pytestmark = [pytest.mark.foreign, pytest.mark.client("Kafka Connect")]
 
 INTERNAL = {"config": 1, "offset": 3, "status": 2}
-"""The topics that the workers make for themselves, and their partitions."""
+"""Internal topics that the workers create, with their numbers of partitions."""
 
 
 class Worker(Running):
-    """A worker of Connect, which ends by a signal and speaks HTTP."""
+    """A Connect worker, with its REST API. A signal ends it."""
 
     def __init__(self, command: list[str], port: int) -> None:
         super().__init__(command)
         self._port = port
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """The status and the answer; 0 while it does not answer."""
+        """Status and body of a response. Status 0 while the worker does not respond."""
         return ask_json(self._port, method, path, body)
 
     def finish(self) -> list[dict[str, Any]]:
@@ -122,7 +122,7 @@ class ConnectLoop(Loop):
             def created(name: str = name, settings: dict[str, str] = settings) -> bool:
                 assert worker.is_alive, worker.complaints
                 status, answer = worker.ask("PUT", f"/connectors/{name}/config", settings)
-                # Until it has joined its group it does not know the leader.
+                # A worker that has not joined its group yet does not know the leader.
                 assert status in (0, 200, 201, 404, 409, 500, 503), answer
                 return status in (200, 201)
 
@@ -139,7 +139,7 @@ class ConnectLoop(Loop):
     def check(self, count: int) -> None:
         lines = [f"line {number}" for number in range(count)]
         assert values(self.broker.bootstrap, self.output) == lines
-        # This sink writes again what it wrote before a kill: at least once.
+        # This sink is at-least-once: after a kill it writes lines again.
         assert set(self.sink.read_text().splitlines()) == set(lines)
 
 

@@ -1,4 +1,5 @@
-"""Debezium: the rows of a table into a topic exactly once, in Connect; and its schema history and offsets in topics."""
+"""Debezium: the rows of a table are copied into a topic exactly once, in Connect; its schema history and offsets are in
+topics."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ pytestmark = [pytest.mark.foreign, pytest.mark.client("Debezium")]
 
 
 class DebeziumLoop(ConnectLoop):
-    """What was in the table before the connector began comes from its snapshot, the rest from the write-ahead log.
+    """Rows that were in the table before the connector started come from its snapshot, the others from the write-ahead log.
 
-    A snapshot that is cut off begins anew, so the kills begin when a row behind it has come.
+    An interrupted snapshot starts from the beginning, so the kills begin after the first row of the write-ahead log.
     """
 
     name = "debezium"
@@ -31,7 +32,7 @@ class DebeziumLoop(ConnectLoop):
     converter = "org.apache.kafka.connect.json.JsonConverter"
     before = tuple(-number for number in range(1, 21))
     behind = -100
-    # Its group is that of the workers alone: it has no sink.
+    # Without a sink connector the only group is that of the workers.
     deaths = tuple(point for point in ConnectLoop.deaths if not point.startswith("group."))
 
     def open(self) -> None:

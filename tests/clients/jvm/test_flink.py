@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.foreign, pytest.mark.client("Flink KafkaSink")]
 
 
 class FlinkLoop(Loop):
-    """A job that is restored from its newest checkpoint; the sink finds its open transactions by their names."""
+    """A job that is restored from its newest checkpoint. The sink derives the names of its open transactions."""
 
     name = "flink"
     topics = ("in:2", "out:2")
@@ -41,7 +41,7 @@ class FlinkLoop(Loop):
 
 
 class FlinkPoolingLoop(FlinkLoop):
-    """Here the sink finds its open transactions by ListTransactions."""
+    """A job whose sink finds its open transactions by ListTransactions."""
 
     name = "flink-pooling"
     naming = "POOLING"

@@ -1,4 +1,4 @@
-"""Apicurio Registry, which keeps its schemas in a topic: registered, killed together with the broker, and read back."""
+"""Apicurio Registry stores schemas in a topic: they are registered, read again after registry and broker were killed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOTE: dict[str, Any] = {"name": "note", "type": "string", "default": ""}
 
 
 class Registry:
-    """It speaks HTTP, in the words of Confluent's Schema Registry too."""
+    """The registry's process. It also supports the API of Confluent's Schema Registry."""
 
     def __init__(self, bootstrap: str, log: Path) -> None:
         self._port = free_port()
@@ -58,7 +58,7 @@ class Registry:
             )
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """As soon as it answers."""
+        """Send a request until there is a response."""
 
         def answered() -> tuple[int, Any] | None:
             assert self._process.poll() is None, self._log.read_text()[-4000:]
@@ -73,7 +73,7 @@ class Registry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """SIGKILL."""
+        """Kill the process with SIGKILL."""
         self._process.kill()
         self._process.wait(HANG_S)
 

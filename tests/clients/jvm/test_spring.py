@@ -1,4 +1,4 @@
-"""Spring for Apache Kafka: a listener container with a transaction manager, whose listener fails now and then."""
+"""Spring for Apache Kafka: a listener container with a transaction manager, whose listener fails sometimes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_dead(number: int) -> bool:
 
 
 class SpringLoop(Loop):
-    """Each record is a transaction; some are rolled back and tried again, some end among the dead letters."""
+    """Each record is a transaction. Some are rolled back and retried, some are sent to the dead-letter topic."""
 
     name = "spring"
     topics = ("in:2", "out:2", "in-dlt:2")
@@ -48,7 +48,7 @@ class SpringLoop(Loop):
 
 
 class SpringConsumerLoop(SpringLoop):
-    """In a consumer group (KIP-848)."""
+    """The same loop in a consumer group (KIP-848)."""
 
     name = "spring-consumer"
     protocol = "consumer"

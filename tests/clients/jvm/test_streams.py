@@ -1,4 +1,4 @@
-"""Kafka Streams: words counted exactly once while its instances and the broker are killed."""
+"""Kafka Streams: words are counted exactly once while its instances and the broker are killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def line(number: int) -> str:
 
 
 class StreamsLoop(Loop):
-    """Two instances; each start has a state directory of its own, so each task that moves is restored."""
+    """Two instances. Each start has a new state directory, so each task that moves is restored from its changelog."""
 
     name = "streams"
     topics = ("lines:2", f"counts-{EXACTLY}:2", f"counts-{AT_LEAST}:2")
@@ -71,7 +71,7 @@ def log_start(bootstrap: str, topic: str) -> list[int]:
 )
 def test_words_are_counted_once_whatever_is_killed(start_broker: StartBroker, tmp_path: Path):
     broker = start_broker(topics=StreamsLoop.topics, settings=SETTINGS)
-    # Both members are killed: their tasks have to fill the stores of others.
+    # Both members are killed, so that tasks move and their stores are restored.
     members = [Kill("member", after=50)] * StreamsLoop.members
     said = run(StreamsLoop(broker, tmp_path), [Kill("broker", "txn.marker.after:5"), *members])
     restored = [int(each["restored"]) for each in said if "restored" in each]
@@ -80,7 +80,7 @@ def test_words_are_counted_once_whatever_is_killed(start_broker: StartBroker, tm
 
 @pytest.mark.feature("state stores and internal topics")
 def test_internal_topics_are_set_up_compacted_and_purged(start_broker: StartBroker, tmp_path: Path):
-    """Of an application of each guarantee."""
+    """With at-least-once and with exactly-once processing."""
     broker = start_broker(topics=StreamsLoop.topics, settings=SETTINGS)
     loop = StreamsLoop(broker, tmp_path)
     program = jvm_program("streams", "WordCount")

@@ -30,7 +30,7 @@ DIFFERENCES = {
     ),
     "describeStreamsGroups": (NO_STREAMS_GROUPS, UNSUPPORTED),
 }
-"""Why, and what comes of the call with us."""
+"""Calls with a different outcome: the reason, and our outcome."""
 
 
 @pytest.fixture(scope="module")

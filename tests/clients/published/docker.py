@@ -1,5 +1,5 @@
-"""What sarama's tests ask of docker, without one: they stop and start brokers, and read their logs. Each call of `docker`
-asks a small server in the process that started the brokers.
+"""Replaces the command `docker` for sarama's tests, which stop and start brokers and read their logs. Each call sends a
+request to a small HTTP server in the process that started the brokers.
 
     docker compose stop|start kafka-N
     docker compose logs --since TIME kafka-N
@@ -24,7 +24,7 @@ Orders = dict[str, Callable[[int], str]]
 
 @contextlib.contextmanager
 def served(orders: Orders, folder: Path) -> Iterator[dict[str, str]]:
-    """The environment with which `docker` is found, and finds us. ``orders``: stop, start and logs of a broker."""
+    """Yields environment variables for the tests. ``orders`` are functions for stop, start and logs of a broker."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

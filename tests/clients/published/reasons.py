@@ -1,4 +1,4 @@
-"""Why a published test has another outcome with us than with Apache Kafka 4.3.1, or passes with neither, by its name."""
+"""Reasons for different outcomes of published tests with our broker and Apache Kafka 4.3.1, or for failures with both."""
 
 from __future__ import annotations
 

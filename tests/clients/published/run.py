@@ -1,16 +1,17 @@
-"""Runs the published integration tests of three clients against Apache Kafka and against ours, and compares the outcomes.
+"""Runs the published integration tests of three clients with Apache Kafka and with our broker, and compares the outcomes.
 
     python -m tests.clients.published.run                           every suite, both brokers
     python -m tests.clients.published.run --suite franz-go --against ours
 
-Each suite is taken from its published package (Go's modules, PyPI), into `.cache`; nothing of it is kept here. The outcomes
-go to `.cache/published`, and the differences, with their reasons, to `tests/compatibility/results/published.json`.
+Each suite is downloaded from its published package (Go modules, PyPI) into `.cache`; this repository has no copy. The
+outcomes are written to `.cache/published`, the differences with their reasons to
+`tests/compatibility/results/published.json`.
 
-- franz-go: `pkg/kgo`, on one broker.
-- sarama: `functional_*_test.go`, on five brokers, each behind a proxy of toxiproxy, which these tests cut and mend;
-  `docker.py` does what they ask of docker.
-- kafka-python: `test/integration`, on one broker. The sdist lacks the module that starts brokers; for a broker that runs
-  already, an empty one is enough. Its tests of TLS and SASL start brokers themselves, and are left out.
+- franz-go: `pkg/kgo`, with one broker.
+- sarama: `functional_*_test.go`, with five brokers, each behind a toxiproxy, which the tests cut and restore; `docker.py`
+  replaces docker.
+- kafka-python: `test/integration`, with one broker. The sdist lacks the module that starts brokers; for a running broker an
+  empty one is enough. Its tests of TLS and SASL start brokers themselves, and are left out.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ KAFKA: Final = "4.3.1"
 ONE_NODE: Final = {"group.min.session.timeout.ms": "500", "num.partitions": "4"}
 BROKERS: Final = (1, 2, 3, 4, 5)
 PROXIED: Final = 29090
-"""sarama's tests look for broker N behind port 29090 + N."""
+"""sarama's tests connect to broker N at port 29090 + N."""
 FIVE_NODES: Final = {
     "auto.create.topics.enable": "false",
     "default.replication.factor": "2",
@@ -61,7 +62,7 @@ FIVE_NODES: Final = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "2",
 }
-"""As sarama's own docker-compose.yml has them, and the file of settings that comes with Kafka."""
+"""Settings from sarama's docker-compose.yml and from the settings file in Kafka's distribution."""
 GO: Final = {
     "GOTOOLCHAIN": "local",
     "GOMODCACHE": str(CACHE / "go" / "modules"),
@@ -76,14 +77,14 @@ GO: Final = {
 
 @contextlib.contextmanager
 def one_broker(against: str) -> Iterator[str]:
-    """The address of one."""
+    """Start one broker and yield its address."""
     if against == "kafka":
         with kafka(ONE_NODE) as oracle:
             yield f"{oracle.host}:{oracle.port}"
         return
     with tempfile.TemporaryDirectory(prefix="published-") as folder:
         port = free_port()
-        # Kafka's file of settings has this one always, and a test asks where its value comes from.
+        # Kafka's settings file always has this one, and a test checks the source of its value.
         settings = {**ONE_NODE, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
         broker = BrokerProcess(Path(folder) / "broker", port=port, settings=settings)
         try:
@@ -93,7 +94,7 @@ def one_broker(against: str) -> Iterator[str]:
 
 
 class FiveBrokers(kafka_cluster.KafkaCluster):
-    """Apache Kafka with five brokers, that advertise the addresses of their proxies."""
+    """Apache Kafka with five brokers, which advertise the addresses of their proxies."""
 
     def _of_broker(self, node_id: int, racks: Mapping[int, str]) -> dict[str, str]:
         made = super()._of_broker(node_id, racks)
@@ -104,7 +105,7 @@ class FiveBrokers(kafka_cluster.KafkaCluster):
 
 @contextlib.contextmanager
 def five_brokers(against: str) -> Iterator[tuple[list[str], Orders]]:
-    """Their own addresses, in order, and what can be asked of them."""
+    """Start five brokers; yield their own addresses in order, and the functions to stop and start them and read logs."""
     with tempfile.TemporaryDirectory(prefix="published-") as folder:
         if against == "kafka":
             kafka_cluster.NODES = BROKERS  # type: ignore[assignment]
@@ -148,7 +149,7 @@ def five_brokers(against: str) -> Iterator[tuple[list[str], Orders]]:
 
 @contextlib.contextmanager
 def proxied(brokers: Sequence[str]) -> Iterator[str]:
-    """toxiproxy before each of them; its own address."""
+    """Start toxiproxy in front of each broker, and yield its own address."""
     subprocess.run(
         ["go", "install", f"github.com/Shopify/toxiproxy/v2/cmd/server@{TOXIPROXY}"],
         env={**os.environ, **GO, "GOBIN": str(FOLDER)},
@@ -228,7 +229,7 @@ def _go_tests(
             begun.add(name)
         elif name and event["Action"] in ("pass", "fail", "skip"):
             outcomes[name] = event["Action"]
-    # One that still ran when the whole was ended.
+    # Tests that were still running when the suite was ended.
     outcomes |= {name: "fail" for name in begun - outcomes.keys()}
     return outcomes
 
@@ -286,7 +287,8 @@ SUITES: Final = {"franz-go": franz_go, "sarama": sarama, "kafka-python": kafka_p
 
 
 def compare() -> None:
-    """Writes a line for each test whose outcomes differ, or that passes on neither; and how many passed on both."""
+    """Write the numbers of tests that passed on both, and a line for each test with different outcomes or failures on
+    both."""
     rows: list[dict[str, str]] = []
     counts = {}
     for suite, version in VERSIONS.items():
@@ -321,7 +323,7 @@ def compare() -> None:
 
 
 def reason(suite: str, name: str) -> str:
-    """Of the test, or of the longest name that it begins with."""
+    """The reason for the test, or for the longest prefix of its name that has one."""
     known = [each for each in REASONS[suite] if name.startswith(each)]
     return REASONS[suite][max(known, key=len)] if known else "not explained"
 

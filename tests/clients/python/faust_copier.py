@@ -1,10 +1,9 @@
-"""A stream application on faust-streaming: copies records in transactions, from each partition to that of the same number.
+"""A stream application on faust-streaming that copies records in transactions, each to the partition with the same index.
 
-Run as ``faust_copier.py BOOTSTRAP GROUP STATE`` until SIGTERM. It has no table: after a rebalance faust reads the end of a
-changelog as the last stable offset that its consumer has seen, which is -1 before the first fetch. Its members then give up,
-again and again, with "The persisted offset for changelog topic partition is higher than the last offset" or "Offset must be
-a positive integer", and count some records anew: with Apache Kafka 4.3.1 as with us. A process that is alone restores its
-table with both.
+Run as ``faust_copier.py BOOTSTRAP GROUP STATE`` until SIGTERM. It has no table: after a rebalance faust uses the last stable
+offset of its consumer as the end of a changelog, which is -1 before the first fetch. Its members then fail repeatedly with
+"The persisted offset for changelog topic partition is higher than the last offset" or "Offset must be a positive integer",
+and count some records again, with Apache Kafka 4.3.1 too. A single process restores its table with both brokers.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ def make(bootstrap: str, group: str, folder: str) -> faust.App:
         async for key, value in stream.items():
             await sink.send(key=key, value=value, partition=int(key[1:]))
 
-    # faust names the transaction by the partition that the consumer's metadata has for a result: a result for a topic
-    # that the application does not read is written outside any transaction.
+    # faust takes the transactional id for a result from the partitions in its consumer's metadata: a result for a topic
+    # that the application does not consume is written outside any transaction.
     @app.agent(sink)
     async def read_on(stream: Any) -> None:
         async for _ in stream:

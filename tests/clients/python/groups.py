@@ -1,9 +1,9 @@
-"""Does with aiokafka and kafka-python what tests/clients/contract.py asks of members of classic groups.
+"""The orders of tests/clients/contract.py for members of classic groups, with aiokafka and kafka-python.
 
     python -m tests.clients.python.groups CLIENT group-member|group-loop BOOTSTRAP classic ...
 
-Neither knows the new protocol. aiokafka joins anew while its program works, and sends no generation with its offsets: a lock
-keeps the partitions of a transaction where they are until it has ended.
+Neither supports the consumer protocol. aiokafka rejoins while its program works, and sends no generation with its offsets: a
+lock prevents the revocation of a transaction's partitions until it has ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def say(**what: Any) -> None:
 
 
 def word() -> threading.Event:
-    """Is set when the test says the word, or closes our input."""
+    """An event that is set when the test writes a line to our standard input, or closes it."""
     said = threading.Event()
 
     def wait() -> None:
@@ -46,7 +46,7 @@ def word() -> threading.Event:
 
 
 def doom(fatal: str) -> Callable[[str], None]:
-    """Says "here" at the step at which the program is to be killed, and waits for that."""
+    """A function that says "here" at the step at which the program is to be killed, and then waits."""
     name, _, passages = fatal.partition(":")
     left = int(passages or 0)
 
@@ -62,7 +62,7 @@ def doom(fatal: str) -> Callable[[str], None]:
 
 
 class Teller:
-    """Tells of each change of what is assigned."""
+    """Says each change of the assignment."""
 
     def __init__(self) -> None:
         self._known: list[str] = []
@@ -118,7 +118,7 @@ async def aiokafka_loop(
             records = [record for each in read.values() for record in each]
             async with working:
                 if rebalances != before:
-                    # They may be another member's by now.
+                    # The partitions may have been revoked.
                     await go_back(consumer)
                     continue
                 if not records:
@@ -145,7 +145,7 @@ async def aiokafka_loop(
 
 
 async def go_back(consumer: Any) -> None:
-    """To what the group has committed. Its ``seek_to_committed`` leaves a partition without a commit where it is."""
+    """Seek to the group's committed offsets. aiokafka's ``seek_to_committed`` ignores partitions without a commit."""
     for place in consumer.assignment():
         consumer.seek(place, await consumer.committed(place) or 0)
 
@@ -158,7 +158,7 @@ def kafka_python_member(bootstrap: str, _: str, group: str, topic: str, instance
 
     over, teller = word(), Teller()
     consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, **options(group, instance))
-    # One that leads before it knows its topic's partitions gives out none.
+    # A leader without the topic's metadata assigns no partitions.
     consumer.partitions_for_topic(topic)
     while not over.is_set():
         consumer.poll(500)
@@ -167,7 +167,8 @@ def kafka_python_member(bootstrap: str, _: str, group: str, topic: str, instance
 
 
 def connected(client: Any, *topics: str, **config: Any) -> Any:
-    """kafka-python 3.0 can wait for a broker that has died until ``bootstrap_timeout_ms`` is over, by default 30 s."""
+    """Create a client. kafka-python 3.0 can wait for a dead broker until ``bootstrap_timeout_ms`` is over, by default 30
+    s."""
     from kafka.errors import KafkaTimeoutError
 
     while True:
@@ -180,8 +181,8 @@ def connected(client: Any, *topics: str, **config: Any) -> Any:
 def kafka_python_producer(bootstrap: str, transactional_id: str) -> Any:
     from kafka import KafkaProducer
 
-    # kafka-python 3.0 can forget AddPartitionsToTxn when the broker dies: its records wait, unsent, until they expire
-    # (two minutes by default), and the partition stays among its pending ones.
+    # kafka-python 3.0 can lose AddPartitionsToTxn when the broker dies: its records wait, unsent, until they expire
+    # (two minutes by default), and the partition stays pending.
     made = connected(
         KafkaProducer,
         bootstrap_servers=bootstrap,
@@ -207,9 +208,9 @@ def kafka_python_loop(
     consumer.partitions_for_topic(source)
     while not over.is_set():
         read = consumer.poll(500)
-        # Now, not when the offsets are sent: once its heartbeat has found that the group has lost it, kafka-python's
-        # metadata has no generation, and offsets without one are not fenced (KIP-447). Records that come
-        # without one are read again: a member that joins anew begins at what is committed.
+        # Before the transaction, not when the offsets are sent: after its heartbeat has found that it is no member any more,
+        # kafka-python's metadata has no generation, and offsets without a generation are not fenced (KIP-447). Records that
+        # come without one are read again: a member that rejoins begins at the committed offsets.
         membership = consumer.group_metadata()
         if not read or membership.generation_id < 0:
             continue
@@ -232,8 +233,8 @@ def kafka_python_loop(
             supervised(producer.abort_transaction)
         except KafkaError as failed:
             print("a new producer:", failed, file=sys.stderr)
-            # kafka-python 3.0 keeps offsets that the group's coordinator has refused, also when their transaction is
-            # aborted, and sends them with those of the next one: its records would be passed over.
+            # kafka-python 3.0 keeps offsets that the group's coordinator has refused, even when their transaction is
+            # aborted, and sends them in the next one: their records would be skipped.
             with contextlib.suppress(KafkaError):
                 producer.close(timeout=0)
             producer = kafka_python_producer(bootstrap, transactional_id)

@@ -1,4 +1,4 @@
-"""A stream application on quixstreams: counts the records of each key in a state store with a changelog topic, exactly once.
+"""A stream application on quixstreams that counts the records of each key exactly once, in a store with a changelog topic.
 
 Run as ``quix_counter.py BOOTSTRAP GROUP STATE`` until SIGTERM.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from quixstreams import Application, State
 
-# As in tests.support.clients: a broker that is killed is back in a moment.
+# As in tests.support.clients: a broker that a test kills is restarted at once.
 PATIENCE = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
@@ -39,7 +39,7 @@ def main(bootstrap: str, group: str, folder: str) -> None:
         commit_interval=0.1,
         state_dir=folder,
         consumer_extra_config=PATIENCE | member,
-        # Each process has a transactional id of its own: what a killed one left open ends by this time-out.
+        # Each process has a transactional id of its own: this timeout aborts an open transaction of a killed process.
         producer_extra_config=PATIENCE | {"transaction.timeout.ms": 2_000, "linger.ms": 0},
         loglevel="WARNING",
     )

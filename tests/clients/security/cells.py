@@ -1,18 +1,19 @@
-"""What each client does: cells of a matrix, the same ones for all clients.
+"""Cells: what each client does in the handshake tests, the same for all clients.
 
-A cell is a connection to a listener with some credentials, and what is done on it:
+A cell is a connection to a listener with certain credentials, and an action:
 
 ``transaction``
     abort a transaction with one record, commit another with a, b and c, and read these with read_committed. The outcome is
     ``{"values": ["a", "b", "c"]}``.
 ``knock``
-    connect, by whatever is the least that makes the client do so. Without an error the outcome is empty.
+    connect, with the simplest call that makes the client do so. Without an error the outcome is empty.
 ``stay``
-    write one record after the other until the word comes; the outcome is ``{"written": n}``.
+    write one record after the other until told to stop; the outcome is ``{"written": n}``.
 
-An error ends a cell: the outcome has the names of the client's classes for it, and its text, in ``error``.
+An error ends a cell. The outcome then has ``error``, with the client's class names for the error and its text.
 
-Programs in other languages read the cells as JSON from a file, do all of them at once, and say a line for each outcome.
+Programs in other languages read the cells as JSON from a file, run all of them concurrently, and say a line for each
+outcome.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Cell(NamedTuple):
-    """``topic`` is the transactional id and the group too, ``name`` the client id."""
+    """``topic`` is also the transactional id and the group, ``name`` the client id."""
 
     name: str
     does: str
@@ -41,16 +42,16 @@ class Cell(NamedTuple):
     mechanism: str = ""
     password: str = ""
     token: str = ""
-    """A token that does not change; without one the client makes tokens itself, for ``token_ms`` each."""
+    """A fixed token. Without one the client creates tokens itself, each valid for ``token_ms``."""
     token_ms: int = _HOUR_MS
     ca: str = "own"
-    """The directory of certificates whose authority the client trusts."""
+    """Directory with the certificate authority that the client trusts."""
     certificate: str = ""
-    """The directory with the client's certificate, if it has one."""
+    """Directory with the client's certificate, empty without one."""
     protocol: str = ""
-    """The client's, where it is not the listener's."""
+    """Security protocol of the client, if it is not the listener's."""
     topic_of: str = ""
-    """Another user, whose topic it is."""
+    """Another user, to whom the topic belongs."""
 
     def topic(self, client: str) -> str:
         return f"{self.topic_of or self.user}.{client}.{self.name}"
@@ -59,7 +60,7 @@ class Cell(NamedTuple):
         return self.protocol or world.protocol(self.listener)
 
     def as_json(self, world: World, client: str) -> dict[str, Any]:
-        """For a program."""
+        """The cell as JSON for a program."""
         folder = world.certificates
         return {
             "name": self.name,
@@ -84,7 +85,7 @@ def write_cells(cells: Iterable[Cell], world: World, client: str, file: Path) ->
 
 
 def login(name: str, does: str, listener: str, mechanism: str, **more: Any) -> Cell:
-    """As the user of the mechanism, with its password, if nothing else is said."""
+    """A cell that logs in as the mechanism's user with the right password, unless ``more`` changes that."""
     user = more.pop("user", mechanism.lower())
     if mechanism != "OAUTHBEARER":
         more.setdefault("password", password_of(user))
@@ -108,11 +109,11 @@ WELCOME: Final = [
 
 
 class Refusal(NamedTuple):
-    """A cell that fails."""
+    """A cell that must fail."""
 
     cell: Cell
     log: str
-    """A regular expression for the reason and the error in the broker's log."""
+    """Regular expression for the reason and the error in the broker's log."""
 
     @property
     def name(self) -> str:
@@ -186,7 +187,7 @@ REFUSALS: Final = [
         "TLS handshake failed: .*self-signed certificate in certificate chain",
         certificate="foreign",
     ),
-    # Not every client says why it goes.
+    # Not every client sends an alert with the reason.
     _knock(
         "broker-expired", "EXPIRED", "TLS handshake failed: .*(alert|the client has closed the connection)"
     ),
@@ -196,7 +197,7 @@ REFUSALS: Final = [
         "TLS handshake failed: .*(alert|the client has closed the connection)",
         ca="foreign",
     ),
-    # These Java does not take for an end: it asks again and again, and the log has no room for the lines of others.
+    # The Java client retries these again and again, which would exhaust the log's rate limit for lines of this kind.
     _knock("tls-to-plaintext", "PLAINTEXT", "bad request size", protocol="SSL"),
     _knock("plaintext-to-tls", "SSL", "TLS handshake failed: .*wrong version number", protocol="PLAINTEXT"),
     _knock(
@@ -211,4 +212,4 @@ SESSIONS: Final = [
     login("session-ends", "stay", "BRIEF", "SCRAM-SHA-512"),
     login("token-ends", "stay", "SASL_PLAINTEXT", "OAUTHBEARER", token_ms=SESSION_MS),
 ]
-"""Both end again and again: by connections.max.reauth.ms, and with the token, after which the client makes another one."""
+"""Sessions that end repeatedly: by connections.max.reauth.ms, and with the token, after which the client creates another."""

@@ -15,13 +15,13 @@ pytest.register_assert_rewrite("tests.clients.security.contract")
 
 @pytest.fixture(scope="class")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One for each client: the log has room for so many lines of a kind."""
+    """A broker for each client, because the log's rate limit allows only so many lines of a kind."""
     with started_world(tmp_path_factory.mktemp("handshakes")) as found:
         yield found
 
 
 @pytest.fixture(scope="class")
 def outcomes(request: pytest.FixtureRequest, world: World) -> Outcomes:
-    """Of all cells that come to an end by themselves, which a client does in one run."""
+    """Outcomes of all cells that end by themselves, from one run of a client."""
     found: Outcomes = request.cls.outcomes_in(world)
     return found

@@ -1,4 +1,4 @@
-"""What each client shows: a test file makes a class for a client of `Handshakes`, with what this client calls its errors."""
+"""The handshake tests: a test file makes a class for a client from `Handshakes`, with the client's names of the errors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.clients.security.world import World
 from tests.support.foreign import Program, Running
 
 Outcomes = Mapping[str, Mapping[str, Any]]
-"""By the names of the cells."""
+"""Outcomes by the names of the cells."""
 
 
 class Run(Protocol):
-    """Of a client through some cells, which it has begun."""
+    """A client's run of some cells, which has begun."""
 
     def finish(self) -> Outcomes:
-        """Those that stay go now."""
+        """Stop the cells that stay, and return all outcomes."""
         ...
 
 
@@ -48,13 +48,14 @@ class LocalRun:
 
 class Handshakes:
     title: ClassVar[str]
-    """Its name, in the names of its topics too."""
+    """Name of the client, also used in the names of its topics."""
     says: ClassVar[Mapping[str, str]]
-    """A regular expression for what it says of each refusal: its class, and its text as far as that is the broker's."""
+    """Regular expressions for the client's error in each refused cell: its class, and its text as far as the broker sent
+    it."""
     keeps_to_itself: ClassVar[frozenset[str]] = frozenset()
-    """Refusals of the client: it does not even ask the broker."""
+    """Refusals by the client itself, which does not connect to the broker."""
     authenticates_again: ClassVar[bool] = True
-    """Does it keep its connections (KIP-368)? One that does not is closed, and connects again."""
+    """Whether it reauthenticates on its connections (KIP-368). Otherwise they are closed, and it connects again."""
 
     @classmethod
     def begin(cls, cells: Sequence[Cell], world: World) -> Run:
@@ -81,7 +82,7 @@ class Handshakes:
             assert any(re.match(refusal.log, line) for line in told), told
 
     def test_its_sessions_end(self, world: World) -> None:
-        """And it writes on without an error."""
+        """The sessions of its connections expire, and it continues to write without an error."""
         world.add_topics(cell.topic(self.title) for cell in SESSIONS)
         with world.control.trace.follow(api="SaslHandshake") as exchanges:
             run = self.begin(SESSIONS, world)
@@ -98,7 +99,7 @@ class Handshakes:
 
 
 class Sessions:
-    """Of one client, by its connections."""
+    """Sessions of one client, by connection."""
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
@@ -107,5 +108,5 @@ class Sessions:
         self._counts[connection] = self._counts.get(connection, 0) + 1
 
     def are_over(self, again: bool) -> bool:
-        """Two of them, on one connection or on several."""
+        """Whether two sessions are over, on one connection or on several."""
         return max(self._counts.values(), default=0) > 2 if again else len(self._counts) > 3

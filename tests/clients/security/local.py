@@ -1,4 +1,4 @@
-"""The cells of `cells.py` for clients that this process drives: librdkafka, aiokafka, kafka-python, and Java's in a JVM."""
+"""Runs the cells of `cells.py` in this process: with librdkafka, aiokafka, kafka-python, and Java's client in a JVM."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from tests.support.javaprog import JavaFailed, java_clients
 
 POLL_MS: Final = 50
 KNOCK_MS: Final = 3000
-"""A client that would go on for longer with a broker that it cannot speak to ends then."""
+"""Milliseconds after which a client that would retry for longer gives up."""
 KNOCK_AGAIN_MS: Final = 500
-"""Java's client would ask every 50 ms, and use up the lines that the broker's log has for all of them."""
+"""Milliseconds between retries. The Java client's default of 50 ms would exhaust the rate limit of the broker's log."""
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
 _ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 
 def token_of(cell: Cell) -> str:
-    """The one that is given, or a new one that is not signed."""
+    """The cell's fixed token, or a new unsecured one."""
     now_ms = time.time_ns() // 1_000_000
     return cell.token or unsecured(
         {"sub": cell.user, "iat": now_ms / 1000, "exp": (now_ms + cell.token_ms) / 1000}
@@ -42,12 +42,12 @@ def token_of(cell: Cell) -> str:
 
 
 class LocalClient(ABC):
-    """One library. ``name`` is that of `CLIENTS`, ``library`` that of ``client_config``."""
+    """A client library. ``name`` is its name in `CLIENTS`, ``library`` its name for ``client_config``."""
 
     name: ClassVar[str]
     library: ClassVar[str]
     workers: ClassVar[int] = 8
-    """How many cells it does at once."""
+    """Number of cells that run concurrently."""
 
     def __init__(self, world: World, title: str) -> None:
         self.world = world
@@ -55,7 +55,7 @@ class LocalClient(ABC):
         self._enough = threading.Event()
 
     def start(self, cells: Sequence[Cell]) -> dict[str, Future[dict[str, Any]]]:
-        """The outcomes by the names of the cells; those that stay come first, and stay until `finish`."""
+        """Start the cells and return the outcomes by name. Cells that stay are started first, and end at `finish`."""
         self._pool = ThreadPoolExecutor(self.workers)
         in_order = sorted(cells, key=lambda cell: cell.does != "stay")
         return {cell.name: self._pool.submit(self._outcome, cell) for cell in in_order}
@@ -106,7 +106,7 @@ class LocalClient(ABC):
         return CLIENTS[self.name](bootstrap, more=self.config(cell), **options)
 
     def config(self, cell: Cell) -> dict[str, Any]:
-        """Of a client, without tokens."""
+        """Settings of a client, without a token."""
         folder = self.world.certificates
         protocol = cell.protocol_in(self.world)
         client = Client(
@@ -120,15 +120,15 @@ class LocalClient(ABC):
 
     @abstractmethod
     def knock(self, cell: Cell) -> None:
-        """Connect; what the client says of it is `Refused`."""
+        """Connect. A client error is raised as `Refused`."""
 
     @abstractmethod
     def read(self, cell: Cell) -> list[str]:
-        """As many committed records as there are, from the beginning."""
+        """Read all committed records from the beginning."""
 
 
 class Confluent(LocalClient):
-    """librdkafka tells of what it cannot connect to in a callback, and goes on."""
+    """librdkafka reports connection errors to a callback, and retries."""
 
     name, library = "confluent", "librdkafka"
 
@@ -184,11 +184,11 @@ class Java(LocalClient):
         if cell.does == "knock":
             config |= dict.fromkeys(("reconnect.backoff.ms", "reconnect.backoff.max.ms"), KNOCK_AGAIN_MS)
         if cell.does == "knock" and cell.protocol:
-            config["max.block.ms"] = KNOCK_MS  # of another protocol it does not hear
+            config["max.block.ms"] = KNOCK_MS  # it gets no error from a listener with another protocol
         return config
 
     def _claims(self, cell: Cell) -> str:
-        """What the module of Kafka's makes a token of, where it is not read from a file."""
+        """Options of Kafka's login module from which it creates a token, if none is read from a file."""
         if cell.token:
             return ""
         seconds = cell.token_ms // 1000
@@ -204,7 +204,7 @@ class Java(LocalClient):
 
     def start(self, cells: Sequence[Cell]) -> dict[str, Future[dict[str, Any]]]:
         files = (self.world.certificates / f"{cell.name}.token" for cell in cells)
-        # Of all cells at once: they share a JVM.
+        # Set for all cells at once, as they share a JVM.
         java_clients().ask("property", name=_ALLOWED_URLS, value=",".join(file.as_uri() for file in files))
         return super().start(cells)
 
@@ -287,7 +287,7 @@ class AioKafka(LocalClient):
     name, library = "aiokafka", "aiokafka"
 
     def start(self, cells: Sequence[Cell]) -> dict[str, Future[dict[str, Any]]]:
-        run_in_loop(asyncio.sleep(0))  # the loop of all of them is there before there are threads
+        run_in_loop(asyncio.sleep(0))  # create the shared event loop before there are threads
         return super().start(cells)
 
     def config(self, cell: Cell) -> dict[str, Any]:

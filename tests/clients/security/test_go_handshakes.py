@@ -1,4 +1,4 @@
-"""franz-go and sarama."""
+"""Handshakes of franz-go and sarama."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class TestFranzGo(Handshakes):
 
 @pytest.mark.client("sarama")
 class TestSarama(Handshakes):
-    """What it says of all brokers is that there are none left; of some errors its log has the rest."""
+    """If all brokers fail, its error is that none is left; some errors have details only in its log."""
 
     title = "sarama"
     says: ClassVar = {
         "wrong-password.PLAIN": r"SASL Authentication failed: .*Invalid username or password",
         "wrong-password.SCRAM": r"SASL Authentication failed: .*SASL mechanism SCRAM-SHA-256",
         "unknown-user": r"SASL Authentication failed: .*SASL mechanism SCRAM-SHA-512",
-        # It ends an exchange with four characters, \x01, instead of the one that they stand for.
+        # It ends an exchange with the four characters \x01 instead of the byte.
         "token-expired": r"SASL Authentication failed: .*SASL mechanism OAUTHBEARER",
         "token-forged": r"SASL Authentication failed: .*SASL mechanism OAUTHBEARER",
         "mechanism-not-enabled": r"run out of available brokers to talk to$",

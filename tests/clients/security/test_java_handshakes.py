@@ -1,4 +1,4 @@
-"""Kafka's own client, in the JVM that all tests of a process share."""
+"""Handshakes of Kafka's Java client, in the JVM that all tests of a process share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.java, pytest.mark.foreign]
 
 @pytest.mark.client("Java")
 class TestJava(Handshakes):
-    """What it takes for a broker that is not there it asks again, until max.block.ms is over."""
+    """Errors that it takes for an unavailable broker are retried until max.block.ms is over."""
 
     title = "java"
     says: ClassVar = {

@@ -1,4 +1,4 @@
-"""kafkajs."""
+"""Handshakes of kafkajs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.foreign
 
 @pytest.mark.client("kafkajs")
 class TestKafkaJs(Handshakes):
-    """It takes a token that is refused for one that is taken, and is closed at its next request."""
+    """It takes a refused token for an accepted one, and is disconnected at its next request."""
 
     title = "kafkajs"
     says: ClassVar = {

@@ -1,4 +1,4 @@
-"""librdkafka, kafka-python and aiokafka."""
+"""Handshakes of librdkafka, kafka-python and aiokafka."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TestConfluent(Handshakes):
 
 @pytest.mark.client("kafka-python")
 class TestKafkaPython(Handshakes):
-    """Of what it cannot connect to its log has the reason only."""
+    """The reason of a connection failure is only in its log."""
 
     title = "kafka-python"
     says: ClassVar = {
@@ -59,7 +59,7 @@ class TestKafkaPython(Handshakes):
 
 @pytest.mark.client("aiokafka")
 class TestAioKafka(Handshakes):
-    """Of what it cannot connect to its log has the reason only. It takes a token that is refused for one that is taken."""
+    """The reason of a connection failure is only in its log. It takes a refused token for an accepted one."""
 
     title = "aiokafka"
     authenticates_again = False

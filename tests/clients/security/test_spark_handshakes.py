@@ -1,4 +1,4 @@
-"""Spark's connector, and odradek's sink beside it, with the same options."""
+"""Spark's connector and odradek's sink, with the same security options."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One broker with a listener for each way to shake hands, and an authorizer that knows what each user may do.
+"""One broker with a listener for each kind of handshake, and an authorizer with ACLs for each user.
 
-A user has topics, transactional ids and groups of its own, whose names begin with its name: a client that the broker takes
-for another user can do nothing.
+A user's topics, transactional ids and groups have names that begin with the user's name: a client that the broker takes for
+another user has no access to them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ LISTENERS: Final = {
     "MUTUAL": "SSL",
     "EXPIRED": "SSL",
 }
-"""SIGNED takes tokens with a signature only. On BRIEF a session lasts for `SESSION_MS`. MUTUAL asks clients for a
-certificate, and the certificate of EXPIRED has expired."""
+"""Settings by listener. SIGNED accepts only signed tokens. On BRIEF a session lasts for `SESSION_MS`. MUTUAL requires client
+certificates, and the certificate of EXPIRED has expired."""
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS: Final = ("PLAIN", *SCRAM, "OAUTHBEARER")
 SESSION_MS: Final = 3000
@@ -56,7 +56,7 @@ PRINCIPALS: Final = {
     "anonymous": "User:ANONYMOUS",
     "certified": f"User:{SUBJECT}",
 }
-"""By the names of the users. Those of SASL log in by the mechanism that they are called after."""
+"""Principals by user name. SASL users are named like the mechanism with which they log in."""
 
 _CENTURY_DAYS: Final = 36_500
 _BEGINNING: Final = datetime(2024, 1, 1, tzinfo=UTC)
@@ -75,7 +75,7 @@ def password_of(user: str) -> str:
 
 
 class World:
-    """The broker, as clients and a test see it."""
+    """The broker, with addresses for clients and its log for tests."""
 
     def __init__(self, ports: dict[str, int], control_port: int, home: Path) -> None:
         self._ports = ports
@@ -100,7 +100,7 @@ class World:
         return LISTENERS.get(listener, "PLAINTEXT")
 
     def populate(self) -> None:
-        """The users of SCRAM, and what all users may do."""
+        """Create the SCRAM users, and the ACLs of all users."""
         wanted = [
             UserScramCredentialUpsertion(
                 mechanism.lower(),
@@ -113,7 +113,7 @@ class World:
         _await(self.admin.create_acls(list(_bindings())))
 
     def let_read(self, user: str, topic: str) -> None:
-        """A topic that is not the user's."""
+        """Allow a user to read another user's topic."""
         _await(
             self.admin.create_acls(
                 [_binding(user, ResourceType.TOPIC, topic, AclOperation.READ, ResourcePatternType.LITERAL)]
@@ -124,7 +124,7 @@ class World:
         _await(self.admin.create_topics([NewTopic(name, 1, 1) for name in names]))
 
     def refused(self) -> list[dict[str, str]]:
-        """What the broker has logged of clients that it refuses, of each the reason and the error. Each has its address."""
+        """The refused clients in the broker's log, each with address, reason and error."""
         found = []
         for line in self._log.read_text().splitlines():
             entry = json.loads(line)
@@ -151,7 +151,8 @@ def started_world(home: Path) -> Iterator[World]:
 
 
 def _write_certificates(home: Path) -> None:
-    """Directories: `own`; `expired`, of the same authority; `foreign`, of one that the broker does not know."""
+    """Create the directories `own`, `expired` (same authority) and `foreign` (an authority that the broker does not
+    trust)."""
     authority = Authority.create(_BEGINNING, days=_CENTURY_DAYS)
     stranger = Authority.create(_BEGINNING, "CN=Stranger", days=_CENTURY_DAYS)
     for name, issuer, days in (

@@ -1,4 +1,4 @@
-"""`odradek.testcontainers`, as a suite uses it: `python container.py IMAGE`; says what it found."""
+"""Uses `odradek.testcontainers` like a test suite: `python container.py IMAGE`. Writes its findings as JSON."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from odradek import BrokerFailed
 from odradek.testcontainers import OdradekContainer
 
 WITHIN_S = 60
-# Clients of the machine outside are sent to mapped ports, which are of no use inside.
+# The advertised address for clients outside is a mapped port, which does not work inside the container.
 INSIDE = "localhost:19092"
 image = sys.argv[1]
 
@@ -46,7 +46,7 @@ with OdradekContainer(
     say(brokers=len(metadata.brokers), servers=len(broker.bootstrap_servers.split(",")))
 
 with OdradekContainer(image, topics=["orders:1"]) as broker:
-    # What people and start scripts call in a container.
+    # Commands that people and start scripts run in a container.
     for command in (
         "odradek topic list --json | grep -o orders",
         f"kafka-topics --bootstrap-server {INSIDE} --list",

@@ -1,4 +1,4 @@
-"""The modules of testcontainers-python, unmodified: `python modules.py NAME=IMAGE...` starts each, and says what it read."""
+"""The unmodified modules of testcontainers-python: `python modules.py NAME=IMAGE...` starts each and says what it read."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ CONTAINERS: dict[str, Callable[[str], object]] = {
 
 
 def transaction(bootstrap: str) -> list[str]:
-    """One aborted and one committed; what a consumer of committed records reads."""
+    """Abort one transaction, commit another, and return what a read_committed consumer reads."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "orders"})
     producer.init_transactions(WITHIN_S)
     for value in ("lost", "paid"):
