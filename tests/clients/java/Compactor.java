@@ -15,15 +15,15 @@ import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 /**
- * Kafka's own cleaner, for one pass over one partition's folder:
+ * Runs Kafka's own cleaner for one pass over one partition's folder:
  *
  * Compactor FOLDER NOW_MS CHECKPOINT UNCLEANABLE MAP_BYTES setting=value ...
  *
- * CHECKPOINT is the first dirty offset or -1 for none, UNCLEANABLE -1 for what Kafka finds itself, MAP_BYTES 0 for no
- * pass at all. It prints what it found and how far it came.
+ * CHECKPOINT is the first dirty offset or -1 for none, UNCLEANABLE is -1 to let Kafka find it, MAP_BYTES is 0 for no
+ * pass at all. It prints the offsets that it found and those that it reached.
  */
 public final class Compactor {
-    /** The log's folder is opened at the time that the test says. */
+    /** A clock that stands at the time that the test chose. */
     private static final class Fixed implements Time {
         private final long nowMs;
 
@@ -51,7 +51,7 @@ public final class Compactor {
         }
     }
 
-    /** Nothing happens later: files of replaced segments stay as .deleted. */
+    /** A scheduler that runs nothing: files of replaced segments stay as .deleted. */
     private static final class Never implements Scheduler {
         @Override
         public void startup() {

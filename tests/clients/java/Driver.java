@@ -35,8 +35,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * Kafka's own Java clients and console tools, told what to do by a test: one JSON object a line on standard input, one
- * answer a line on standard output. Many tests share one JVM in this way.
+ * Runs Kafka's own Java clients and console tools for tests: one JSON object per line on standard input, one response per
+ * line on standard output. Many tests share one JVM in this way.
  */
 public final class Driver {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -45,7 +45,7 @@ public final class Driver {
     private static final Diverted err = new Diverted();
     private static int count = 0;
 
-    /** A stream whose target changes: Scala's println keeps the first System.out that it ever saw. */
+    /** A stream whose target can be changed: Scala's println uses the first System.out of the process forever. */
     private static final class Diverted extends OutputStream {
         private volatile OutputStream target = OutputStream.nullOutputStream();
 
@@ -60,7 +60,7 @@ public final class Driver {
         }
     }
 
-    /** Thrown where a console tool would end its process. */
+    /** Thrown in place of the end of the process when a console tool calls exit. */
     private static final class ToolEnded extends Error {
         private final int status;
 
@@ -263,7 +263,7 @@ public final class Driver {
             if (status[0] < 0) {
                 status[0] = code;
             }
-            // The process would be gone: what catches the error, and says so, says nothing.
+            // The process would have ended: drop the output of code that catches this exception.
             divert(OutputStream.nullOutputStream(), OutputStream.nullOutputStream());
             throw new ToolEnded(code, message);
         };
@@ -301,7 +301,7 @@ public final class Driver {
         err.target = newErr;
     }
 
-    /** Some tools do not leave what they do at last to Kafka's Exit: these threads belong to this process. */
+    /** Shutdown hooks of the process. Some tools register hooks there instead of in Kafka's Exit. */
     @SuppressWarnings("unchecked")
     private static Map<Thread, Thread> hooksOfTheProcess() throws ReflectiveOperationException {
         Field hooks = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");

@@ -9,12 +9,12 @@ import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Errors;
 
 /**
- * The answers in which Kafka says an error, by its own AbstractRequest.getErrorResponse:
+ * Prints the responses that Kafka creates for errors, with its own AbstractRequest.getErrorResponse:
  *
  * ErrorAnswers FILE
  *
  * FILE has a line for each request, "KEY VERSION CODE BODY", the body in hexadecimal digits. It prints a line for each, the body of the
- * answer.
+ * response.
  */
 public final class ErrorAnswers {
     private ErrorAnswers() {}

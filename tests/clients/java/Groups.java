@@ -24,7 +24,7 @@ import org.apache.kafka.common.errors.UnknownMemberIdException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Does with Kafka's own client what GroupContract in tests/clients/contract.py asks of a client: one order per run. */
+/** The orders of GroupContract in tests/clients/contract.py with Kafka's own client, one order per run. */
 public final class Groups {
     private static final Duration POLL = Duration.ofMillis(50);
     private static volatile boolean over;
@@ -49,7 +49,7 @@ public final class Groups {
             try {
                 System.in.read();
             } catch (IOException closed) {
-                // That is a word too.
+                // A closed input counts as a line.
             }
             over = true;
         });
@@ -92,7 +92,7 @@ public final class Groups {
         return new KafkaConsumer<>(properties, new StringDeserializer(), new StringDeserializer());
     }
 
-    /** Tells of the assignment whenever it has changed. */
+    /** Says the assignment whenever it has changed. */
     private static final class Teller implements ConsumerRebalanceListener {
         private final Set<TopicPartition> owned = new java.util.HashSet<>();
 
@@ -155,14 +155,14 @@ public final class Groups {
                     }
                     records = consumer.poll(POLL);
                 } catch (IllegalStateException unassigned) {
-                    // The consumer of the new protocol can lose a partition while it collects that partition's records:
-                    // those of others that it had collected are gone (as KAFKA-16227, in another place).
+                    // The consumer of the new protocol can lose a partition while it collects records: the records that it
+                    // had collected from other partitions are lost (like KAFKA-16227, in another place).
                     System.err.println("polls again: " + unassigned);
                     isBehind = true;
                     continue;
                 } catch (UnknownMemberIdException fenced) {
-                    // OffsetFetch v9 and later names the member (KIP-848). One that the group has given up asks before its
-                    // next heartbeat has joined again, and the client hands the error on.
+                    // OffsetFetch v9 and later has the member id and epoch (KIP-848). A removed member sends it before it
+                    // has joined again with its next heartbeat, and the client raises the error.
                     System.err.println("asks again: " + fenced);
                     isBehind = true;
                     continue;
@@ -174,7 +174,7 @@ public final class Groups {
         }
     }
 
-    /** False if the transaction was aborted: the records are to be read again. */
+    /** False if the transaction was aborted: the records must be read again. */
     private static boolean process(
             KafkaProducer<String, String> producer,
             KafkaConsumer<String, String> consumer,
@@ -209,7 +209,7 @@ public final class Groups {
         return false;
     }
 
-    /** A partition may have been another member's meanwhile: what the group has committed is where to go on. */
+    /** Seeks to the group's committed offsets, as a partition may have been assigned to another member meanwhile. */
     private static void goBack(KafkaConsumer<String, String> consumer) {
         List<TopicPartition> mine = new ArrayList<>(consumer.assignment());
         consumer.committed(Set.copyOf(mine)).forEach(

@@ -5,7 +5,7 @@ import org.apache.kafka.common.metrics.MetricsReporter;
 import org.apache.kafka.server.telemetry.ClientTelemetryExporter;
 import org.apache.kafka.server.telemetry.ClientTelemetryExporterProvider;
 
-/** A broker plug-in (metric.reporters) that wants the metrics of clients: it reads them, and keeps nothing. */
+/** A broker plug-in (metric.reporters) that requests the metrics of clients, and discards them. */
 public class MetricsSink implements MetricsReporter, ClientTelemetryExporterProvider {
     @Override
     public ClientTelemetryExporter clientTelemetryExporter() {

@@ -18,7 +18,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * The consume-process-produce loop, until it is killed. Arguments: bootstrap, source, sink, and a step with a number at
- * which it says "here" and waits for its death.
+ * which it says "here" and waits to be killed.
  */
 public final class Worker {
     private static String fatalStep;

@@ -1,5 +1,5 @@
-// Does with @confluentinc/kafka-javascript what tests/clients/contract.py asks of a client: one order per run, one line of
-// JSON for each thing that it saw.
+// Runs the orders of tests/clients/contract.py with @confluentinc/kafka-javascript: one order per run, one line of JSON for
+// each event.
 'use strict'
 
 const { once } = require('node:events')
@@ -11,7 +11,7 @@ const QUIET_MS = 500
 
 const say = (what) => console.log(JSON.stringify(what))
 
-/** Resolves when the test writes a line, or closes our input. */
+/** Resolves when the test writes a line to our standard input, or closes it. */
 const waitForWord = () => Promise.race([once(process.stdin, 'data'), once(process.stdin, 'end')])
 
 /** librdkafka's name of an error. */
@@ -26,7 +26,7 @@ const refusal = async (attempt) => {
   return ''
 }
 
-// A broker that is killed is back in a moment.
+// A broker that a test kills is restarted at once.
 const PATIENCE = {
   'reconnect.backoff.ms': 20,
   'reconnect.backoff.max.ms': 100,
@@ -72,7 +72,7 @@ const fill = async (producer, topic, word) => {
   return transaction
 }
 
-/** Tells of each change of what is assigned, until the word comes. */
+/** Says each change of the assignment until the test writes a line. */
 const stay = async (consumer, subscription, placed) => {
   let known = '[]'
   await consumer.connect()
@@ -88,7 +88,7 @@ const stay = async (consumer, subscription, placed) => {
   await consumer.disconnect()
 }
 
-/** Says "here" at the step at which the program is to be killed, and waits for that. */
+/** Says "here" at the step at which the program is to be killed, and then waits. */
 const doom = (fatal) => {
   const [name, passages] = fatal.split(':')
   let left = Number(passages ?? 0)
@@ -99,10 +99,10 @@ const doom = (fatal) => {
   }
 }
 
-/** The group has given the member up. Its partitions are taken from it once it is through with the record that it has. */
+/** Whether the group has removed the member. Its partitions are revoked when it has finished its current record. */
 const isOut = (error) => ['ERR_UNKNOWN_MEMBER_ID', 'ERR_FENCED_MEMBER_EPOCH'].includes(error.type)
 
-/** Whether the record was processed in a transaction that was committed; each third one is aborted. */
+/** Returns whether the record was processed in a committed transaction. Every third one is aborted. */
 const newWorker = (producer, consumer, sink, step) => {
   let rounds = 0
   return async ({ topic, partition, message }) => {
@@ -127,7 +127,7 @@ const newWorker = (producer, consumer, sink, step) => {
   }
 }
 
-/** What cannot go on ends, and is started again. */
+/** After an unrecoverable error the program ends, and the test restarts it. */
 const end = (error) => {
   console.error(error)
   process.exit(1)
@@ -140,7 +140,7 @@ const orders = {
     const configEntries = [{ name: 'retention.ms', value: '60000' }]
     const wanted = { topics: [{ topic, numPartitions: PARTITIONS, replicationFactor: 1, configEntries }] }
     await admin.createTopics(wanted)
-    // It answers false where the topic is there.
+    // createTopics returns false if the topic exists.
     say({ again: String(await admin.createTopics(wanted)) })
     const [{ partitions }] = await admin.fetchTopicMetadata({ topics: [topic] })
     say({ partitions: partitions.length })
@@ -229,7 +229,7 @@ const orders = {
     await consumer.subscribe({ topics: [source] })
     await consumer.run({
       eachMessage: async (record) => {
-        // Here, and not by an error, after which the client seeks: it may do so when the partition has been another's since.
+        // Retry here instead of throwing: after an error the client seeks, perhaps when another member has the partition.
         while (!(await process(record)));
         say({ committed: ++committed })
       },

@@ -1,6 +1,5 @@
-// kafkajs has gzip itself; for the other codecs it takes what its user brings. These two are JavaScript, so that nothing
-// has to be compiled. For lz4 there is no such codec: the one in JavaScript makes its blocks depend on each other, which
-// Kafka refuses.
+// kafkajs has only gzip built in; its user registers other codecs. These two are pure JavaScript, so that nothing has to be
+// compiled. There is none for lz4: the JavaScript library writes blocks that depend on each other, which Kafka refuses.
 'use strict'
 
 const { CompressionCodecs, CompressionTypes } = require('kafkajs')

@@ -1,5 +1,5 @@
-// Does with kafkajs what the cells of a file say (tests/clients/security/cells.py), all at once, with one line of JSON for
-// each. Those that stay do so until the test says a word.
+// Runs the cells of a file (tests/clients/security/cells.py) with kafkajs, concurrently, with one line of JSON for each.
+// Those that stay end when the test writes a line.
 'use strict'
 
 const { once } = require('node:events')
@@ -16,7 +16,7 @@ Promise.race([once(process.stdin, 'data'), once(process.stdin, 'end')]).then(() 
   isEnough = true
 })
 
-/** The names of an error and of what it has for its cause, and the text. */
+/** The names of an error and of its causes, and its text. */
 const describe = (error) => {
   const names = []
   for (let each = error; each; each = each.cause) names.push(each.name)
@@ -30,7 +30,7 @@ const connect = (cell) =>
     logLevel: logLevel.WARN,
     logCreator: () => ({ log }) => console.error(log.message, log.error ?? ''),
     retry: { initialRetryTime: 50, retries: cell.does === 'knock' ? 0 : 5 },
-    // Its default is ten seconds, more than these sessions have.
+    // The default is ten seconds, more than these sessions last.
     reauthenticationThreshold: 500,
     ssl: cell.tls && {
       ca: readFileSync(cell.ca),
@@ -44,7 +44,7 @@ const connect = (cell) =>
     },
   })
 
-/** The one that is given, or a new one that is not signed. */
+/** The cell's token, or a new unsecured one. */
 const token = (cell) => {
   const now = Date.now() / 1000
   const claims = { sub: cell.user, iat: now, exp: now + cell.token_ms / 1000 }
@@ -72,7 +72,7 @@ const read = async (kafka, topic) => {
 }
 
 const orders = {
-  /** Abort one transaction, commit another, and read what is committed. */
+  /** Abort one transaction, commit another, and read the committed records. */
   async transaction(kafka, { topic }) {
     const producer = newProducer(kafka, { idempotent: true, transactionalId: topic })
     await producer.connect()
@@ -85,7 +85,7 @@ const orders = {
     return { values: await read(kafka, topic) }
   },
 
-  /** Connect, and ask for something: kafkajs takes the broker's word that a token is refused for its being taken. */
+  /** Connect, and send a request: kafkajs takes the broker's refusal of a token for an acceptance. */
   async knock(kafka) {
     const admin = kafka.admin()
     await admin.connect()
@@ -94,7 +94,7 @@ const orders = {
     return {}
   },
 
-  /** Write one record after the other, until it is enough. */
+  /** Write one record after the other until stopped. */
   async stay(kafka, { topic }) {
     const producer = newProducer(kafka)
     await producer.connect()

@@ -1,5 +1,4 @@
-// Does with kafkajs what tests/clients/contract.py asks of every client: one order per run, one line of JSON for each
-// thing that it saw.
+// Runs the orders of tests/clients/contract.py with kafkajs: one order per run, one line of JSON for each event.
 'use strict'
 
 const { once } = require('node:events')
@@ -13,13 +12,13 @@ const QUIET_MS = 500
 
 const say = (what) => console.log(JSON.stringify(what))
 
-/** Resolves when the test writes a line, or closes our input. */
+/** Resolves when the test writes a line to our standard input, or closes it. */
 const waitForWord = () => Promise.race([once(process.stdin, 'data'), once(process.stdin, 'end')])
 
-/** What kafkajs itself calls an error: the broker's code where there is one. */
+/** kafkajs's name of an error: the broker's error code if there is one. */
 const nameOf = (error) => error.type ?? error.cause?.type ?? error.name
 
-/** The name of the error of something that ought to fail. */
+/** Returns the error name of a call that must fail. */
 const refusal = async (attempt) => {
   try {
     await attempt()
@@ -35,7 +34,7 @@ const connect = (bootstrap) =>
     clientId: 'kafkajs-program',
     logLevel: logLevel.WARN,
     logCreator: () => ({ log }) => console.error(log.message, log.error ?? ''),
-    // A broker that is started anew comes back when it does.
+    // A broker that is being restarted takes a while.
     retry: { initialRetryTime: 100, maxRetryTime: 500, retries: 1000 },
   })
 
@@ -58,14 +57,14 @@ const newConsumer = (kafka, groupId, options = {}) =>
   })
 
 const orders = {
-  /** Create a topic, once and again, grow it, look at it, delete it. */
+  /** Create a topic, create it again, add partitions, describe it, delete it. */
   async admin(kafka, topic) {
     const admin = kafka.admin()
     await admin.connect()
     const configEntries = [{ name: 'retention.ms', value: '60000' }]
     const wanted = { topics: [{ topic, numPartitions: PARTITIONS, replicationFactor: 1, configEntries }] }
     await admin.createTopics(wanted)
-    // kafkajs answers false where the topic is there.
+    // kafkajs returns false if the topic exists.
     say({ again: String(await admin.createTopics(wanted)) })
     await admin.createPartitions({ topicPartitions: [{ topic, count: PARTITIONS + 1 }] })
     const { topics } = await admin.fetchTopicMetadata({ topics: [topic] })
@@ -79,7 +78,7 @@ const orders = {
     await admin.disconnect()
   },
 
-  /** Idempotent batches with each codec. */
+  /** Produce idempotent batches with each codec. */
   async codecs(kafka, topic) {
     for (const [codec, compression] of [
       ['none', types.None],
@@ -98,7 +97,7 @@ const orders = {
     }
   },
 
-  /** Where the partitioner puts the keys "key-0", "key-1" and so on. */
+  /** Say to which partitions the keys "key-0", "key-1" and so on are sent. */
   async keys(kafka, topic, count) {
     const producer = newProducer(kafka)
     await producer.connect()
@@ -110,7 +109,7 @@ const orders = {
     await producer.disconnect()
   },
 
-  /** One committed, one aborted, one left open until the test says a word, with a plain record behind it. */
+  /** Commit one transaction, abort one, leave one open until the test writes a line, with a plain record after it. */
   async transactions(kafka, topic, transactionalId) {
     const producer = newProducer(kafka, { transactionalId })
     await producer.connect()
@@ -128,7 +127,7 @@ const orders = {
     await producer.disconnect()
   },
 
-  /** So many records as a member of a group, whatever comes soon after them, and a commit. */
+  /** Read at least COUNT records as a member of a group, and commit. */
   async read(kafka, topic, groupId, isolation, count) {
     const consumer = newConsumer(kafka, groupId, { readUncommitted: isolation === 'read_uncommitted' })
     await consumer.connect()
@@ -151,9 +150,9 @@ const orders = {
   },
 
   /**
-   * Consume, process, produce; every third transaction is aborted, and its record comes again. It ends when it has
-   * committed the record at the last of so many offsets. kafkajs does not ask again how a commit ended when its answer
-   * is lost: all begins anew then, with what the group has committed.
+   * Consume, process, produce. Every third transaction is aborted, and its record is read again. It ends when it has
+   * committed the record at the last of COUNT offsets. kafkajs does not retry a commit whose response is lost: then the
+   * loop starts again at the group's committed offsets.
    */
   async loop(kafka, source, sink, groupId, count) {
     const tally = { done: 0, aborted: 0 }
@@ -162,7 +161,7 @@ const orders = {
       const consumer = newConsumer(kafka, groupId)
       await producer.connect()
       await consumer.connect()
-      // Its first transaction gives a producer its id, and ends what the one before left open: before offsets are read.
+      // The first transaction calls InitProducerId, which ends an open transaction of the last producer before offsets are read.
       await (await producer.transaction()).abort()
       await consumer.subscribe({ topic: source, fromBeginning: true })
       await new Promise((resolve, reject) => {
@@ -185,7 +184,7 @@ const orders = {
     say(tally)
   },
 
-  /** What the first of two producers with the same id is told about each thing that it still tries. */
+  /** Say the errors that the first of two producers with the same id gets for each request that it tries. */
   async zombie(kafka, topic, transactionalId) {
     for (const late of ['produce', 'commit', 'abort', 'offsets']) {
       const first = newProducer(kafka, { transactionalId })
@@ -211,7 +210,7 @@ const orders = {
     }
   },
 
-  /** Be a member until the test says a word, and tell of each change of what is assigned. */
+  /** Be a member until the test writes a line, and say each change of the assignment. */
   async member(kafka, topic, groupId) {
     const consumer = newConsumer(kafka, groupId)
     consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
@@ -227,7 +226,7 @@ const orders = {
 
 let round = 0
 
-/** Whether one record was processed in a transaction that was committed. */
+/** Returns whether one record was processed in a committed transaction. */
 const processed = async (producer, { partition, message }, source, sink, consumerGroupId, tally) => {
   const transaction = await producer.transaction()
   await transaction.send({ topic: sink, messages: [{ value: `done ${message.value}` }] })

@@ -1,5 +1,5 @@
-// Does with @platformatic/kafka what tests/clients/contract.py asks of every client: one order per run, one line of JSON
-// for each thing that it saw. Version 1 is the one for Node 20; zstd needs Node 22.
+// Runs the orders of tests/clients/contract.py with @platformatic/kafka: one order per run, one line of JSON for each event.
+// Version 1 is the one for Node 20; zstd needs Node 22.
 'use strict'
 
 const { once } = require('node:events')
@@ -11,10 +11,10 @@ const LOOK_MS = 20
 
 const say = (what) => console.log(JSON.stringify(what))
 
-/** Resolves when the test writes a line, or closes our input. */
+/** Resolves when the test writes a line to our standard input, or closes it. */
 const waitForWord = () => Promise.race([once(process.stdin, 'data'), once(process.stdin, 'end')])
 
-/** What the library itself calls an error: the broker's code, which stands in the innermost of its errors. */
+/** The library's name of an error: the broker's error code, which is in the innermost of its nested errors. */
 const nameOf = (error) => {
   if (error.apiId) return error.apiId
   for (const inner of [...(error.errors ?? []), error.cause].filter(Boolean)) {
@@ -24,7 +24,7 @@ const nameOf = (error) => {
   return ''
 }
 
-/** The name of the error of something that ought to fail. */
+/** Returns the error name of a call that must fail. */
 const refusal = async (attempt) => {
   try {
     await attempt()
@@ -34,12 +34,12 @@ const refusal = async (attempt) => {
   return ''
 }
 
-/** Everything that needs the library, which is made of ES modules. */
+/** All functions that need the library, which is imported asynchronously as an ES module. */
 const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigResourceTypes, ...library }, bootstrap) => {
   const connection = {
     clientId: 'platformatic-program',
     bootstrapBrokers: [bootstrap],
-    // A broker that is started anew comes back when it does.
+    // A broker that is being restarted takes a while.
     retries: 1000,
     retryDelay: 100,
   }
@@ -50,7 +50,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
       idempotent: true,
       serializers: library.stringSerializers,
       partitioner: compatibilityPartitioner,
-      // The library would name producer 0 in epoch 0, which is another one: a second instance could never begin.
+      // By default the library sends producer id 0 and epoch 0, which belong to another producer: a second instance would fail.
       ...(options.transactionalId ? { producerId: -1n, producerEpoch: -1 } : {}),
       ...options,
     })
@@ -67,7 +67,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
       ...options,
     })
 
-  /** As the contract of groups wants its members. */
+  /** Settings of group members for the group contract. */
   const inGroup = (groupProtocol, sessionTimeout = 1_500) =>
     groupProtocol === 'classic' ? { groupProtocol, sessionTimeout } : { groupProtocol }
 
@@ -88,7 +88,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
     return transaction
   }
 
-  /** What it has, whenever that is something else. */
+  /** Says the assignment whenever it has changed. */
   const tell = (consumer, form) => {
     let known = ''
     return setInterval(() => {
@@ -98,7 +98,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
     }, LOOK_MS)
   }
 
-  /** The stream first: in the new protocol a consumer that is closed fails the fetch that its open stream begins. */
+  /** Close the stream first: in a consumer group, closing the consumer fails a fetch that its open stream has begun. */
   const leave = async (consumer, stream) => {
     await stream.close()
     await consumer.close(true)
@@ -106,7 +106,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
 
   let rounds = 0
 
-  /** One record in a transaction; false if that was aborted, as each third is. */
+  /** Process one record in a transaction. Returns false if it was aborted, as every third one is. */
   const processed = async (producer, consumer, message, sink, step) => {
     const transaction = await producer.beginTransaction()
     await transaction.send({ messages: [{ topic: sink, value: `done ${message.value}` }] })
@@ -123,15 +123,15 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
   }
 
   /**
-   * Consume, process, produce, a record at a time; `go` hears what was done and says whether to go on. What fails begins
-   * anew, with what the group has committed.
+   * Consume, process, produce, one record at a time. `go` is called with each result and returns whether to continue. After
+   * an error the loop starts again at the group's committed offsets.
    */
   const run = async (source, sink, groupId, transactionalId, options, step, done, isOver) => {
     while (!isOver()) {
       const producer = newProducer({ transactionalId })
       const consumer = newConsumer(groupId, options)
       try {
-        // Its first transaction gives a producer its id, and ends what the one before left open: before offsets are read.
+        // The first transaction calls InitProducerId, which ends an open transaction of the last producer before offsets are read.
         await (await producer.beginTransaction()).cancel()
         const stream = await consume(consumer, source)
         const watching = setInterval(() => isOver() && stream.destroy(), LOOK_MS)
@@ -154,7 +154,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
   }
 
   return {
-    /** Create a topic, once and again, grow it, look at it, delete it. */
+    /** Create a topic, create it again, add partitions, describe it, delete it. */
     async admin(topic) {
       const admin = new Admin(connection)
       const wanted = {
@@ -177,7 +177,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
       await admin.close()
     },
 
-    /** Idempotent batches with each codec. */
+    /** Produce idempotent batches with each codec. */
     async codecs(topic) {
       for (const codec of ['none', 'gzip', 'snappy', 'lz4']) {
         const producer = newProducer({ compression: codec })
@@ -191,7 +191,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
       }
     },
 
-    /** Where the partitioner puts the keys "key-0", "key-1" and so on. */
+    /** Say to which partitions the keys "key-0", "key-1" and so on are sent. */
     async keys(topic, count) {
       const producer = newProducer()
       for (let i = 0; i < Number(count); i++) {
@@ -202,7 +202,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
       await producer.close()
     },
 
-    /** One committed, one aborted, one left open until the test says a word, with a plain record behind it. */
+    /** Commit one transaction, abort one, leave one open until the test writes a line, with a plain record after it. */
     async transactions(topic, transactionalId) {
       const producer = newProducer({ transactionalId })
       await (await fill(producer, topic, 'committed')).commit()
@@ -218,7 +218,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
       await producer.close()
     },
 
-    /** So many records as a member of a group, whatever comes soon after them, and a commit. */
+    /** Read at least COUNT records as a member of a group, and commit. */
     async read(topic, groupId, isolation, count) {
       const consumer = newConsumer(groupId)
       const stream = await consume(consumer, topic, library.FetchIsolationLevels[isolation.toUpperCase()])
@@ -238,7 +238,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
       await leave(consumer, stream)
     },
 
-    /** As far as the last of so many offsets. */
+    /** Run the loop up to the last of COUNT offsets. */
     async loop(source, sink, groupId, count) {
       const tally = { done: 0, aborted: 0 }
       const done = (message, committed) => {
@@ -250,7 +250,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
       say(tally)
     },
 
-    /** What the first of two producers with the same id is told about each thing that it still tries. */
+    /** Say the errors that the first of two producers with the same id gets for each request that it tries. */
     async zombie(topic, transactionalId) {
       for (const late of ['produce', 'commit', 'abort', 'offsets']) {
         const first = newProducer({ transactionalId, retries: 0 })
@@ -270,7 +270,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
       }
     },
 
-    /** Be a member until the test says a word, and tell of each change of what is assigned. */
+    /** Be a member until the test writes a line, and say each change of the assignment. */
     async member(topic, groupId) {
       const consumer = newConsumer(groupId)
       const telling = tell(consumer, (found) => found.flatMap(({ partitions }) => partitions).sort())
@@ -281,7 +281,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
       await leave(consumer, stream)
     },
 
-    /** The same in either protocol, for the contract of groups. */
+    /** The same in either protocol, for the group contract. */
     async 'group-member'(groupProtocol, groupId, topic, groupInstanceId) {
       const member = groupInstanceId === '-'
         ? inGroup(groupProtocol)
@@ -296,7 +296,7 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
       await leave(consumer, stream)
     },
 
-    /** Until the test says a word; it says "here" at its fatal step, and waits for its death. */
+    /** Run the loop until the test writes a line; say "here" at the fatal step, and wait to be killed. */
     async 'group-loop'(groupProtocol, source, sink, groupId, transactionalId, fatal) {
       const [name, passages] = fatal.split(':')
       let left = Number(passages)

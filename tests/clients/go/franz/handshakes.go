@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-// cell is one of those of tests/clients/security/cells.py.
+// cell is a cell of tests/clients/security/cells.py.
 type cell struct {
 	Name        string
 	Does        string
@@ -36,7 +36,7 @@ type cell struct {
 	Topic       string
 }
 
-// handshakes FILE: does all that the cells in the file say, at once. Those that stay do so until the test says a word.
+// handshakes FILE: runs all cells in the file concurrently. Those that stay end when the test writes a line.
 func handshakes(ctx context.Context, file string, _ []string) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c cell) outcome(ctx context.Context, enough <-chan struct{}) map[string]an
 	return outcome
 }
 
-// describe names the types of an error and of what it wraps, and ends with its text.
+// describe returns the types of an error and of the errors that it wraps, followed by its text.
 func describe(err error) string {
 	names := ""
 	for each := err; each != nil; each = errors.Unwrap(each) {
@@ -119,7 +119,7 @@ func (c cell) tls() (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Whatever authorities the broker names: the client has no other.
+		// Use the certificate whatever authorities the broker lists: the client has no other.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return config, nil
@@ -137,7 +137,7 @@ func (c cell) sasl() sasl.Mechanism {
 	return oauth.Oauth(func(context.Context) (oauth.Auth, error) { return oauth.Auth{Token: c.token()}, nil })
 }
 
-// token is the one that is given, or a new one that is not signed.
+// token returns the cell's token, or a new unsecured one.
 func (c cell) token() string {
 	if c.Token != "" {
 		return c.Token
@@ -148,7 +148,7 @@ func (c cell) token() string {
 	return encoded([]byte(`{"alg":"none"}`)) + "." + encoded(claims) + "."
 }
 
-// transaction aborts one transaction, commits another, and reads what is committed.
+// transaction aborts one transaction, commits another, and reads the committed records.
 func (c cell) transaction(ctx context.Context, options []kgo.Opt) ([]string, error) {
 	producer, err := kgo.NewClient(append(options, kgo.TransactionalID(c.Topic), kgo.DefaultProduceTopic(c.Topic))...)
 	if err != nil {
@@ -203,7 +203,7 @@ func (c cell) knock(ctx context.Context, options []kgo.Opt) error {
 	return client.Ping(ctx)
 }
 
-// stay writes one record after the other, until it is enough.
+// stay writes one record after the other until it is stopped.
 func (c cell) stay(ctx context.Context, options []kgo.Opt, enough <-chan struct{}) (int, error) {
 	client, err := kgo.NewClient(append(options, kgo.DefaultProduceTopic(c.Topic))...)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command franz does with franz-go what tests/clients/contract.py asks of every client: one order per run, one line of
-// JSON for each thing that it saw.
+// Command franz runs the orders of tests/clients/contract.py with franz-go: one order per run, one line of JSON for each
+// event.
 package main
 
 import (
@@ -48,7 +48,7 @@ func main() {
 	if len(os.Args) < 3 || orders[os.Args[1]] == nil {
 		log.Fatal("usage: franz ORDER BOOTSTRAP [ARGUMENT...]")
 	}
-	// How long it may take is for the test to say, which ends what hangs.
+	// No timeout of our own: the test ends a program that hangs.
 	if err := orders[os.Args[1]](context.Background(), os.Args[2], os.Args[3:]); err != nil {
 		log.Fatalf("%s: %v", os.Args[1], err)
 	}
@@ -62,8 +62,8 @@ func say(what map[string]any) {
 	fmt.Println(string(line))
 }
 
-// at is the broker's address for every client. A broker that is started anew refuses connections until it listens again, and
-// franz-go fails a request at once when the only broker that it knows refuses: the dialer goes on instead.
+// at returns the broker's address for every client. A broker that is being restarted refuses connections until it listens, and
+// franz-go fails a request at once when its only broker refuses, so the dialer retries instead.
 func at(bootstrap string) []kgo.Opt {
 	return []kgo.Opt{kgo.SeedBrokers(bootstrap), kgo.Dialer(patient)}
 }
@@ -83,12 +83,12 @@ func patient(ctx context.Context, network, address string) (net.Conn, error) {
 	}
 }
 
-// waitForWord returns when the test writes a line, or closes our input.
+// waitForWord returns when the test writes a line to our standard input, or closes it.
 func waitForWord() {
 	bufio.NewScanner(os.Stdin).Scan()
 }
 
-// nameOf is what franz-go itself calls an error.
+// nameOf returns franz-go's name of an error.
 func nameOf(err error) string {
 	var refused *kerr.Error
 	switch {
@@ -101,7 +101,7 @@ func nameOf(err error) string {
 	}
 }
 
-// admin TOPIC: create it, once and again, grow it, look at it, delete it.
+// admin TOPIC: create it, create it again, add partitions, describe it, delete it.
 func admin(ctx context.Context, bootstrap string, arguments []string) error {
 	topic := arguments[0]
 	client, err := kadm.NewOptClient(at(bootstrap)...)
@@ -143,7 +143,7 @@ func admin(ctx context.Context, bootstrap string, arguments []string) error {
 	return nil
 }
 
-// codecs TOPIC: idempotent batches with each codec, and how many of each codec's records come back.
+// codecs TOPIC: produce idempotent batches with each codec, and count each codec's records when they are read.
 func codecs(ctx context.Context, bootstrap string, arguments []string) error {
 	topic := arguments[0]
 	for _, each := range []struct {
@@ -175,7 +175,7 @@ func codecs(ctx context.Context, bootstrap string, arguments []string) error {
 	return nil
 }
 
-// keys TOPIC COUNT: where the partitioner puts the keys "key-0", "key-1" and so on.
+// keys TOPIC COUNT: say to which partitions the keys "key-0", "key-1" and so on are sent.
 func keys(ctx context.Context, bootstrap string, arguments []string) error {
 	count, err := strconv.Atoi(arguments[1])
 	if err != nil {
@@ -212,8 +212,7 @@ func fill(ctx context.Context, client *kgo.Client, word string) error {
 	return nil
 }
 
-// transactions TOPIC ID: one committed, one aborted, one left open until the test says a word, with a plain record
-// behind it.
+// transactions TOPIC ID: commit one, abort one, leave one open until the test writes a line, with a plain record after it.
 func transactions(ctx context.Context, bootstrap string, arguments []string) error {
 	topic := arguments[0]
 	client, err := transactional(bootstrap, arguments[1], topic)
@@ -259,7 +258,7 @@ func isolation(level string) kgo.IsolationLevel {
 	return kgo.ReadUncommitted()
 }
 
-// read TOPIC GROUP ISOLATION COUNT: so many records as a member of a group, whatever comes soon after them, and a commit.
+// read TOPIC GROUP ISOLATION COUNT: read at least COUNT records as a member of a group, and commit.
 func read(ctx context.Context, bootstrap string, arguments []string) error {
 	count, err := strconv.Atoi(arguments[3])
 	if err != nil {
@@ -293,8 +292,8 @@ func read(ctx context.Context, bootstrap string, arguments []string) error {
 	return client.CommitUncommittedOffsets(ctx)
 }
 
-// loop SOURCE SINK GROUP COUNT: consume, process, produce, with a GroupTransactSession; every third transaction is
-// aborted, and its records come again. It ends when the group has committed COUNT records.
+// loop SOURCE SINK GROUP COUNT: consume, process, produce, with a GroupTransactSession. Every third transaction is
+// aborted, and its records are read again. It ends when the group has committed COUNT records.
 func loop(ctx context.Context, bootstrap string, arguments []string) error {
 	source, sink, group := arguments[0], arguments[1], arguments[2]
 	count, err := strconv.Atoi(arguments[3])
@@ -315,7 +314,7 @@ func loop(ctx context.Context, bootstrap string, arguments []string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		// The client goes on by itself; its errors are for the log.
+		// The client retries by itself. Its errors are only logged.
 		fetches.EachError(func(topic string, partition int32, err error) {
 			log.Printf("polling %s %d: %v", topic, partition, err)
 		})
@@ -326,7 +325,7 @@ func loop(ctx context.Context, bootstrap string, arguments []string) error {
 		fetches.EachRecord(func(record *kgo.Record) {
 			results = append(results, kgo.StringRecord("done "+string(record.Value)))
 		})
-		// One that waits for its answers, so that what is aborted is there to be hidden.
+		// Wait for the acknowledgements, so that an aborted transaction has records in the log.
 		if err := session.ProduceSync(ctx, results...).FirstErr(); err != nil {
 			return err
 		}
@@ -344,7 +343,7 @@ func loop(ctx context.Context, bootstrap string, arguments []string) error {
 	return nil
 }
 
-// zombie TOPIC ID: what the first of two producers with the same id is told about each thing that it still tries.
+// zombie TOPIC ID: say the errors that the first of two producers with the same id gets for each request that it tries.
 func zombie(ctx context.Context, bootstrap string, arguments []string) error {
 	topic, id := arguments[0], arguments[1]
 	for _, late := range []string{"produce", "commit", "abort"} {
@@ -380,7 +379,7 @@ func zombie(ctx context.Context, bootstrap string, arguments []string) error {
 	return nil
 }
 
-// member TOPIC GROUP: be a member until the test says a word, and tell of each change of what is assigned.
+// member TOPIC GROUP: be a member until the test writes a line, and say each change of the assignment.
 func member(ctx context.Context, bootstrap string, arguments []string) error {
 	owned := map[int32]bool{}
 	tell := func() {
@@ -415,7 +414,7 @@ func member(ctx context.Context, bootstrap string, arguments []string) error {
 	return nil
 }
 
-// in says how a client is a member of a group, in either protocol, that subscribes to a topic or to an expression.
+// in returns the options of a group member, in either protocol, that subscribes to a topic or to a regex.
 func in(protocol, group, subscription string) []kgo.Opt {
 	options := []kgo.Opt{kgo.ConsumerGroup(group), kgo.ConsumeTopics(subscription),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.Balancers(kgo.RangeBalancer()),
@@ -430,7 +429,7 @@ func in(protocol, group, subscription string) []kgo.Opt {
 	return options
 }
 
-// groupMember PROTOCOL GROUP SUBSCRIPTION INSTANCE: be a member until the test says a word, and tell of each change.
+// groupMember PROTOCOL GROUP SUBSCRIPTION INSTANCE: be a member until the test writes a line, and say each change.
 func groupMember(_ context.Context, bootstrap string, arguments []string) error {
 	owned := map[string]bool{}
 	change := func(mine bool) func(context.Context, *kgo.Client, map[string][]int32) {
@@ -467,7 +466,7 @@ func groupMember(_ context.Context, bootstrap string, arguments []string) error 
 	return nil
 }
 
-// doom makes the function that says "here" at the step where the program is to be killed, and waits for that.
+// doom returns a function that says "here" at the step at which the program is to be killed, and then waits.
 func doom(fatal string) (func(string), error) {
 	name, text, found := strings.Cut(fatal, ":")
 	if !found {
@@ -486,7 +485,7 @@ func doom(fatal string) (func(string), error) {
 }
 
 // groupLoop PROTOCOL SOURCE SINK GROUP ID STEP: consume, process, produce, with a GroupTransactSession, until the test
-// says a word.
+// writes a line.
 func groupLoop(ctx context.Context, bootstrap string, arguments []string) error {
 	sink, group, id := arguments[2], arguments[3], arguments[4]
 	step, err := doom(arguments[5])
@@ -532,7 +531,7 @@ func groupLoop(ctx context.Context, bootstrap string, arguments []string) error 
 		} else {
 			step("send")
 		}
-		// The word may come meanwhile; what was begun is ended all the same.
+		// If the line comes meanwhile, the transaction is ended all the same.
 		done, err := session.End(context.WithoutCancel(ctx), end)
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ import (
 
 const again = 20 * time.Millisecond
 
-// cell is one of those of tests/clients/security/cells.py.
+// cell is a cell of tests/clients/security/cells.py.
 type cell struct {
 	Name        string
 	Does        string
@@ -37,7 +37,7 @@ type cell struct {
 	Topic       string
 }
 
-// handshakes FILE: does all that the cells in the file say, at once. Those that stay do so until the test says a word.
+// handshakes FILE: runs all cells in the file concurrently. Those that stay end when the test writes a line.
 func handshakes(ctx context.Context, file []string, _ []string) error {
 	content, err := os.ReadFile(file[0])
 	if err != nil {
@@ -84,7 +84,7 @@ func (c cell) outcome(enough <-chan struct{}) map[string]any {
 	return outcome
 }
 
-// describe names the types of an error and of what it wraps, and ends with its text.
+// describe returns the types of an error and of the errors that it wraps, followed by its text.
 func describe(err error) string {
 	names := fmt.Sprintf("%T ", err)
 	var several interface{ Unwrap() []error }
@@ -127,14 +127,14 @@ func (c cell) tls(config *sarama.Config) error {
 		return nil
 	}
 	pair, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
-	// Whatever authorities the broker names: the client has no other.
+	// Use the certificate whatever authorities the broker lists: the client has no other.
 	config.Net.TLS.Config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return &pair, nil
 	}
 	return err
 }
 
-// exchange is SCRAM as sarama's own example has it: the client does without it, and asks for it.
+// exchange is the SCRAM client of sarama's own example: sarama has none, and expects one from its user.
 type exchange struct {
 	mechanism string
 	*scram.ClientConversation
@@ -152,7 +152,7 @@ func (e *exchange) Begin(user, password, authorization string) error {
 	return err
 }
 
-// Token is the one that is given, or a new one that is not signed.
+// Token returns the cell's token, or a new unsecured one.
 func (c cell) Token() (*sarama.AccessToken, error) {
 	if c.TokenGiven != "" {
 		return &sarama.AccessToken{Token: c.TokenGiven}, nil
@@ -163,7 +163,7 @@ func (c cell) Token() (*sarama.AccessToken, error) {
 	return &sarama.AccessToken{Token: encoded([]byte(`{"alg":"none"}`)) + "." + encoded(claims) + "."}, err
 }
 
-// transaction aborts one transaction, commits another, and reads what is committed.
+// transaction aborts one transaction, commits another, and reads the committed records.
 func (c cell) transaction(config *sarama.Config) ([]string, error) {
 	config.Producer.Transaction.ID = c.Topic
 	producer, err := sarama.NewSyncProducer([]string{c.Bootstrap}, config)
@@ -219,7 +219,7 @@ func (c cell) knock(config *sarama.Config) error {
 	return client.Close()
 }
 
-// stay writes one record after the other, until it is enough.
+// stay writes one record after the other until it is stopped.
 func (c cell) stay(config *sarama.Config, enough <-chan struct{}) (int, error) {
 	producer, err := sarama.NewSyncProducer([]string{c.Bootstrap}, config)
 	if err != nil {

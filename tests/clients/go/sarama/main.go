@@ -1,5 +1,5 @@
-// Command sarama does with sarama what tests/clients/contract.py asks of every client: one order per run, one line of
-// JSON for each thing that it saw.
+// Command sarama runs the orders of tests/clients/contract.py with sarama: one order per run, one line of JSON for each
+// event.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 		log.Fatal("usage: sarama ORDER BOOTSTRAP [ARGUMENT...]")
 	}
 	sarama.Logger = log.Default()
-	// How long it may take is for the test to say, which ends what hangs.
+	// No timeout of our own: the test ends a program that hangs.
 	if err := orders[os.Args[1]](context.Background(), os.Args[2:3], os.Args[3:]); err != nil {
 		log.Fatalf("%s: %v", os.Args[1], err)
 	}
@@ -56,12 +56,12 @@ func say(what map[string]any) {
 	fmt.Println(string(line))
 }
 
-// waitForWord returns when the test writes a line, or closes our input.
+// waitForWord returns when the test writes a line to our standard input, or closes it.
 func waitForWord() {
 	bufio.NewScanner(os.Stdin).Scan()
 }
 
-// nameOf is sarama's constant, as far as these orders can meet it; it has the text only.
+// nameOf returns the name of sarama's constant for an error that these orders can get; sarama itself has only the text.
 func nameOf(err error) string {
 	for name, each := range map[string]error{
 		"ErrTopicAlreadyExists":   sarama.ErrTopicAlreadyExists,
@@ -86,7 +86,7 @@ func config() *sarama.Config {
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Idempotent = true
 	config.Net.MaxOpenRequests = 1
-	// A broker that is started anew comes back when it does: three attempts in a second are soon over.
+	// More than the default of three attempts in a second: a broker takes longer to restart.
 	config.Metadata.Retry.Max, config.Producer.Retry.Max = attempts, attempts
 	config.Producer.Transaction.Retry.Max = attempts
 	return config
@@ -96,7 +96,7 @@ func message(topic, value string) *sarama.ProducerMessage {
 	return &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(value)}
 }
 
-// admin TOPIC: create it, once and again, grow it, look at it, delete it.
+// admin TOPIC: create it, create it again, add partitions, describe it, delete it.
 func admin(_ context.Context, bootstrap []string, arguments []string) error {
 	topic := arguments[0]
 	admin, err := sarama.NewClusterAdmin(bootstrap, config())
@@ -140,7 +140,7 @@ func admin(_ context.Context, bootstrap []string, arguments []string) error {
 	return nil
 }
 
-// codecs TOPIC: idempotent batches with each codec.
+// codecs TOPIC: produce idempotent batches with each codec.
 func codecs(_ context.Context, bootstrap []string, arguments []string) error {
 	for _, codec := range []sarama.CompressionCodec{
 		sarama.CompressionNone, sarama.CompressionGZIP, sarama.CompressionSnappy,
@@ -169,7 +169,7 @@ func codecs(_ context.Context, bootstrap []string, arguments []string) error {
 	return nil
 }
 
-// keys TOPIC COUNT: where the partitioner that replicates Java's puts the keys "key-0", "key-1" and so on.
+// keys TOPIC COUNT: say to which partitions the keys "key-0", "key-1" and so on are sent, with Java's partitioner.
 func keys(_ context.Context, bootstrap []string, arguments []string) error {
 	count, err := strconv.Atoi(arguments[1])
 	if err != nil {
@@ -213,8 +213,7 @@ func fill(producer sarama.SyncProducer, topic, word string) error {
 	return nil
 }
 
-// transactions TOPIC ID: one committed, one aborted, one left open until the test says a word, with a plain record
-// behind it.
+// transactions TOPIC ID: commit one, abort one, leave one open until the test writes a line, with a plain record after it.
 func transactions(_ context.Context, bootstrap []string, arguments []string) error {
 	topic := arguments[0]
 	producer, err := transactional(bootstrap, arguments[1])
@@ -266,7 +265,7 @@ func grouped(bootstrap []string, group, isolation string) (sarama.ConsumerGroup,
 	return sarama.NewConsumerGroup(bootstrap, group, config)
 }
 
-// reader passes each record to the caller's function until that returns that it has enough.
+// reader passes each record to the caller's function until it returns that it has enough.
 type reader struct {
 	count, seen int
 	enough      context.CancelFunc
@@ -297,8 +296,8 @@ func (r *reader) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	}
 }
 
-// read TOPIC GROUP ISOLATION COUNT: so many records as a member of a group, whatever comes soon after them, and a commit.
-// The topic has one partition.
+// read TOPIC GROUP ISOLATION COUNT: read at least COUNT records as a member of a group, and commit. The topic has one
+// partition.
 func read(ctx context.Context, bootstrap []string, arguments []string) error {
 	count, err := strconv.Atoi(arguments[3])
 	if err != nil {
@@ -313,7 +312,7 @@ func read(ctx context.Context, bootstrap []string, arguments []string) error {
 	return group.Consume(ctx, arguments[:1], &reader{count: count, enough: enough})
 }
 
-// worker is the processing member of a group, with its transactional producer.
+// worker is a group member that processes records, with its transactional producer.
 type worker struct {
 	producer                    sarama.SyncProducer
 	group, sink                 string
@@ -340,7 +339,7 @@ func (w *worker) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	return nil
 }
 
-// process one record in a transaction; every third one is aborted, and its record comes again.
+// process handles one record in a transaction. Every third one is aborted, and its record is read again.
 func (w *worker) process(session sarama.ConsumerGroupSession, record *sarama.ConsumerMessage) (bool, error) {
 	w.round++
 	if err := w.producer.BeginTxn(); err != nil {
@@ -363,7 +362,7 @@ func (w *worker) process(session sarama.ConsumerGroupSession, record *sarama.Con
 	return true, nil
 }
 
-// abandon the transaction, as sarama's documentation has it: what can be aborted may go on.
+// abandon aborts the transaction, as sarama's documentation describes it. If that succeeds, the producer can continue.
 func (w *worker) abandon(cause error) error {
 	if cause != nil {
 		log.Printf("aborting: %v", cause)
@@ -411,7 +410,7 @@ func loop(ctx context.Context, bootstrap []string, arguments []string) error {
 	return nil
 }
 
-// zombie TOPIC ID: what the first of two producers with the same id is told about each thing that it still tries.
+// zombie TOPIC ID: say the errors that the first of two producers with the same id gets for each request that it tries.
 func zombie(_ context.Context, bootstrap []string, arguments []string) error {
 	topic, id := arguments[0], arguments[1]
 	for _, late := range []string{"produce", "commit", "abort", "offsets"} {
@@ -437,7 +436,7 @@ func zombie(_ context.Context, bootstrap []string, arguments []string) error {
 		case "abort":
 			err = first.AbortTxn()
 		case "offsets":
-			// They go out with the commit.
+			// The offsets are sent with the commit.
 			offsets := []*sarama.PartitionOffsetMetadata{{Partition: 0, Offset: 1}}
 			err = first.AddOffsetsToTxn(map[string][]*sarama.PartitionOffsetMetadata{topic: offsets}, "zombies")
 			if err == nil {
@@ -454,7 +453,7 @@ func zombie(_ context.Context, bootstrap []string, arguments []string) error {
 	return nil
 }
 
-// teller tells of each change of what is assigned to it.
+// teller says each change of its assignment.
 type teller struct{ topic string }
 
 func (t teller) Setup(session sarama.ConsumerGroupSession) error {
@@ -471,7 +470,7 @@ func (teller) ConsumeClaim(session sarama.ConsumerGroupSession, _ sarama.Consume
 	return nil
 }
 
-// member TOPIC GROUP: be a member until the test says a word.
+// member TOPIC GROUP: be a member until the test writes a line.
 func member(ctx context.Context, bootstrap []string, arguments []string) error {
 	group, err := grouped(bootstrap, arguments[1], "read_committed")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command segmentio does with segmentio/kafka-go what tests/clients/contract.py asks of a client, as far as it can: it
-// has no transactional producer, so its loop is at-least-once. What it has of transactions are the requests that end in
-// committed offsets.
+// Command segmentio runs the orders of tests/clients/contract.py with segmentio/kafka-go, as far as it supports them: it
+// has no transactional producer, so its loop is at-least-once. Of transactions it has only the requests that commit
+// offsets.
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 	if len(os.Args) < 3 || orders[os.Args[1]] == nil {
 		log.Fatal("usage: segmentio ORDER BOOTSTRAP [ARGUMENT...]")
 	}
-	// How long it may take is for the test to say, which ends what hangs.
+	// No timeout of our own: the test ends a program that hangs.
 	if err := orders[os.Args[1]](context.Background(), os.Args[2], os.Args[3:]); err != nil {
 		log.Fatalf("%s: %v", os.Args[1], err)
 	}
@@ -57,12 +57,12 @@ func say(what map[string]any) {
 	fmt.Println(string(line))
 }
 
-// waitForWord returns when the test writes a line, or closes our input.
+// waitForWord returns when the test writes a line to our standard input, or closes it.
 func waitForWord() {
 	bufio.NewScanner(os.Stdin).Scan()
 }
 
-// nameOf is the title that kafka-go gives to an error code.
+// nameOf returns the title of an error code in kafka-go.
 func nameOf(err error) string {
 	var code kafka.Error
 	if errors.As(err, &code) {
@@ -76,7 +76,7 @@ func client(bootstrap string) *kafka.Client {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// A transport of its own: what it knows of the cluster is not looked up again for seconds.
+	// A new transport: an existing one refreshes its metadata only after seconds.
 	return &kafka.Client{Addr: address, Transport: &kafka.Transport{}}
 }
 
@@ -85,14 +85,14 @@ func writer(bootstrap string) *kafka.Writer {
 		Addr:         kafka.TCP(bootstrap),
 		RequiredAcks: kafka.RequireAll,
 		BatchTimeout: 10 * time.Millisecond,
-		// A broker that is started anew comes back when it does.
+		// A broker that is being restarted takes a while.
 		MaxAttempts:     attempts,
 		WriteBackoffMax: 100 * time.Millisecond,
 		ErrorLogger:     log.Default(),
 	}
 }
 
-// admin TOPIC: create it, once and again, grow it, look at it, delete it.
+// admin TOPIC: create it, create it again, add partitions, describe it, delete it.
 func admin(ctx context.Context, bootstrap string, arguments []string) error {
 	topic, client, look := arguments[0], client(bootstrap), client
 	create := &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
@@ -148,7 +148,7 @@ func admin(ctx context.Context, bootstrap string, arguments []string) error {
 	return nil
 }
 
-// codecs TOPIC: a batch with each codec.
+// codecs TOPIC: produce a batch with each codec.
 func codecs(ctx context.Context, bootstrap string, arguments []string) error {
 	for _, codec := range []kafka.Compression{0, kafka.Gzip, kafka.Snappy, kafka.Lz4, kafka.Zstd} {
 		writer := writer(bootstrap)
@@ -170,7 +170,7 @@ func codecs(ctx context.Context, bootstrap string, arguments []string) error {
 		if err := writer.WriteMessages(ctx, messages...); err != nil {
 			return err
 		}
-		// What it calls when a batch is acknowledged has been called when it is closed.
+		// When the writer is closed, all callbacks for acknowledged batches have been called.
 		if err := writer.Close(); err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func codecs(ctx context.Context, bootstrap string, arguments []string) error {
 	return nil
 }
 
-// keys TOPIC COUNT: where the partitioner that replicates Java's puts the keys "key-0", "key-1" and so on.
+// keys TOPIC COUNT: say to which partitions the keys "key-0", "key-1" and so on are sent, with Java's partitioner.
 func keys(ctx context.Context, bootstrap string, arguments []string) error {
 	count, err := strconv.Atoi(arguments[1])
 	if err != nil {
@@ -231,8 +231,8 @@ func reader(bootstrap, topic, group, isolation string) *kafka.Reader {
 	return kafka.NewReader(config)
 }
 
-// read TOPIC GROUP ISOLATION COUNT: so many records as a member of a group, whatever comes soon after them, and a commit.
-// The topic has one partition.
+// read TOPIC GROUP ISOLATION COUNT: read at least COUNT records as a member of a group, and commit. The topic has one
+// partition.
 func read(ctx context.Context, bootstrap string, arguments []string) error {
 	count, err := strconv.Atoi(arguments[3])
 	if err != nil {
@@ -264,7 +264,7 @@ func read(ctx context.Context, bootstrap string, arguments []string) error {
 	return reader.Close()
 }
 
-// member TOPIC GROUP: be a member until the test says a word.
+// member TOPIC GROUP: be a member until the test writes a line.
 func member(ctx context.Context, bootstrap string, arguments []string) error {
 	topic := arguments[0]
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
@@ -298,12 +298,12 @@ func member(ctx context.Context, bootstrap string, arguments []string) error {
 		}
 		sort.Ints(mine)
 		say(map[string]any{"assigned": mine})
-		// A generation lasts until the function ends that it is given, or a rebalance ends it.
+		// A generation lasts until its function returns, or a rebalance ends it.
 		generation.Start(func(ended context.Context) { <-ended.Done() })
 	}
 }
 
-// doom says "here" at the step at which the program is to be killed, and waits for that.
+// doom says "here" at the step at which the program is to be killed, and then waits.
 func doom(fatal string) func(string) {
 	name, passages, _ := strings.Cut(fatal, ":")
 	left, _ := strconv.Atoi(passages)
@@ -318,7 +318,7 @@ func doom(fatal string) func(string) {
 	}
 }
 
-// groupLoop PROTOCOL SOURCE SINK GROUP ID STEP: as the contract has it, but at least once: a result is written, then the
+// groupLoop PROTOCOL SOURCE SINK GROUP ID STEP: like the contract's, but at least once: a result is written, then the
 // offset is committed. The protocol is the classic one.
 func groupLoop(ctx context.Context, bootstrap string, arguments []string) error {
 	source, sink, group, step := arguments[1], arguments[2], arguments[3], doom(arguments[5])
@@ -342,7 +342,7 @@ func groupLoop(ctx context.Context, bootstrap string, arguments []string) error 
 			return err
 		}
 		step("send")
-		// It is not committed where the partition is another member's by now: that one reads the record again.
+		// The commit fails if the partition was assigned to another member, which then reads the record again.
 		if err := reader.CommitMessages(ctx, record); err != nil {
 			log.Printf("not committed: %v", err)
 			continue
@@ -353,7 +353,7 @@ func groupLoop(ctx context.Context, bootstrap string, arguments []string) error 
 	}
 }
 
-// offsets TOPIC ID GROUP: a transaction of offsets that is committed, and one that is aborted; then what a zombie is told.
+// offsets TOPIC ID GROUP: commit a transaction of offsets, abort another, then say the errors of a zombie.
 func offsets(ctx context.Context, bootstrap string, arguments []string) error {
 	topic, id, group := arguments[0], arguments[1], arguments[2]
 	client := client(bootstrap)

@@ -17,19 +17,19 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 /**
- * Debezium's engine in an application of its own: a file's lines, offsets in a topic. Beside it, a history of schemas in
- * another topic: read back, and one statement longer with each start.
+ * Debezium's embedded engine: reads the lines of a file, with its offsets in a topic. A schema history in another topic is
+ * read at each start, and gets one more statement.
  *
  * Engine BOOTSTRAP FILE
  *
- * It is closed when its input ends.
+ * The engine is closed when the program's standard input ends.
  */
 public final class Engine {
     private static void say(String name, Object value) {
         System.out.println("{\"" + name + "\": " + value + "}");
     }
 
-    /** Knows statements of the form "CREATE TABLE name". */
+    /** Parses statements of the form "CREATE TABLE name". */
     private static final class Parser implements DdlParser {
         @Override
         public void parse(String statement, Tables tables) {

@@ -22,12 +22,12 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import java.time.Duration;
 
 /**
- * A job in a cluster inside this JVM that copies a topic into another exactly once. It goes on from the newest checkpoint
- * that it finds.
+ * A job in a Flink cluster inside this JVM that copies a topic into another exactly once. It continues from the newest
+ * checkpoint.
  *
  * Copy BOOTSTRAP DIRECTORY NAMING
  *
- * NAMING is the strategy by which the sink names its transactions. It is cancelled when its input ends.
+ * NAMING is the strategy for the transactional ids of the sink. The job is cancelled when the standard input ends.
  */
 public final class Copy {
     private static Optional<Path> newestCheckpoint(Path directory) throws IOException {
@@ -75,7 +75,7 @@ public final class Copy {
                 .setDeliveryGuarantee(DeliveryGuarantee.EXACTLY_ONCE)
                 .setTransactionalIdPrefix("copy")
                 .setTransactionNamingStrategy(naming)
-                // The sink of a job that was restored commits what the checkpoint has: that has to be there still.
+                // The sink of a restored job commits the transactions of its checkpoint, which must still exist.
                 .setProperty("transaction.timeout.ms", "600000")
                 .setProperty("reconnect.backoff.max.ms", "100")
                 .setRecordSerializer(KafkaRecordSerializationSchema.builder()

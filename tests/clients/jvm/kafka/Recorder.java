@@ -13,7 +13,7 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 
-/** Says what comes of each call of an AdminClient, and knows which of its methods were called. */
+/** Writes the outcome of each call of an AdminClient, and records which of its methods were called. */
 final class Recorder {
     private static final ObjectMapper JSON = new ObjectMapper();
     private final Set<String> called = new TreeSet<>();
@@ -34,7 +34,7 @@ final class Recorder {
                 });
     }
 
-    /** One call: what it returns, or the class of what it throws. What it changes has arrived before the next one. */
+    /** Makes one call: writes its result, or the class of its exception, and waits until its changes are visible. */
     void call(String name, Callable<Object> call) throws Exception {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("call", name);

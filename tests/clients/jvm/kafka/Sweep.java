@@ -45,14 +45,14 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Each method of Admin, called at least once, in good cases and bad ones; a line of JSON for each call.
+ * Calls each method of Admin at least once, with valid and invalid arguments; a line of JSON for each call.
  *
  * Sweep BOOTSTRAP SETTLE_MS
  *
- * SETTLE_MS is how long to wait after a call for what it has changed to be seen by the next one.
+ * SETTLE_MS is how long to wait after a call until its changes are visible to the next one.
  */
 public final class Sweep {
-    /** For calls that are made again and again until they time out: what they ask for is not there. */
+    /** Timeout of calls that are retried until then, as the resource does not exist. */
     private static final int SOON_MS = 500;
 
     private final Recorder recorder;

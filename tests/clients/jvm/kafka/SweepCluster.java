@@ -33,7 +33,7 @@ import org.apache.kafka.common.resource.ResourcePattern;
 import org.apache.kafka.common.resource.ResourceType;
 import org.apache.kafka.common.utils.Time;
 
-/** What belongs to the cluster: users, quotas, features, its quorum; and what the client knows of itself. */
+/** Calls about the cluster: users, quotas, features, its quorum; and the client's own metrics. */
 final class SweepCluster {
     private static final byte[] HMAC = "secret".getBytes(StandardCharsets.UTF_8);
     private final Recorder recorder;

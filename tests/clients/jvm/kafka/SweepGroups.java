@@ -21,7 +21,7 @@ import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** Groups: a classic one and one of the other protocol, while a member is there and after it has gone. */
+/** Calls about groups: a classic one and a consumer group, with a member and after it has left. */
 final class SweepGroups {
     private static final TopicPartition ORDERS = new TopicPartition("orders", 0);
     private static final Map<TopicPartition, OffsetAndMetadata> FIVE =
@@ -113,7 +113,7 @@ final class SweepGroups {
                 .collect(Collectors.toList());
     }
 
-    /** Of a group that has only offsets, which an AdminClient has committed. */
+    /** Calls about a group without members, whose offsets an AdminClient has committed. */
     @SuppressWarnings({"deprecation", "removal"})
     private void lists() throws Exception {
         recorder.call("alterConsumerGroupOffsets of a new group", () -> admin.alterConsumerGroupOffsets("simple", FIVE)

@@ -28,11 +28,11 @@ import org.springframework.util.backoff.FixedBackOff;
 
 /**
  * A listener that writes a result for each record, in transactions. It fails at the first attempt for some records, and
- * at each attempt for others, which go to the dead letters.
+ * at each attempt for others, which are sent to the dead-letter topic.
  *
  * Application BOOTSTRAP PROTOCOL
  *
- * The context is closed when the input ends.
+ * The context is closed when the standard input ends.
  */
 @Configuration
 @EnableKafka
@@ -90,7 +90,7 @@ public class Application {
         factory.setConcurrency(2);
         factory.getContainerProperties().setKafkaAwareTransactionManager(transactions);
         factory.getContainerProperties().setEosMode(EOSMode.V2);
-        // Two more attempts; what then fails is written to the dead letters in a transaction that commits its offset.
+        // Two more attempts. After that the record is sent to the dead-letter topic in a transaction that commits its offset.
         factory.setAfterRollbackProcessor(new DefaultAfterRollbackProcessor<>(
                 new DeadLetterPublishingRecoverer(template), new FixedBackOff(0, 2), template, true));
         return factory;
@@ -101,7 +101,7 @@ public class Application {
         return new Listener(template);
     }
 
-    /** What the application is for. */
+    /** Processes one record. */
     static final class Listener {
         private final KafkaTemplate<String, String> template;
         private final Set<String> seen = ConcurrentHashMap.newKeySet();

@@ -21,13 +21,13 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.processor.StateRestoreListener;
 
 /**
- * The words of a topic of lines, counted: repartitioned by word, kept in a state store with a changelog, each new count
+ * Counts the words of a topic of lines: repartitioned by word, in a state store with a changelog. Each new count is
  * written to a topic.
  *
  * WordCount BOOTSTRAP DIRECTORY GUARANTEE...
  *
- * For each processing guarantee one application of its own runs, which writes to the topic "counts-GUARANTEE". It ends
- * when its input does.
+ * For each processing guarantee it runs one application, which writes to the topic "counts-GUARANTEE". It ends
+ * when its standard input ends.
  */
 public final class WordCount {
     private static synchronized void say(String name, String value) {
@@ -53,7 +53,7 @@ public final class WordCount {
         settings.put(StreamsConfig.STATE_DIR_CONFIG, Path.of(directory, guarantee).toString());
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
         settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 2);
-        // Each new count is written, none is skipped for the next one.
+        // Without a cache each new count is written.
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         settings.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, 500);
@@ -65,7 +65,7 @@ public final class WordCount {
         return settings;
     }
 
-    /** How many records of the changelog a store was filled from. */
+    /** Number of changelog records from which a store was restored. */
     private static final class Restored implements StateRestoreListener {
         @Override
         public void onRestoreStart(TopicPartition partition, String store, long from, long to) {}

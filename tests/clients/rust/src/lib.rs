@@ -1,4 +1,4 @@
-//! What the programs share: one order per run, one line of JSON for each thing that they saw (tests/clients/contract.py).
+//! Functions of all programs: one order per run, one line of JSON for each event (tests/clients/contract.py).
 
 use std::error::Error;
 use std::io::{Write, stdin, stdout};
@@ -16,13 +16,13 @@ pub fn say(what: serde_json::Value) {
     writeln!(out, "{what}").and_then(|()| out.flush()).expect("the test listens");
 }
 
-/// Returns when the test writes a line, or closes our input.
+/// Returns when the test writes a line to our standard input, or closes it.
 pub fn wait_for_word() {
     let mut line = String::new();
     stdin().read_line(&mut line).expect("the test speaks");
 }
 
-/// Becomes true with the word.
+/// A flag that becomes true when the test writes a line.
 pub fn word() -> Arc<AtomicBool> {
     let said = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&said);
@@ -33,7 +33,7 @@ pub fn word() -> Arc<AtomicBool> {
     said
 }
 
-/// Says "here" at the step at which the program is to be killed, and waits for that.
+/// Says "here" at the step at which the program is to be killed, and then waits.
 pub struct Doom {
     name: String,
     left: u32,

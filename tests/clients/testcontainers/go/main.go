@@ -1,4 +1,4 @@
-// The Kafka module of testcontainers-go, unmodified: each argument NAME=IMAGE starts a container, and says what was read.
+// Runs the unmodified Kafka module of testcontainers-go: each argument NAME=IMAGE starts a container, and prints what was read.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const within = time.Minute
 
-// One aborted and one committed; what a consumer of committed records reads.
+// transaction aborts one transaction, commits another, and returns what a read_committed consumer reads.
 func transaction(ctx context.Context, brokers []string) ([]string, error) {
 	producer, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.TransactionalID("orders"),
 		kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(-1))

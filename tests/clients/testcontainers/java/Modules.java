@@ -14,7 +14,7 @@ import org.testcontainers.kafka.ConfluentKafkaContainer;
 import org.testcontainers.kafka.KafkaContainer;
 import org.testcontainers.utility.DockerImageName;
 
-/** The Kafka modules of Testcontainers, unmodified: each argument NAME=IMAGE starts a container, and says what was read. */
+/** Runs the unmodified Kafka modules of Testcontainers: each argument NAME=IMAGE starts a container, and prints what was read. */
 public final class Modules {
     private static final Duration POLL = Duration.ofSeconds(1);
     private static final int POLLS_MAX = 60;
@@ -50,7 +50,7 @@ public final class Modules {
         return settings;
     }
 
-    /** One aborted and one committed; what a consumer of committed records reads. */
+    /** Aborts one transaction, commits another, and returns what a read_committed consumer reads. */
     private static List<String> transaction(String bootstrap) throws Exception {
         Properties of = settings(bootstrap, "transactional.id", "orders");
         try (var producer = new KafkaProducer<>(of, new StringSerializer(), new StringSerializer())) {

@@ -1,4 +1,4 @@
-// The Kafka module of Testcontainers for Node, unmodified: each argument NAME=IMAGE starts a container, and says what was read.
+// Runs the unmodified Kafka module of Testcontainers for Node: each argument NAME=IMAGE starts a container, and prints what was read.
 "use strict";
 
 const { KafkaContainer } = require("@testcontainers/kafka");
@@ -9,7 +9,7 @@ const containers = {
   "KafkaContainer.withKraft": (image) => new KafkaContainer(image).withKraft(),
 };
 
-// One aborted and one committed; what a consumer of committed records reads.
+// Aborts one transaction, commits another, and returns what a read_committed consumer reads.
 async function transaction(broker) {
   const kafka = new Kafka({ clientId: "test", brokers: [broker], logLevel: logLevel.ERROR });
   const producer = kafka.producer({ transactionalId: "orders", idempotent: true, maxInFlightRequests: 1 });

@@ -1,4 +1,4 @@
-//! Does with the crate rdkafka what tests/clients/contract.py asks of every client.
+//! Runs the orders of tests/clients/contract.py with the crate rdkafka.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -51,7 +51,7 @@ async fn main() -> Outcome {
 fn config(bootstrap: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", bootstrap);
-    // A broker that is killed is back in a moment.
+    // A broker that a test kills is restarted at once.
     config.set("reconnect.backoff.ms", "20").set("reconnect.backoff.max.ms", "100");
     config.set("connections.max.idle.ms", "1500").set("metadata.recovery.strategy", "none");
     config
@@ -72,7 +72,7 @@ fn transactional(bootstrap: &str, id: &str) -> Result<FutureProducer, KafkaError
     Ok(producer)
 }
 
-/// Until it succeeds, or fails for good: a call whose time is over is made again.
+/// Repeats a call while its error is retriable.
 fn insist(mut call: impl FnMut() -> Result<(), KafkaError>) -> Result<(), KafkaError> {
     loop {
         match call() {
@@ -82,7 +82,7 @@ fn insist(mut call: impl FnMut() -> Result<(), KafkaError>) -> Result<(), KafkaE
     }
 }
 
-/// librdkafka's name of what it says.
+/// librdkafka's name of an error.
 fn name_of(error: &KafkaError) -> String {
     match error {
         KafkaError::Transaction(error) => format!("{:?}", error.code()),
@@ -95,7 +95,7 @@ async fn send(producer: &FutureProducer, topic: &str, value: &str) -> Result<(),
     producer.send(record, CALL).await.map(|_| ()).map_err(|(error, _)| error)
 }
 
-/// admin TOPIC: create it, once and again, grow it, look at it, delete it.
+/// admin TOPIC: create it, create it again, add partitions, describe it, delete it.
 async fn admin(bootstrap: &str, topic: &str) -> Outcome {
     let admin: AdminClient<DefaultClientContext> = config(bootstrap).create()?;
     let options = AdminOptions::new().operation_timeout(Some(CALL));
@@ -117,7 +117,7 @@ async fn admin(bootstrap: &str, topic: &str) -> Outcome {
     Ok(())
 }
 
-/// codecs TOPIC: idempotent batches with each codec.
+/// codecs TOPIC: produce idempotent batches with each codec.
 async fn codecs(bootstrap: &str, topic: &str) -> Outcome {
     for codec in ["none", "gzip", "snappy", "lz4"] {
         let producer = producer(bootstrap, &[("compression.type", codec), ("linger.ms", "50")])?;
@@ -139,7 +139,7 @@ async fn codecs(bootstrap: &str, topic: &str) -> Outcome {
     Ok(())
 }
 
-/// keys TOPIC COUNT: where Java's partitioner puts the keys "key-0", "key-1" and so on.
+/// keys TOPIC COUNT: say to which partitions the keys "key-0", "key-1" and so on are sent, with Java's partitioner.
 async fn keys(bootstrap: &str, topic: &str, count: usize) -> Outcome {
     let producer = producer(bootstrap, &[("partitioner", "murmur2_random")])?;
     for number in 0..count {
@@ -159,8 +159,7 @@ async fn fill(producer: &FutureProducer, topic: &str, word: &str) -> Outcome {
     Ok(())
 }
 
-/// transactions TOPIC ID: one committed, one aborted, one left open until the test says a word, with a plain record
-/// behind it.
+/// transactions TOPIC ID: commit one, abort one, leave one open until the test writes a line, with a plain record after it.
 async fn transactions(bootstrap: &str, topic: &str, id: &str) -> Outcome {
     let writer = transactional(bootstrap, id)?;
     fill(&writer, topic, "committed").await?;
@@ -194,7 +193,7 @@ fn classic(session_ms: &'static str) -> [(&'static str, &'static str); 3] {
     ]
 }
 
-/// What came within that time; errors of the moment are librdkafka's to mend.
+/// Records that came within that time. librdkafka retries after transient errors.
 async fn poll(consumer: &StreamConsumer, time: Duration) -> Option<OwnedMessage> {
     match tokio::time::timeout(time, consumer.recv()).await {
         Ok(Ok(message)) => Some(message.detach()),
@@ -210,7 +209,7 @@ fn value_of(message: &OwnedMessage) -> String {
     String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned()
 }
 
-/// The places behind these records.
+/// The offsets after these records.
 fn behind(records: &[OwnedMessage]) -> Result<TopicPartitionList, KafkaError> {
     let mut places = BTreeMap::new();
     for each in records {
@@ -223,7 +222,7 @@ fn behind(records: &[OwnedMessage]) -> Result<TopicPartitionList, KafkaError> {
     Ok(list)
 }
 
-/// read TOPIC GROUP ISOLATION COUNT: so many records as a member of a group, whatever comes soon after them, and a commit.
+/// read TOPIC GROUP ISOLATION COUNT: read at least COUNT records as a member of a group, and commit.
 async fn read(bootstrap: &str, topic: &str, group: &str, isolation: &str, count: usize) -> Outcome {
     let mut more = classic("6000").to_vec();
     more.push(("isolation.level", isolation));
@@ -249,7 +248,7 @@ struct Share {
     member: ConsumerGroupMetadata,
 }
 
-/// The processing member of a group, with its transactional producer.
+/// A group member that processes records, with its transactional producer.
 struct Worker {
     consumer: StreamConsumer,
     producer: FutureProducer,
@@ -265,8 +264,8 @@ impl Worker {
         Self { consumer, producer, sink: sink.into(), doom, rounds: 0, aborted: 0, committed: 0 }
     }
 
-    /// Some records, and what the member was when it got the first: a rebalance may take its partition away before the
-    /// last has come, and then the coordinator has to refuse the offsets.
+    /// Some records, with the group metadata at the first one: a rebalance may revoke its partition before the last one has
+    /// come, and then the coordinator must refuse the offsets.
     async fn some(&self, most: usize) -> Option<Share> {
         let until = Instant::now() + POLL;
         let first = poll(&self.consumer, POLL).await?;
@@ -281,7 +280,7 @@ impl Worker {
         Some(Share { records, member })
     }
 
-    /// All of it is committed, or nothing: then it comes again. Each third transaction is aborted.
+    /// Processes the records in a transaction. Every third one is aborted, and its records are read again.
     async fn process(&mut self, share: &Share) -> Outcome {
         self.doom.step("poll");
         self.rounds += 1;
@@ -315,7 +314,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// To what the group has committed: a partition may have been another member's meanwhile.
+    /// Seeks to the group's committed offsets: another member may have had a partition meanwhile.
     fn go_back(&self) -> Outcome {
         let mine = self.consumer.assignment()?;
         if mine.count() == 0 {
@@ -349,7 +348,7 @@ async fn counted_loop(bootstrap: &str, source: &str, sink: &str, group: &str, co
     Ok(())
 }
 
-/// zombie TOPIC ID: what the first of two producers with the same id is told about each thing that it still tries.
+/// zombie TOPIC ID: say the errors that the first of two producers with the same id gets for each request that it tries.
 async fn zombie(bootstrap: &str, topic: &str, id: &str) -> Outcome {
     for late in ["produce", "commit", "abort", "offsets"] {
         let first = transactional(bootstrap, id)?;
@@ -374,7 +373,7 @@ async fn zombie(bootstrap: &str, topic: &str, id: &str) -> Outcome {
     Ok(())
 }
 
-/// member TOPIC GROUP: be a member until the test says a word.
+/// member TOPIC GROUP: be a member until the test writes a line.
 async fn member(bootstrap: &str, topic: &str, group: &str) -> Outcome {
     let consumer = consumer(bootstrap, group, &classic("6000"))?;
     stay(&consumer, topic, |assigned| {
@@ -384,7 +383,7 @@ async fn member(bootstrap: &str, topic: &str, group: &str) -> Outcome {
     .await
 }
 
-/// As the contract has it.
+/// group-member, see the contract.
 async fn group_member(bootstrap: &str, protocol: &str, group: &str, subscription: &str, instance: &str) -> Outcome {
     let consumer = consumer(bootstrap, group, &membership(protocol, instance))?;
     stay(&consumer, subscription, |assigned| {
@@ -406,7 +405,7 @@ fn membership<'a>(protocol: &'a str, instance: &'a str) -> Vec<(&'a str, &'a str
     more
 }
 
-/// Be a member until the word comes, and tell of each change of what is assigned.
+/// Be a member until the test writes a line, and say each change of the assignment.
 async fn stay(
     consumer: &StreamConsumer, subscription: &str, tell: impl Fn(&[(String, i32)]),
 ) -> Outcome {
@@ -430,7 +429,7 @@ async fn stay(
     Ok(())
 }
 
-/// As the contract has it.
+/// group-loop, see the contract.
 async fn group_loop(bootstrap: &str, protocol: &str, names: [&str; 4], step: &str) -> Result<(), Box<dyn Error>> {
     let [source, sink, group, id] = names;
     let over = word();

@@ -1,4 +1,4 @@
-//! Does with the crate rskafka what tests/clients/contract.py asks of a client, as far as it can: it has neither groups
+//! Runs the orders of tests/clients/contract.py with the crate rskafka, as far as it supports them: it has neither groups
 //! nor transactions.
 
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ fn record(value: String) -> Record {
     }
 }
 
-/// admin TOPIC: create it, once and again, look at it, delete it.
+/// admin TOPIC: create it, create it again, describe it, delete it.
 async fn admin(client: &Client, topic: &str) -> Outcome {
     let controller = client.controller_client()?;
     controller.create_topic(topic, PARTITIONS, 1, CALL_MS).await?;
@@ -64,7 +64,7 @@ async fn admin(client: &Client, topic: &str) -> Outcome {
     Ok(())
 }
 
-/// codecs TOPIC: a batch with each codec.
+/// codecs TOPIC: produce a batch with each codec.
 async fn codecs(client: &Client, topic: &str) -> Outcome {
     let partition = partition(client, topic).await?;
     for (name, codec) in [
@@ -81,7 +81,7 @@ async fn codecs(client: &Client, topic: &str) -> Outcome {
     Ok(())
 }
 
-/// read TOPIC FROM: all records from this offset to the end of partition 0, which another client may append to.
+/// read TOPIC FROM: read all records from this offset to the end of partition 0, to which another client may append.
 async fn read(client: &Client, topic: &str, from: i64) -> Outcome {
     let partition = partition(client, topic).await?;
     let (mut next, end) = (from, partition.get_offset(OffsetAt::Latest).await?);
@@ -96,7 +96,7 @@ async fn read(client: &Client, topic: &str, from: i64) -> Outcome {
     Ok(())
 }
 
-/// write TOPIC COUNT: so many records, each acknowledged before the next; what failed is written again.
+/// write TOPIC COUNT: write COUNT records, each after the acknowledgement of the last; a failed write is repeated.
 async fn write(client: &Client, topic: &str, count: usize) -> Outcome {
     let partition = partition(client, topic).await?;
     for number in 0..count {
@@ -117,7 +117,7 @@ async fn write(client: &Client, topic: &str, count: usize) -> Outcome {
     Ok(())
 }
 
-/// cut TOPIC BEFORE: delete the records before this offset, and say where the log begins and ends.
+/// cut TOPIC BEFORE: delete the records before this offset, and say the log start and end offsets.
 async fn cut(client: &Client, topic: &str, before: i64) -> Outcome {
     let partition = partition(client, topic).await?;
     partition.delete_records(before, CALL_MS).await?;
